@@ -17,14 +17,16 @@ pub const MAX_BYTES: usize = 4 << 30;
 /// Maximum associativity (ways) of the table.
 pub const MAX_WAYS: usize = 8;
 
-/// The field that selects the destination of a postcard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Spread {
-    /// The node: all postcards of a node go to one destination.
-    Node,
-    /// The Flow ID: all postcards of a flow go to one destination.
-    #[default]
-    Flow,
+settings::choice! {
+    /// The field that selects the destination of a postcard.
+    #[derive(Default)]
+    pub enum Spread("\"flow\" or \"node\"") {
+        /// The node: all postcards of a node go to one destination.
+        Node = "node",
+        /// The Flow ID: all postcards of a flow go to one destination.
+        #[default]
+        Flow = "flow",
+    }
 }
 
 /// Settings of a [`super::Aggregator`].

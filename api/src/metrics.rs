@@ -41,7 +41,7 @@ use collect_role::{
     topology::merged,
 };
 use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
-use manage_role::role::view::DeviceCounterView;
+use manager::driver::Counter;
 use net::dns::Counts;
 use net::tls::{Endpoint, Failure};
 use runtime::save;
@@ -159,7 +159,7 @@ pub(crate) struct Parts<'a> {
     /// The view of the collector memory of this process.
     pub(crate) memory: Option<&'a MemoryView>,
     /// Names and counters of the devices of the manager.
-    pub(crate) devices: &'a [(String, Vec<DeviceCounterView>)],
+    pub(crate) devices: &'a [(String, Vec<Counter>)],
     /// Names of nodes and interfaces.
     pub(crate) names: &'a view::NamesView,
     /// The counters of name resolution by DNS.

@@ -7,7 +7,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, header},
 };
-use manager::device::{Change, Etag};
+use manager::device::{Change, Election, Etag};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 use config::sections::Role;
 use switch_role::role::{Proposal, Refused, Requester, RulesError};
 use view::{
-    rules::{ChangeView, ElectionView},
+    rules::ChangeView,
     switch::{CountersView, RulesView},
 };
 
@@ -45,7 +45,7 @@ pub(super) const RULES: &[Param] = &[
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RuleChanges"))]
 pub(super) struct ChangesBody {
     /// The election with which the writer claimed the switch.
-    election: ElectionView,
+    election: Election,
     /// The changes in order; all are executed, or none.
     changes: Vec<ChangeView>,
 }
@@ -73,27 +73,19 @@ pub(crate) async fn rules(
 pub(crate) async fn claim(
     State(context): State<Arc<Context>>,
     _: NoParams,
-    Body(election): Body<ElectionView>,
+    Body(election): Body<Election>,
 ) -> Result<Json<RulesView>, Refusal> {
-    Ok(Json(
-        handle(&context)?
-            .propose(Proposal::Claim(election.into()))
-            .await?,
-    ))
+    Ok(Json(handle(&context)?.propose(Proposal::Claim(election)).await?))
 }
 
 /// Renews the lease of the manager that claimed the switch.
 pub(crate) async fn renew(
     State(context): State<Arc<Context>>,
     _: NoParams,
-    Body(election): Body<ElectionView>,
+    Body(election): Body<Election>,
 ) -> Result<Json<CountersView>, Refusal> {
     let renewed = handle(&context)?
-        .ask(move |forwarder| {
-            forwarder
-                .renew(election.into())
-                .map(|()| forwarder.counters_view())
-        })
+        .ask(move |forwarder| forwarder.renew(election).map(|()| forwarder.counters_view()))
         .await;
     Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
@@ -118,7 +110,7 @@ pub(crate) async fn change(
     let changes: Result<Vec<Change>, String> = changes.iter().map(Change::try_from).collect();
     let changes = changes.map_err(Refusal::bad)?;
     let proposal = Proposal::Apply {
-        election: election.into(),
+        election,
         etag,
         changes,
     };

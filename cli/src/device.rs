@@ -17,7 +17,8 @@ use super::{
     intent::pretty,
     remote::{Api, fetch},
 };
-use manage_role::role::view::{DeviceCounterView, DeviceView, DevicesView, DomainView, EntriesView};
+use manage_role::role::view::{DeviceView, DevicesView, DomainView, EntriesView};
+use manager::driver::Counter;
 use net::client::escape;
 use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
@@ -305,7 +306,7 @@ fn show(device: &DeviceView) -> String {
 }
 
 /// Renders a table of the counters that are not 0.
-fn counters(all: &[DeviceCounterView]) -> String {
+fn counters(all: &[Counter]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("COUNTER", Left), ("PACKETS", Right), ("", Left)]);
     let mut before = None;
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn counters_of_filters_say_what_the_filter_does() {
-        let counter = |object: Option<&str>, about: Option<&str>, name: &str, packets| DeviceCounterView {
+        let counter = |object: Option<&str>, about: Option<&str>, name: &str, packets| Counter {
             object: object.map(str::to_owned),
             about: about.map(str::to_owned),
             name: name.to_owned(),

@@ -8,17 +8,13 @@ use collect_role::{
 use manager::inventory;
 use view::{Names, NamesView};
 
-use super::sections::Period;
 use super::settings::Settings;
 
 /// Returns the configuration of the store.
 pub fn store(settings: &Settings) -> store::Config {
     let written = &settings.store;
     store::Config {
-        period: match written.period {
-            Period::Hour => store::Period::Hour,
-            Period::Day => store::Period::Day,
-        },
+        period: written.period,
         commit_every: written.commit_every,
         max_age: written.max_age,
         max_bytes: written.max_bytes.map(|size| size.0),

@@ -10,6 +10,7 @@ use settings::{
     choice, section,
     values::{Secret, Size},
 };
+use store::Period;
 
 section! {
     /// Names of hosts that are not in `[[inventory.hosts]]`.
@@ -45,16 +46,6 @@ section! {
         [live] pub max_bytes: Option<Size> = Some(Size(100 << 30)),
         /// Store every decoded report, one row per hop. This takes a lot of space.
         pub reports: bool = false,
-    }
-}
-
-choice! {
-    /// Period of one file of the store.
-    pub enum Period("\"hour\" or \"day\"") {
-        /// One file per hour.
-        Hour = "hour",
-        /// One file per day, from midnight UTC.
-        Day = "day",
     }
 }
 

@@ -2,8 +2,7 @@
 //! seconds, and every minute a link that fails, is routed around, and is restored.
 
 use crate::fabric::{
-    Action, Channel, Config, DropReason, Fabric, FabricError, Family, FlowId, FlowSpec, Pattern, Topology,
-    Transport, Wire,
+    Action, Channel, Config, DropReason, Fabric, Family, FlowId, FlowSpec, Pattern, Topology, Transport, Wire,
 };
 use crate::switch::{self, Congestion};
 use crate::watchlist::{Watch, Watchlist};
@@ -67,7 +66,7 @@ pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
-pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
+pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), String> {
     scenario_at(seed, 0)
 }
 
@@ -75,7 +74,7 @@ pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
-pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
+pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), String> {
     let mut fabric = Fabric::new(topology(), config(start), seed)?;
     for spec in background(start) {
         fabric.add_flow(&spec)?;
@@ -164,7 +163,7 @@ fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
 }
 
 /// Schedules the bursts and the link failures of all periods, and returns a line for each.
-fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, FabricError> {
+fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     let (a, b) = LINK;
     let link = format!("leaf1-spine1 ({a}-{b})");

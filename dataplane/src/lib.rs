@@ -60,8 +60,7 @@ mod visit;
 pub mod watchlist;
 
 pub use fabric::{
-    Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, GroundTruth, Pattern, Reporter,
-    Topology,
+    Action, Config, Fabric, FabricSink, FlowId, FlowSpec, GroundTruth, Pattern, Reporter, Topology,
 };
 pub use filter::{Filter, Filters};
 pub use switch::Switch;

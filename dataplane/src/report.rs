@@ -22,13 +22,14 @@ pub enum ReportKind {
     Queue,
 }
 
-/// Version of the Telemetry Report format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// 1.0: one report per datagram.
-    V10,
-    /// 2.0: one or several reports per datagram.
-    V20,
+settings::choice! {
+    /// Version of the Telemetry Report format.
+    pub enum Version("\"1.0\" or \"2.0\"") {
+        /// 1.0: one report per datagram.
+        V10 = "1.0",
+        /// 2.0: one or several reports per datagram.
+        V20 = "2.0",
+    }
 }
 
 /// The form of a switch's reports.

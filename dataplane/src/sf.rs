@@ -42,15 +42,16 @@ impl Default for Config {
     }
 }
 
-/// Contents of a sink's report of an SF packet (wire-formats 3.7), besides the sink's own record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The packet up to its ports, INT included.
-    Full,
-    /// INT header and record: the report has no flow, so a collector cannot distinguish several flows.
-    Compact,
-    /// The packet as in `Full`, with the sink's record on its stack before the carried one.
-    Stack,
+settings::choice! {
+    /// Contents of a sink's report of an SF packet (wire-formats 3.7), besides the sink's own record.
+    pub enum Form("\"full\", \"compact\" or \"stack\"") {
+        /// The packet up to its ports, INT included.
+        Full = "full",
+        /// INT header and record: the report has no flow, so a collector cannot distinguish several flows.
+        Compact = "compact",
+        /// The packet as in `Full`, with the sink's record on its stack before the carried one.
+        Stack = "stack",
+    }
 }
 
 /// When a source sets U: the packet then collects all records, like one of plain INT-MD, and grows.

@@ -1,22 +1,25 @@
 //! The watchlist of a switch: the flows that it measures, and how.
 
 use detect::Match;
+use settings::choice;
 use wire::FlowKey;
 
-/// The method by which a watched flow is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// INT-MD 2.1: the packet collects the records, the sink reports them.
-    Md21,
-    /// INT 1.0: the packet collects the records, the sink reports them.
-    Md10,
-    /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
-    /// hop-by-hop header, over IPv4 after L4. The bitmap needs bit 0, and cannot have bit 15.
-    Sf,
-    /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
-    Mx21,
-    /// The packet is not changed; every node that watches the flow sends a postcard.
-    Postcard,
+choice! {
+    /// The method by which a watched flow is measured.
+    #[derive(Hash)]
+    pub enum Mode("\"md\", \"md10\", \"mx\", \"sf\" or \"postcard\"") {
+        /// INT-MD 2.1: the packet collects the records, the sink reports them.
+        Md21 = "md",
+        /// INT 1.0: the packet collects the records, the sink reports them.
+        Md10 = "md10",
+        /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
+        /// hop-by-hop header, over IPv4 after L4. The bitmap needs bit 0, and cannot have bit 15.
+        Sf = "sf",
+        /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
+        Mx21 = "mx",
+        /// The packet is not changed; every node that watches the flow sends a postcard.
+        Postcard = "postcard",
+    }
 }
 
 /// An entry of a watchlist.
@@ -96,19 +99,21 @@ impl From<Watch> for Watchlist {
     }
 }
 
-/// The role of a switch for a flow, regardless of a packet's ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// It inserts INT, and does not remove it.
-    Source,
-    /// It adds its record to INT; it neither inserts nor removes INT.
-    Transit,
-    /// It reports and removes INT.
-    Sink,
-    /// It is both source and sink.
-    SourceAndSink,
-    /// It ignores the flow: packets with INT are forwarded unchanged.
-    Off,
+choice! {
+    /// The role of a switch for a flow, regardless of a packet's ports.
+    #[derive(Hash)]
+    pub enum Role("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") {
+        /// It inserts INT, and does not remove it.
+        Source = "source",
+        /// It adds its record to INT; it neither inserts nor removes INT.
+        Transit = "transit",
+        /// It reports and removes INT.
+        Sink = "sink",
+        /// It is both source and sink.
+        SourceAndSink = "source_and_sink",
+        /// It ignores the flow: packets with INT are forwarded unchanged.
+        Off = "off",
+    }
 }
 
 /// Roles of flows. The first entry that matches decides; other flows get their role from the ports.

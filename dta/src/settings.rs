@@ -3,15 +3,19 @@
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::fields::Fields;
+use crate::key_write::Policy;
 
 use settings::{
-    choice,
+    choice, named_setting,
     problems::Problems,
     read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Size, from_text, id_range, integer, refuse, with_unit},
 };
+use wire::dta::{hash::Family, layout::SketchKind};
+
+named_setting! { Policy = "\"first\", \"majority\" or \"strict\""; }
 
 section! {
     /// Memory that translators write by RDMA (RoCEv2). An RDMA device executes the writes without this machine's processors;
@@ -41,7 +45,7 @@ section! {
         pub directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
         /// Answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
         /// the value of most copies; `strict`: an answer only if all such copies agree.
-        pub policy: AnswerPolicy = AnswerPolicy::Majority,
+        pub policy: Policy = Policy::Majority,
         /// Queue pairs that translators may hold at the same time.
         pub queue_pairs: usize = 256,
         /// Socket receive buffer to ask the kernel for.
@@ -62,18 +66,6 @@ choice! {
         Xdp = "xdp",
         /// An RDMA device (libibverbs).
         Verbs = "verbs",
-    }
-}
-
-choice! {
-    /// The policy when the copies of a key differ.
-    pub enum AnswerPolicy("\"first\", \"majority\" or \"strict\"") {
-        /// The first that is found.
-        First = "first",
-        /// That of most copies.
-        Majority = "majority",
-        /// Only if all agree.
-        Strict = "strict",
     }
 }
 
@@ -110,7 +102,7 @@ section! {
         /// Hash functions that map keys to slots. `artifact`: those of the code published with the paper, for its reporters; with
         /// them, copies hardly protect against overwriting. The artifact's reports do not name a store: use `id = 0`, and at most
         /// one such store of each kind. See [the wire formats](../reference/wire-formats.md).
-        pub hash: HashFamily = HashFamily::V1,
+        pub hash: Family = Family::V1,
         /// The lists of `append`: list IDs from-to, such as `"0-15"`, or one ID.
         pub lists: Option<ListRange> = None,
         /// Bytes of an entry of `append`. Not set: the size of `fields`.
@@ -166,30 +158,6 @@ choice! {
         Sketch = "sketch",
         /// Paths that are stored under keys.
         Postcarding = "postcarding",
-    }
-}
-
-choice! {
-    /// The hash functions that map keys to slots.
-    pub enum HashFamily("\"v1\" or \"artifact\"") for wire::dta::hash::Family {
-        /// Four independent CRCs, one for each copy.
-        V1 = "v1",
-        /// One CRC, as in the code published with the paper.
-        Artifact = "artifact",
-    }
-}
-
-choice! {
-    /// The quantity that a sketch counts.
-    pub enum SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") for wire::dta::layout::SketchKind {
-        /// Counts of keys, never too small (Count-Min).
-        CountMin = "count-min",
-        /// Counts of keys without bias (Count sketch).
-        Count = "count",
-        /// The number of distinct keys.
-        HyperLogLog = "hyperloglog",
-        /// Samples of the traffic (AROMA).
-        Aroma = "aroma",
     }
 }
 
@@ -505,7 +473,7 @@ fn is_name_byte(byte: u8) -> bool {
 /// Whether reports could mean either of two stores with one ID. The artifact's reports name no store: of each kind one is
 /// store 0.
 fn is_confusable(one: &RegionSettings, other: &RegionSettings) -> bool {
-    let both_artifact = one.hash == HashFamily::Artifact && other.hash == HashFamily::Artifact;
+    let both_artifact = one.hash == Family::Artifact && other.hash == Family::Artifact;
     one.group() == other.group() && !(both_artifact && one.kind != other.kind)
 }
 

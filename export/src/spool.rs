@@ -52,13 +52,14 @@ impl Default for Limits {
     }
 }
 
-/// The records to drop when the files are full.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WhenFull {
-    /// The oldest file is deleted.
-    DropOldest,
-    /// New records are refused.
-    DropNewest,
+settings::choice! {
+    /// The records to drop when the files are full.
+    pub enum WhenFull("\"drop_oldest\" or \"drop_newest\"") {
+        /// The oldest file is deleted.
+        DropOldest = "drop_oldest",
+        /// New records are refused.
+        DropNewest = "drop_newest",
+    }
 }
 
 /// An effect for the caller, one at a time.

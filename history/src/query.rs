@@ -8,6 +8,7 @@ use collector::{
     event::{Drop, Rollup},
 };
 use detect::Metric;
+use serde::Deserialize;
 use store::{
     EventFilter, EventRank, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter,
     Losses, NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
@@ -232,11 +233,13 @@ pub struct Exported {
 }
 
 /// The interfaces at the ends of a link.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub struct LinkEnds {
     /// ID of the sending node.
+    #[serde(rename = "sender")]
     pub from: u32,
     /// ID of the receiving node.
+    #[serde(rename = "receiver")]
     pub to: u32,
     /// Egress interface of the sending node.
     pub egress_if: Option<u32>,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use detect::Metric;
+use serde::{Deserialize, Serialize};
 use settings::choice;
 
 use crate::flows::FlowMatch;
@@ -49,9 +50,6 @@ choice! {
 }
 
 impl Mode {
-    /// All modes in the order of their declaration.
-    pub const ALL: [Self; 4] = [Self::Md, Self::Mx, Self::Postcard, Self::Sf];
-
     /// Returns whether packets carry INT, which must not reach a host.
     pub fn embeds(self) -> bool {
         self != Self::Postcard
@@ -69,21 +67,15 @@ impl Mode {
 
 choice! {
     /// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.
-    #[derive(PartialOrd, Ord, Hash)]
+    #[derive(PartialOrd, Ord, Hash, Default)]
     pub enum L4Checksum("\"update\", \"leave\" or \"zero\"") {
         /// Every node updates the checksum.
+        #[default]
         Update = "update",
         /// The checksum is left as the host computed it.
         Leave = "leave",
         /// The checksum of UDP is 0 while the packet carries INT; that of TCP is updated.
         Zero = "zero",
-    }
-}
-
-#[allow(clippy::derivable_impls, reason = "`choice!` marks no variant as the default")]
-impl Default for L4Checksum {
-    fn default() -> Self {
-        Self::Update
     }
 }
 
@@ -393,20 +385,13 @@ impl Default for Capabilities {
             },
             watch_entries: 4096,
             filter_entries: 256,
-            filters: [
-                FilterAlgorithm::Noop,
-                FilterAlgorithm::PerHop,
-                FilterAlgorithm::PerFlow,
-                FilterAlgorithm::Change,
-                FilterAlgorithm::Rule,
-            ]
-            .into(),
+            filters: FilterAlgorithm::ALL.into(),
             rules: RuleLimits::default(),
             sampling: true,
             dta: false,
             sink: true,
             joint_roles: true,
-            l4_checksum: [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero].into(),
+            l4_checksum: L4Checksum::ALL.into(),
             restart: Restart::Keeps,
         }
     }
@@ -416,13 +401,15 @@ impl Default for Capabilities {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Etag(pub String);
 
-/// The right of a manager to write: the higher one wins, as P4Runtime's election id. The term is that of the lease under which a
-/// manager acts; the epoch grows with each claim of that manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// Election of the manager that may write: the higher one wins, first by term, then by epoch.
+// As P4Runtime's election id. The epoch grows with each claim of the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Election {
     /// Term of the manager's lease.
     pub term: u64,
-    /// Number of claims within the term.
+    /// Claims within the term.
     pub epoch: u64,
 }
 

@@ -3,6 +3,8 @@
 //! A driver is a task of the program that executes [`Command`](crate::device::Command)s of one device, one at a time, as [`crate::device`] describes, and
 //! sends [`Message`]s. It depends on nothing of the program.
 
+use serde::{Deserialize, Serialize};
+
 use crate::device::{Answer, Capabilities, DeviceEvent, Election, NodeId, PortId, RequestId};
 use crate::flows::FlowMatch;
 
@@ -28,16 +30,21 @@ pub enum Message {
     Lease(NodeId, Election, u64),
 }
 
-/// A counter of a device's program.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A counter of a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DeviceCounter"))]
 pub struct Counter {
-    /// The filter, mapping or similar object that it belongs to, such as `filter 3`; `None` for the device itself.
+    /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects
+    /// that have counted nothing are left out.
+    #[serde(default)]
     pub object: Option<String>,
-    /// Description of the object, such as the rule of a filter; `None` if it is not known.
+    /// Description of that object, such as the rule of a filter and its flows; null if unknown.
+    #[serde(default)]
     pub about: Option<String>,
-    /// Name of the counter.
+    /// Meaning of the counter.
     pub name: String,
-    /// Number of packets counted.
+    /// Packets that were counted.
     pub packets: u64,
 }
 

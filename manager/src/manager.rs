@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use settings::choice;
+
 use crate::compile::{Compiler, DomainSettings, Outcome, Overlaps, Refusal};
 use crate::device::{
     Answer, Capabilities, Command, DeviceEvent, DtaMap, NodeId, PortId, RequestId, Restart, Rule, Rules,
@@ -13,13 +15,14 @@ use crate::inventory::{DevicePorts, Inventory, Topology};
 use crate::plan::Plan;
 use crate::reconcile::{DeviceStatus, Notice, Order, Phase, Reconciler, Target, Targets, Timing};
 
-/// The way in which plans that follow from the topology are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApplyMode {
-    /// Plans are applied after the topology has been calm.
-    Auto,
-    /// Plans are applied by a person ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
-    Manual,
+choice! {
+    /// The way in which plans that follow from the topology are applied.
+    pub enum ApplyMode("\"auto\" or \"manual\"") {
+        /// Plans are applied after the topology has been calm.
+        Auto = "auto",
+        /// Plans are applied by a person ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
+        Manual = "manual",
+    }
 }
 
 /// Settings of a manager.

@@ -4,5 +4,5 @@
 mod profile;
 mod threshold;
 
-pub use profile::{Dialect, Marker, NodeEntry, NodeSettings, ProfileSettings, SourceSettings, TcpShim};
+pub use profile::{Marker, NodeEntry, NodeSettings, ProfileSettings, SourceSettings, TcpShim};
 pub use threshold::{OverrideSettings, RuleSettings, ThresholdSettings};

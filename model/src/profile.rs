@@ -10,6 +10,7 @@ use settings::{
     setting::{Chapter, Setting, Shown},
     values::{Clocks, from_text, refuse},
 };
+use wire::Dialect;
 
 section! {
     /// Encoding of the reports of a kind of device. `[profiles.default]` applies to sources without a profile; by
@@ -51,24 +52,6 @@ section! {
         pub telemetry_ports: Vec<u16> = vec![32766],
         /// Names of the device's drop reasons, by code.
         pub drop_reasons: BTreeMap<u8, String> = BTreeMap::new(),
-    }
-}
-
-choice! {
-    /// A dialect of INT and Telemetry Report; see `wire`.
-    pub enum Dialect("\"strict\", \"geant\", \"hostint\", \"intcollector-gen\", \"onos\" or \"p4int\"") {
-        /// Reports as specified by P4.org.
-        Strict = "strict",
-        /// Reports of GEANT's data plane.
-        Geant = "geant",
-        /// Reports of Intel's Host-INT.
-        HostInt = "hostint",
-        /// Reports of INTCollector's generator.
-        IntCollectorGen = "intcollector-gen",
-        /// Reports of ONOS' basic pipeline.
-        Onos = "onos",
-        /// The p4-int family of P4 programs.
-        P4Int = "p4int",
     }
 }
 

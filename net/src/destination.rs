@@ -80,17 +80,6 @@ choice! {
     }
 }
 
-impl Mechanism {
-    /// Returns the mechanism's name as registered by IANA.
-    pub fn sasl_name(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-        }
-    }
-}
-
 /// Connects to a server, with TLS if the destination has it.
 ///
 /// # Errors

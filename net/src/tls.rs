@@ -388,46 +388,26 @@ pub struct Endpoint {
     failed: [AtomicU64; Failure::ALL.len()],
 }
 
-/// The reason that a handshake failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The client speaks HTTP, or something else, without TLS.
-    NotTls,
-    /// It took too long.
-    Timeout,
-    /// The client ended the connection, or closed it to make room.
-    Closed,
-    /// The client does not accept the certificate.
-    Rejected,
-    /// The client has no certificate that is accepted.
-    ClientCertificate,
-    /// The client breaks the protocol, or has no version or cipher in common.
-    Protocol,
+wire::named! {
+    /// The reason that a handshake failed, with its label value in metrics.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Failure, name {
+        /// The client speaks HTTP, or something else, without TLS.
+        NotTls => "not_tls",
+        /// It took too long.
+        Timeout => "timeout",
+        /// The client ended the connection, or closed it to make room.
+        Closed => "closed",
+        /// The client does not accept the certificate.
+        Rejected => "certificate_rejected",
+        /// The client has no certificate that is accepted.
+        ClientCertificate => "client_certificate",
+        /// The client breaks the protocol, or has no version or cipher in common.
+        Protocol => "protocol",
+    }
 }
 
 impl Failure {
-    /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
-        Self::NotTls,
-        Self::Timeout,
-        Self::Closed,
-        Self::Rejected,
-        Self::ClientCertificate,
-        Self::Protocol,
-    ];
-
-    /// Returns the label value in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NotTls => "not_tls",
-            Self::Timeout => "timeout",
-            Self::Closed => "closed",
-            Self::Rejected => "certificate_rejected",
-            Self::ClientCertificate => "client_certificate",
-            Self::Protocol => "protocol",
-        }
-    }
-
     /// Classifies the error with which a handshake ended.
     pub fn from_error(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {

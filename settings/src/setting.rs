@@ -216,47 +216,11 @@ macro_rules! section {
     };
 }
 
-/// Declares a choice between words. `for` another enum: converts into it, whose variants have the same names.
+/// Makes enums settings that a file writes by their names, as `name` returns them and `from_name` finds them.
 #[macro_export]
-macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) for $target:ty {
-        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
-    }) => {
-        $crate::choice! {
-            $(#[doc = $doc])+
-            $vis enum $name($kind) {
-                $($(#[doc = $text])+ $variant = $word),+
-            }
-        }
-
-        impl From<$name> for $target {
-            fn from(choice: $name) -> Self {
-                match choice { $($name::$variant => Self::$variant),+ }
-            }
-        }
-    };
-    ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
-        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
-    }) => {
-        $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq $(, $($derived),+)?)]
-        $vis enum $name {
-            $($(#[doc = $text])+ $variant),+
-        }
-
-        impl $name {
-            /// Returns the name in the file.
-            $vis fn name(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-
-            /// Returns the choice with this name.
-            $vis fn from_name(name: &str) -> Option<Self> {
-                match name { $($word => Some(Self::$variant),)+ _ => None }
-            }
-        }
-
-        impl $crate::setting::Setting for $name {
+macro_rules! named_setting {
+    ($($type:ty = $kind:literal;)+) => {
+        $(impl $crate::setting::Setting for $type {
             const KIND: &'static str = $kind;
 
             fn read(
@@ -270,7 +234,39 @@ macro_rules! choice {
             fn show(&self) -> $crate::setting::Shown {
                 $crate::setting::Shown::Plain(self.name().into())
             }
+        })+
+    };
+}
+
+/// Declares a choice between words.
+#[macro_export]
+macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
+        $($(#[$about:meta])+ $variant:ident = $word:literal),+ $(,)?
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq $(, $($derived),+)?)]
+        $vis enum $name {
+            $($(#[$about])+ $variant),+
         }
+
+        impl $name {
+            /// All choices, in the order of their declaration.
+            #[allow(dead_code, reason = "only some lists are needed")]
+            $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Returns the name in the file.
+            $vis fn name(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// Returns the choice with this name.
+            $vis fn from_name(name: &str) -> Option<Self> {
+                match name { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        $crate::named_setting! { $name = $kind; }
     };
 }
 

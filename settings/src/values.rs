@@ -15,6 +15,14 @@ use super::{
     setting::{self, Setting, Shown},
 };
 
+crate::named_setting! {
+    wire::aggregate::Kind = "\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"";
+    wire::dta::Priority = "\"low\", \"medium\" or \"high\"";
+    wire::dta::hash::Family = "\"v1\" or \"artifact\"";
+    wire::dta::layout::SketchKind = "\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"";
+    wire::Dialect = "\"strict\", \"geant\", \"hostint\", \"intcollector-gen\", \"onos\" or \"p4int\"";
+}
+
 impl Setting for bool {
     const KIND: &'static str = "true or false";
 

@@ -10,14 +10,16 @@ use rusqlite::ErrorCode;
 
 use crate::identity::{FileChange, check_access, check_directory};
 
-/// The time in UTC that one file covers.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Period {
-    /// Each hour has a file of its own.
-    Hour,
-    /// Each day has a file of its own.
-    #[default]
-    Day,
+settings::choice! {
+    /// The time in UTC that one file covers.
+    #[derive(Default)]
+    pub enum Period("\"hour\" or \"day\"") {
+        /// Each hour has a file of its own.
+        Hour = "hour",
+        /// Each day has a file of its own.
+        #[default]
+        Day = "day",
+    }
 }
 
 impl Period {

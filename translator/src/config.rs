@@ -105,16 +105,18 @@ impl Default for Config {
     }
 }
 
-/// Layouts of reports that are read: wire-formats 5.2 and 5.3.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Accept {
-    /// Only layouts of DTA v1.
-    #[default]
-    V1,
-    /// Only layouts of the artifact.
-    Artifact,
-    /// Both; by the first byte.
-    Both,
+settings::choice! {
+    /// Layouts of reports that are read: wire-formats 5.2 and 5.3.
+    #[derive(Default)]
+    pub enum Accept("\"v1\", \"artifact\" or \"both\"") {
+        /// Only layouts of DTA v1.
+        #[default]
+        V1 = "v1",
+        /// Only layouts of the artifact.
+        Artifact = "artifact",
+        /// Both; by the first byte.
+        Both = "both",
+    }
 }
 
 /// A reporter and its address.

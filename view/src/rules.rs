@@ -6,7 +6,7 @@ use std::sync::Arc;
 use detect::{Metric, Prefix};
 use dta::CollectorMap;
 use manager::device::{
-    Change, DtaMap, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
+    Change, DtaMap, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
 };
 use manager::flows::{ANY_PORT, FlowMatch, Ports};
 #[cfg(feature = "schema")]
@@ -132,29 +132,6 @@ pub enum ChangeView {
     Remove(RuleView),
 }
 
-/// Election of the manager that may write: the higher one wins, first by term, then by epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Election"))]
-pub struct ElectionView {
-    /// Term of the manager's lease.
-    pub term: u64,
-    /// Claims within the term.
-    pub epoch: u64,
-}
-
-impl From<Election> for ElectionView {
-    fn from(Election { term, epoch }: Election) -> Self {
-        Self { term, epoch }
-    }
-}
-
-impl From<ElectionView> for Election {
-    fn from(ElectionView { term, epoch }: ElectionView) -> Self {
-        Self { term, epoch }
-    }
-}
-
 impl From<&FlowMatch> for FlowsView {
     fn from(key: &FlowMatch) -> Self {
         Self {
@@ -248,8 +225,7 @@ impl TryFrom<&RuleView> for Rule {
                 dscp,
                 l4_checksum: word,
             } => {
-                let all = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
-                let l4_checksum = all.into_iter().find(|one| one.name() == word);
+                let l4_checksum = L4Checksum::from_name(word);
                 let l4_checksum = l4_checksum.ok_or_else(|| unknown("l4_checksum", word))?;
                 Self::Encoding(Encoding {
                     dscp: *dscp,

@@ -1,11 +1,12 @@
 //! Answers of the API of a switch that its manager reads as well: rules, ports, capabilities and counters.
 
 use dataplane::switch::Stats;
+use manager::device::Election;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rules::{ElectionView, MatchedView, RuleView};
+use super::rules::{MatchedView, RuleView};
 
 /// The instruction bits that a hopwise switch can fill, bit 0 the most significant: all but that of the checksum complement.
 pub const INSTRUCTIONS: u16 = 0xff80;
@@ -21,7 +22,7 @@ pub struct RulesView {
     /// Version of the rules; claims, changes and restarts change it.
     pub etag: String,
     /// The highest election that claimed the switch.
-    pub election: ElectionView,
+    pub election: Election,
     /// Whether the switch forwards packets.
     pub forwarding: bool,
     /// Features and table sizes of the switch.
@@ -114,7 +115,7 @@ pub struct CountersView {
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchLease"))]
 pub struct LeaseView {
     /// The highest election that claimed the switch.
-    pub election: ElectionView,
+    pub election: Election,
     /// Time since that manager claimed it, changed its rules or renewed the lease, or since the start, ns.
     pub silence: u64,
 }

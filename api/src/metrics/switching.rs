@@ -1,7 +1,7 @@
 //! Metrics of the switch of this process, and of the devices that its manager drives.
 
 use super::{MAX_SERIES, Text};
-use manage_role::role::view::DeviceCounterView;
+use manager::driver::Counter;
 use switch_role::role::SwitchView;
 
 /// Metrics of the switch of this process.
@@ -102,7 +102,7 @@ fn filters(text: &mut Text, switch: Option<&SwitchView>) {
 }
 
 /// Counters of the devices that the manager drives.
-pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView>)]) {
+pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);
         for one in counters.iter().filter(|one| one.object.is_none())
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn counters_of_devices_have_the_names_of_device_and_counter() {
-        let counter = |name: &str, packets| DeviceCounterView {
+        let counter = |name: &str, packets| Counter {
             object: None,
             about: None,
             name: name.to_owned(),
             packets,
         };
-        let of = |object: &str, one: DeviceCounterView| DeviceCounterView {
+        let of = |object: &str, one: Counter| Counter {
             object: Some(object.to_owned()),
             ..one
         };

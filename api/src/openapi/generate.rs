@@ -4,14 +4,12 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use ::export_role::role::view::ExportsView;
+use ::manager::device::Election;
 use aggregate_role::view::AggregatorView;
 use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
 use manage_role::role::view as manager;
 use switch_role::role::{PortView, SwitchView};
-use view::{
-    rules::ElectionView,
-    switch::{CountersView, RulesView},
-};
+use view::switch::{CountersView, RulesView};
 
 use crate::{
     alerts, dta, filters, flows, intents, losses,
@@ -141,9 +139,9 @@ operations! {
         "Rules of a managed switch, its ports and what it can do.";
     patch "/api/v1/switch/rules" {of::<rules::ChangesBody>} => Json(of::<RulesView>),
         "Changes rules, all or none, on disk before the response if the switch has a state file. 409: another manager has a higher election; 412: the rules have another version.";
-    post "/api/v1/switch/claim" {of::<ElectionView>} => Json(of::<RulesView>),
+    post "/api/v1/switch/claim" {of::<Election>} => Json(of::<RulesView>),
         "Makes the requester the only writer of the rules. 409: another manager has a higher election.";
-    post "/api/v1/switch/renew" {of::<ElectionView>} => Json(of::<CountersView>),
+    post "/api/v1/switch/renew" {of::<Election>} => Json(of::<CountersView>),
         "Renews the lease of the manager that claimed the switch with this election. 409: another one did.";
     get "/api/v1/intents" => Json(of::<manager::IntentsView>), "The intents of the manager, by name.";
     put "/api/v1/intents" {object} => Json(of::<manager::IntentView>),

@@ -32,6 +32,10 @@ wire::named! {
     }
 }
 
+settings::named_setting! {
+    Trigger = "\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"";
+}
+
 impl Trigger {
     /// Whether it is about one record of a table, or all of them.
     pub fn is_of_a_table(self) -> bool {

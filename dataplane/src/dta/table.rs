@@ -13,16 +13,18 @@ pub const MAX_SLOTS: usize = 1 << 20;
 /// Records processed per call at the end of a period.
 const SWEEP: usize = 4096;
 
-/// The packets that a switch counts, so that not every node on the path counts the same packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum At {
-    /// All packets that it forwards.
-    #[default]
-    Anywhere,
-    /// Packets that arrive from hosts.
-    Source,
-    /// Packets that leave to hosts.
-    Sink,
+settings::choice! {
+    /// The packets that a switch counts, so that not every node on the path counts the same packet.
+    #[derive(Default)]
+    pub enum At("\"anywhere\", \"source\" or \"sink\"") {
+        /// All packets that it forwards.
+        #[default]
+        Anywhere = "anywhere",
+        /// Packets that arrive from hosts.
+        Source = "source",
+        /// Packets that leave to hosts.
+        Sink = "sink",
+    }
 }
 
 impl At {

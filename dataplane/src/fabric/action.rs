@@ -1,9 +1,6 @@
-//! Actions on a running fabric, and their errors.
-
-use std::fmt;
+//! Actions on a running fabric.
 
 use crate::flow::FlowSpec;
-use crate::switch;
 
 /// Identifies a flow of this fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,39 +60,4 @@ pub enum Action {
         /// Node id of the neighbour.
         via: Option<u32>,
     },
-}
-
-/// The reason for which a fabric, a flow or an action is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FabricError {
-    /// The switches' configuration contradicts itself.
-    Switch(switch::ConfigError),
-    /// No node has this id.
-    NoNode(u32),
-    /// This node is not a host.
-    NoHost(u32),
-    /// There is no link between these nodes.
-    NoLink(u32, u32),
-    /// There is no such flow.
-    NoFlow(FlowId),
-}
-
-impl fmt::Display for FabricError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Switch(error) => error.fmt(f),
-            Self::NoNode(id) => write!(f, "there is no node {id}"),
-            Self::NoHost(id) => write!(f, "node {id} is not a host"),
-            Self::NoLink(a, b) => write!(f, "there is no link between {a} and {b}"),
-            Self::NoFlow(flow) => write!(f, "there is no flow {}", flow.0),
-        }
-    }
-}
-
-impl std::error::Error for FabricError {}
-
-impl From<switch::ConfigError> for FabricError {
-    fn from(error: switch::ConfigError) -> Self {
-        Self::Switch(error)
-    }
 }

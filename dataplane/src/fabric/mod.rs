@@ -50,13 +50,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
-pub use action::{Action, FabricError, FlowId};
+pub use action::{Action, FlowId};
 pub use channel::{Channel, ChannelTotals};
 pub use ground_truth::{
     Arrival, DatagramOutcome, DatagramTruth, DropReason, GroundTruth, HopTruth, PacketTrace, ReportKind,
     ReportTruth, SfTruth,
 };
-pub use topology::{Kind, Node, Topology, TopologyBuilder, TopologyError, Wire};
+pub use topology::{Kind, Node, Topology, TopologyBuilder, Wire};
 pub use traffic::FlowTotals;
 
 pub use crate::flow::{Address, Family, FlowSpec, Pattern, Transport};
@@ -279,16 +279,15 @@ impl Fabric {
     ///
     /// # Errors
     /// The switch configuration contradicts itself.
-    pub fn new(topology: Topology, config: Config, seed: u64) -> Result<Self, FabricError> {
+    pub fn new(topology: Topology, config: Config, seed: u64) -> Result<Self, String> {
         let mut stations = Vec::with_capacity(topology.nodes.len());
         for node in &topology.nodes {
             let switch = match node.kind {
                 Kind::Host(_) => None,
-                Kind::Switch => Some(Box::new(Switch::new(
-                    node.id,
-                    config.switch.clone(),
-                    config.watchlist.clone(),
-                )?)),
+                Kind::Switch => {
+                    let switch = Switch::new(node.id, config.switch.clone(), config.watchlist.clone());
+                    Some(Box::new(switch.map_err(|error| error.to_string())?))
+                }
             };
             stations.push(NodeState {
                 switch,
@@ -340,7 +339,7 @@ impl Fabric {
     ///
     /// # Errors
     /// An end is not a host.
-    pub fn add_flow(&mut self, spec: &FlowSpec) -> Result<FlowId, FabricError> {
+    pub fn add_flow(&mut self, spec: &FlowSpec) -> Result<FlowId, String> {
         let (from, source) = self.host(spec.from)?;
         let (to, destination) = self.host(spec.to)?;
         let (frame, key) = flow::template(spec, &source, &destination);
@@ -371,7 +370,7 @@ impl Fabric {
     ///
     /// # Errors
     /// The action names a node, link or flow that does not exist.
-    pub fn schedule(&mut self, t: u64, action: Action) -> Result<(), FabricError> {
+    pub fn schedule(&mut self, t: u64, action: Action) -> Result<(), String> {
         match &action {
             Action::CutLink { a, b } | Action::MendLink { a, b } => {
                 self.link(*a, *b)?;
@@ -382,14 +381,14 @@ impl Fabric {
             Action::Burst { flow, .. } | Action::StopFlow(flow) => {
                 self.flows
                     .get(flow.0 as usize)
-                    .ok_or(FabricError::NoFlow(*flow))?;
+                    .ok_or_else(|| format!("there is no flow {}", flow.0))?;
             }
             Action::AddFlow(spec) => {
                 self.host(spec.from)?;
                 self.host(spec.to)?;
             }
             Action::Wipe { node } => {
-                self.switch(*node).ok_or(FabricError::NoNode(*node))?;
+                self.switch(*node).ok_or_else(|| no_node(*node))?;
             }
             Action::Divert { node, to, via } => {
                 self.host(*to)?;
@@ -631,23 +630,27 @@ impl Fabric {
         self.routes = Routes::compute(&edges, &is_host);
     }
 
-    fn host(&self, id: u32) -> Result<(usize, Address), FabricError> {
-        let index = self.topology.index(id).ok_or(FabricError::NoNode(id))?;
+    fn host(&self, id: u32) -> Result<(usize, Address), String> {
+        let index = self.topology.index(id).ok_or_else(|| no_node(id))?;
         match self.topology.nodes[index].kind {
             Kind::Host(address) => Ok((index, address)),
-            Kind::Switch => Err(FabricError::NoHost(id)),
+            Kind::Switch => Err(format!("node {id} is not a host")),
         }
     }
 
-    fn link(&self, a: u32, b: u32) -> Result<usize, FabricError> {
-        let a_index = self.topology.index(a).ok_or(FabricError::NoNode(a))?;
-        let b_index = self.topology.index(b).ok_or(FabricError::NoNode(b))?;
+    fn link(&self, a: u32, b: u32) -> Result<usize, String> {
+        let a_index = self.topology.index(a).ok_or_else(|| no_node(a))?;
+        let b_index = self.topology.index(b).ok_or_else(|| no_node(b))?;
         let ends = [(a_index, b_index), (b_index, a_index)];
         let mut links = self.topology.links.iter();
         links
             .position(|link| ends.contains(&(link.a, link.b)))
-            .ok_or(FabricError::NoLink(a, b))
+            .ok_or_else(|| format!("there is no link between {a} and {b}"))
     }
+}
+
+fn no_node(id: u32) -> String {
+    format!("there is no node {id}")
 }
 
 impl Reporter {

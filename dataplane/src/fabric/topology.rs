@@ -1,7 +1,5 @@
 //! Nodes and links: standard shapes, and a builder for others.
 
-use std::fmt;
-
 use crate::flow::Address;
 
 /// Nodes and links. Ports of a node are numbered from 1 in the order of the links; a port's number is also its queue's id.
@@ -63,43 +61,9 @@ impl Default for Wire {
     }
 }
 
-/// The reason for which a topology cannot be used; `Display` says what to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TopologyError {
-    /// A number is outside the range that the shape or port ids allow.
-    Size(String),
-    /// Two nodes have one id.
-    DuplicateId(u32),
-    /// A link names a node that does not exist, or connects a node to itself.
-    BadLink(u32, u32),
-    /// A host must have exactly one link, to a switch.
-    BadHost(u32),
-    /// A rate of 0 bit/s would never send anything.
-    NoRate(u32, u32),
-}
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size(message) => f.write_str(message),
-            Self::DuplicateId(id) => write!(f, "node id {id} is used twice; give each node its own id"),
-            Self::BadLink(a, b) => {
-                write!(
-                    f,
-                    "link {a}-{b}: both ends must be different nodes of this topology"
-                )
-            }
-            Self::BadHost(id) => write!(f, "host {id} needs exactly one link, to a switch"),
-            Self::NoRate(a, b) => write!(f, "link {a}-{b}: the rate must be at least 1 bit/s"),
-        }
-    }
-}
-
-impl std::error::Error for TopologyError {}
-
 impl Topology {
     /// `n` switches 101, 102, … in a row, a host at each end (10001 left, 10002 right).
-    pub fn line(n: u32, wire: Wire) -> Result<Self, TopologyError> {
+    pub fn line(n: u32, wire: Wire) -> Result<Self, String> {
         within("line: the number of switches", n, 1, 99)?;
         let mut plan = Plan::default();
         let switches = plan.layer(100, n, "s");
@@ -113,7 +77,7 @@ impl Topology {
 
     /// Leaves 101, 102, …; spines 201, 202, …; `hosts` hosts under each leaf, 10001 up, leaf by leaf. Ports of a leaf: hosts
     /// first, then spines.
-    pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, wire: Wire) -> Result<Self, TopologyError> {
+    pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, wire: Wire) -> Result<Self, String> {
         within("leaf-spine: the number of leaves", leaves, 1, 99)?;
         within("leaf-spine: the number of spines", spines, 1, 99)?;
         within("leaf-spine: the number of hosts per leaf", hosts, 1, 150)?;
@@ -131,10 +95,10 @@ impl Topology {
 
     /// A k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
     /// up), k/2 hosts per edge switch (10001 up).
-    pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, TopologyError> {
+    pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, String> {
         within("fat-tree: k", k, 2, 16)?; // 1,024 hosts; routes grow with switches times hosts
         if !k.is_multiple_of(2) {
-            return Err(TopologyError::Size(format!("fat-tree: k must be even, not {k}")));
+            return Err(format!("fat-tree: k must be even, not {k}"));
         }
         let half = k / 2;
         let mut plan = Plan::default();
@@ -247,7 +211,7 @@ impl TopologyBuilder {
     /// # Errors
     /// A node id that is used twice; a link to a node that does not exist, to itself, or without a rate; a host without
     /// exactly one link to a switch; a switch with more than 255 links.
-    pub fn build(self) -> Result<Topology, TopologyError> {
+    pub fn build(self) -> Result<Topology, String> {
         let mut plan = Plan {
             nodes: self.nodes,
             ..Plan::default()
@@ -255,7 +219,7 @@ impl TopologyBuilder {
         for (a, b, wire) in self.links {
             let [from, to] = [a, b].map(|id| plan.nodes.iter().position(|node| node.id == id));
             let (Some(from), Some(to)) = (from, to) else {
-                return Err(TopologyError::BadLink(a, b));
+                return Err(bad_link(a, b));
             };
             plan.join(from, to, wire);
         }
@@ -302,31 +266,35 @@ impl Plan {
         self.links.push(Link { a, b, wire });
     }
 
-    fn finish(self) -> Result<Topology, TopologyError> {
+    fn finish(self) -> Result<Topology, String> {
         let Self { nodes, links, .. } = self;
         let mut ids: Vec<u32> = nodes.iter().map(|node| node.id).collect();
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(TopologyError::DuplicateId(pair[0]));
+            return Err(format!(
+                "node id {} is used twice; give each node its own id",
+                pair[0]
+            ));
         }
         let mut degree = vec![0usize; nodes.len()];
         for link in &links {
-            let ends = (nodes[link.a].id, nodes[link.b].id);
+            let a = nodes[link.a].id;
+            let b = nodes[link.b].id;
             if link.a == link.b {
-                return Err(TopologyError::BadLink(ends.0, ends.1));
+                return Err(bad_link(a, b));
             }
             if link.wire.rate == 0 {
-                return Err(TopologyError::NoRate(ends.0, ends.1));
+                return Err(format!("link {a}-{b}: the rate must be at least 1 bit/s"));
             }
             if nodes[link.a].kind != Kind::Switch && nodes[link.b].kind != Kind::Switch {
-                return Err(TopologyError::BadHost(ends.0));
+                return Err(bad_host(a));
             }
             degree[link.a] += 1;
             degree[link.b] += 1;
         }
         for (node, degree) in nodes.iter().zip(degree) {
             match node.kind {
-                Kind::Host(_) if degree != 1 => return Err(TopologyError::BadHost(node.id)),
+                Kind::Host(_) if degree != 1 => return Err(bad_host(node.id)),
                 Kind::Switch => within("the number of ports of a switch", degree as u32, 0, 255)?,
                 Kind::Host(_) => {}
             }
@@ -335,13 +303,19 @@ impl Plan {
     }
 }
 
-fn within(what: &str, value: u32, low: u32, high: u32) -> Result<(), TopologyError> {
+fn within(what: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(TopologyError::Size(format!(
-        "{what} must be {low} to {high}, not {value}"
-    )))
+    Err(format!("{what} must be {low} to {high}, not {value}"))
+}
+
+fn bad_link(a: u32, b: u32) -> String {
+    format!("link {a}-{b}: both ends must be different nodes of this topology")
+}
+
+fn bad_host(id: u32) -> String {
+    format!("host {id} needs exactly one link, to a switch")
 }
 
 #[cfg(test)]
@@ -431,30 +405,27 @@ mod tests {
         let (builder, wire) = (Topology::builder, Wire::default());
         let refused = |builder: TopologyBuilder| builder.build().unwrap_err();
         let twice = refused(builder().switch(1).switch(1));
-        assert_eq!(
-            twice.to_string(),
-            "node id 1 is used twice; give each node its own id"
-        );
+        assert_eq!(twice, "node id 1 is used twice; give each node its own id");
         let dangling = refused(builder().switch(1).link(1, 2, wire));
         assert_eq!(
-            dangling.to_string(),
+            dangling,
             "link 1-2: both ends must be different nodes of this topology"
         );
         assert_eq!(
             refused(builder().switch(1).link(1, 1, wire)),
-            TopologyError::BadLink(1, 1)
+            "link 1-1: both ends must be different nodes of this topology"
         );
         assert_eq!(
-            refused(builder().host(1, None)).to_string(),
+            refused(builder().host(1, None)),
             "host 1 needs exactly one link, to a switch"
         );
         let stopped = Wire { rate: 0, ..wire };
         assert_eq!(
             refused(builder().switch(1).switch(2).link(1, 2, stopped)),
-            TopologyError::NoRate(1, 2)
+            "link 1-2: the rate must be at least 1 bit/s"
         );
         assert_eq!(
-            Topology::fat_tree(5, Wire::default()).unwrap_err().to_string(),
+            Topology::fat_tree(5, Wire::default()).unwrap_err(),
             "fat-tree: k must be even, not 5"
         );
     }

@@ -53,22 +53,24 @@ impl Default for Options {
     }
 }
 
-/// The form of values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// A message of `record.proto`.
-    Protobuf,
-    /// An object of JSON.
-    Json,
+settings::choice! {
+    /// The form of values.
+    pub enum Format("\"protobuf\" or \"json\"") {
+        /// A message of `record.proto`.
+        Protobuf = "protobuf",
+        /// An object of JSON.
+        Json = "json",
+    }
 }
 
-/// The compression of record batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Compression {
-    /// No compression is used.
-    None,
-    /// Compression with LZ4 frames.
-    Lz4,
+settings::choice! {
+    /// The compression of record batches.
+    pub enum Compression("\"lz4\" or \"none\"") {
+        /// Compression with LZ4 frames.
+        Lz4 = "lz4",
+        /// No compression is used.
+        None = "none",
+    }
 }
 
 /// The sink for Kafka.

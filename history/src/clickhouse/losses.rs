@@ -29,14 +29,6 @@ struct ReporterLine {
     duplicated: u64,
 }
 
-#[derive(Deserialize, Debug)]
-struct EndsLine {
-    sender: u32,
-    receiver: u32,
-    egress_if: Option<u32>,
-    ingress_if: Option<u32>,
-}
-
 impl Remote {
     pub(super) async fn losses_within(&self, span: Span) -> Result<Losses, Failure> {
         let until = Instant::now() + self.limit;
@@ -73,16 +65,13 @@ impl Remote {
             return Ok((Vec::new(), false));
         }
         let statement = self.about(Stream::Hops).ends(span, MOST_HOPS, MOST_LINKS);
-        let lines: Vec<EndsLine> = self.rows(statement, until).await?;
+        let mut ends: Vec<LinkEnds> = self.rows(statement, until).await?;
         let hops: Vec<Number> = self
             .rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until)
             .await?;
-        let truncated =
-            lines.len() > MOST_LINKS || hops.first().is_some_and(|hops| hops.n > MOST_HOPS as u64);
-        Ok((
-            lines.into_iter().take(MOST_LINKS).map(EndsLine::ends).collect(),
-            truncated,
-        ))
+        let truncated = ends.len() > MOST_LINKS || hops.first().is_some_and(|hops| hops.n > MOST_HOPS as u64);
+        ends.truncate(MOST_LINKS);
+        Ok((ends, truncated))
     }
 }
 
@@ -94,39 +83,13 @@ impl DropsLine {
             queue: queue(self.queue),
             reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
         };
-        let Self {
-            packets,
-            flows,
-            first,
-            last,
-            ..
-        } = self;
-        (
-            place,
-            DropSum {
-                packets,
-                flows,
-                first,
-                last,
-            },
-        )
-    }
-}
-
-impl EndsLine {
-    fn ends(self) -> LinkEnds {
-        let Self {
-            sender: from,
-            receiver: to,
-            egress_if,
-            ingress_if,
-        } = self;
-        LinkEnds {
-            from,
-            to,
-            egress_if,
-            ingress_if,
-        }
+        let sum = DropSum {
+            packets: self.packets,
+            flows: self.flows,
+            first: self.first,
+            last: self.last,
+        };
+        (place, sum)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Settings of the requester, the offer to a collector, and its answer.
 
-use core::fmt;
-
 use wire::roce::{Path, Psn};
 
 /// Maximum regions of a collector.
@@ -72,34 +70,14 @@ impl Default for Config {
     }
 }
 
-/// A setting that is invalid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The number of collectors is not 1 to 256.
-    Collectors,
-    /// A size is 0 or too large.
-    Size(&'static str),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Collectors => f.write_str("a translator has 1 to 256 collectors"),
-            Self::Size(name) => write!(f, "{name} is 0 or too large"),
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
 impl Config {
     /// Validates the settings.
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), String> {
         if self.collectors == 0 || self.collectors > 256 {
-            return Err(ConfigError::Collectors);
+            return Err("a translator has 1 to 256 collectors".to_owned());
         }
         // The sign of a 24-bit difference must order the packets in flight.
         let sizes = [
@@ -113,11 +91,11 @@ impl Config {
         ];
         for (size, most, name) in sizes {
             if size == 0 || size > most {
-                return Err(ConfigError::Size(name));
+                return Err(format!("{name} is 0 or too large"));
             }
         }
         if self.timeout == 0 {
-            return Err(ConfigError::Size("timeout"));
+            return Err("timeout is 0 or too large".to_owned());
         }
         Ok(())
     }
@@ -173,35 +151,3 @@ pub struct Connection<'a> {
     /// is executed and not sent again.
     pub executed: Option<Psn>,
 }
-
-/// The reason why a connection is invalid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConnectError {
-    /// There is no such collector.
-    NoCollector,
-    /// No offer since the last connection.
-    NoOffer,
-    /// Not 256, 512, 1024, 2048 or 4096.
-    Mtu,
-    /// Neither an unreliable nor a reliable queue pair.
-    NoQueuePair,
-    /// A region's number is too large, or its addresses run over the end.
-    Region(u16),
-    /// One end of the path is IPv4 and the other IPv6.
-    Addresses,
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCollector => f.write_str("there is no collector of this number"),
-            Self::NoOffer => f.write_str("nothing was offered to this collector since its last connection"),
-            Self::Mtu => f.write_str("the path MTU is not 256, 512, 1024, 2048 or 4096"),
-            Self::NoQueuePair => f.write_str("the collector named no queue pair"),
-            Self::Region(region) => write!(f, "region {region}: number or addresses are too large"),
-            Self::Addresses => f.write_str("one end of the path is IPv4 and the other IPv6"),
-        }
-    }
-}
-
-impl core::error::Error for ConnectError {}

@@ -6,9 +6,7 @@
 
 use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 
-use super::config::{
-    Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
-};
+use super::config::{Config, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds};
 use super::frames::{Framer, PacketPosition, Payload, Target, frames_for, max_frame_len};
 use super::outbox::Outbox;
 use super::retransmit::{Destination, Kind, Operation, RetransmitBuffer};
@@ -149,9 +147,10 @@ impl CollectorLink {
         offer
     }
 
-    pub(super) fn connect(&mut self, to: &Connection<'_>, config: &Config) -> Result<(), ConnectError> {
+    pub(super) fn connect(&mut self, to: &Connection<'_>, config: &Config) -> Result<(), String> {
         check(to)?;
-        let offer = self.offer.take().ok_or(ConnectError::NoOffer)?;
+        let nothing = "nothing was offered to this collector since its last connection";
+        let offer = self.offer.take().ok_or(nothing)?;
         if let Some(executed) = to.executed {
             self.settle(executed);
         }
@@ -761,19 +760,22 @@ impl CollectorLink {
     }
 }
 
-fn check(to: &Connection<'_>) -> Result<(), ConnectError> {
+fn check(to: &Connection<'_>) -> Result<(), String> {
     if !matches!(to.mtu, 256 | 512 | 1024 | 2048 | 4096) {
-        return Err(ConnectError::Mtu);
+        return Err("the path MTU is not 256, 512, 1024, 2048 or 4096".to_owned());
     }
     if to.unreliable.is_none() && to.reliable.is_none() {
-        return Err(ConnectError::NoQueuePair);
+        return Err("the collector named no queue pair".to_owned());
     }
     if to.path.source.is_ipv4() != to.path.destination.is_ipv4() {
-        return Err(ConnectError::Addresses);
+        return Err("one end of the path is IPv4 and the other IPv6".to_owned());
     }
     for region in to.regions {
         if usize::from(region.region) >= REGIONS || region.address.checked_add(region.len).is_none() {
-            return Err(ConnectError::Region(region.region));
+            return Err(format!(
+                "region {}: number or addresses are too large",
+                region.region
+            ));
         }
     }
     Ok(())

@@ -28,9 +28,7 @@ mod outbox;
 mod retransmit;
 mod stats;
 
-pub use config::{
-    Config, ConfigError, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
-};
+pub use config::{Config, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds};
 pub use link::{Cause, State};
 pub use stats::{GivenUp, Refused, Response, Stats};
 
@@ -83,8 +81,8 @@ impl Links {
     /// Creates links that are all down. Allocates all memory.
     ///
     /// # Errors
-    /// [`ConfigError`] for invalid settings.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    /// The first invalid setting.
+    pub fn new(config: Config) -> Result<Self, String> {
         config.check()?;
         let links = (0..config.collectors)
             .map(|collector| CollectorLink::new(collector as u8, &config))
@@ -110,13 +108,13 @@ impl Links {
     /// Connects a link after the collector accepted the last offer: the link is up, and unacknowledged operations are sent on it.
     ///
     /// # Errors
-    /// [`ConnectError`]; the link is unchanged.
-    pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), ConnectError> {
+    /// The reason; the link is unchanged.
+    pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
         self.now = now;
         let link = self
             .links
             .get_mut(usize::from(collector))
-            .ok_or(ConnectError::NoCollector)?;
+            .ok_or("there is no collector of this number")?;
         link.connect(to, &self.config)
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use aggregator::{Config, ConfigError, Spread};
 use detect::Prefix;
 use settings::{
-    choice,
     listen::Listen,
     section,
     values::{Size, as_nanoseconds},
@@ -29,7 +28,7 @@ section! {
         /// Kind of aggregates. `agg`: postcards together, in order of arrival; `agg_n`: those of a node; `agg_nf`: those of a node
         /// and flow. `cor`, `cor_n`, `cor_nf`: the same, but only minimum, maximum, sum and count of hop latencies and queue
         /// lengths are sent.
-        pub kind: AggregateKind = AggregateKind::Agg,
+        pub kind: Kind = Kind::Agg,
         /// Postcards in one datagram or summary. For `agg` kinds at most as many as fit into `pmtu`: 45 at 1500 bytes, or 72
         /// without `packet_fields`.
         pub r: u32 = 25,
@@ -47,7 +46,7 @@ section! {
         /// Aggregator ID, by which the collector distinguishes aggregators.
         pub aggregator: u32 = 1,
         /// The key that selects one of several addresses of `forward`.
-        pub spread: AggregateSpread = AggregateSpread::Flow,
+        pub spread: Spread = Spread::Flow,
         /// Send plain Telemetry Report 2.0 with several reports per datagram, for collectors that do not support aggregates; for kinds
         /// `agg_n` and `agg_nf`.
         pub interop: bool = false,
@@ -60,46 +59,18 @@ section! {
     }
 }
 
-choice! {
-    /// The kind of aggregates that an aggregator sends.
-    pub enum AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R): R postcards in order of arrival.
-        Agg = "agg",
-        /// Agg_N(R): R postcards of a node.
-        AggNode = "agg_n",
-        /// Agg_{N,F}(R): R postcards of a node and flow.
-        AggNodeFlow = "agg_nf",
-        /// Cor(R): a summary of R postcards.
-        Cor = "cor",
-        /// Cor_N(R): a summary of R postcards of a node.
-        CorNode = "cor_n",
-        /// Cor_{N,F}(R): a summary of R postcards of a node and flow.
-        CorNodeFlow = "cor_nf",
-    }
-}
-
-choice! {
-    /// The key that selects a destination.
-    pub enum AggregateSpread("\"flow\" or \"node\"") for Spread {
-        /// All aggregates of a flow go to one destination.
-        Flow = "flow",
-        /// All aggregates of a node go to one destination.
-        Node = "node",
-    }
-}
-
 impl AggregatorSettings {
     /// The configuration of the aggregator. `profile` decodes the postcards.
     pub fn config(&self, profile: Profile) -> Config {
         Config {
-            kind: Kind::from_name(self.kind.name()).unwrap_or(Kind::Agg),
+            kind: self.kind,
             r: self.r,
             timer: as_nanoseconds(self.timer),
             registers: self.registers,
             ways: self.ways,
             aggregator: self.aggregator,
             destinations: self.forward.len(),
-            spread: self.spread.into(),
+            spread: self.spread,
             packet_fields: self.packet_fields,
             interop: self.interop,
             pmtu: self.pmtu,

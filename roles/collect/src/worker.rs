@@ -160,23 +160,8 @@ impl Worker {
             Contents::Reports => self.process_reports(datagrams),
             Contents::LaterReports(first) => self.process_later_reports(datagrams, first),
             Contents::Aggregates => {
-                let Self {
-                    collector,
-                    outlet,
-                    batch,
-                    rules,
-                    ..
-                } = self;
-                collector.handle_aggregates(
-                    datagrams,
-                    &mut FlushOutput {
-                        batch,
-                        outlet,
-                        rules,
-                        marks: None,
-                        blocking: false,
-                    },
-                );
+                let (collector, mut output) = self.parts(false);
+                collector.handle_aggregates(datagrams, &mut output);
                 self.send_full();
             }
         }
@@ -201,26 +186,15 @@ impl Worker {
         handle: impl FnOnce(&mut Collector, &mut FlushOutput<'_>),
     ) {
         // The first of them may end an interval, whose results are then emitted.
-        let Self {
-            collector,
-            outlet,
-            batch,
-            rules,
-            hops,
-            ..
-        } = self;
-        let marks = hops.as_mut().map(HopRecorder::marks);
-        handle(
-            collector,
-            &mut FlushOutput {
-                batch,
-                outlet,
-                rules,
-                marks,
-                blocking: false,
-            },
-        );
-        if let Some(hops) = hops {
+        let mut output = FlushOutput {
+            batch: &mut self.batch,
+            outlet: &self.outlet,
+            rules: &self.rules,
+            marks: self.hops.as_mut().map(HopRecorder::marks),
+            blocking: false,
+        };
+        handle(&mut self.collector, &mut output);
+        if let Some(hops) = &mut self.hops {
             hops.record(datagrams);
         }
         if let Some(recorder) = &mut self.recorder {
@@ -230,6 +204,18 @@ impl Worker {
             tap.keep(datagrams);
         }
         self.send_full();
+    }
+
+    /// The collector, and the output for its results, which waits for the store if it is `blocking`.
+    fn parts(&mut self, blocking: bool) -> (&mut Collector, FlushOutput<'_>) {
+        let output = FlushOutput {
+            batch: &mut self.batch,
+            outlet: &self.outlet,
+            rules: &self.rules,
+            marks: None,
+            blocking,
+        };
+        (&mut self.collector, output)
     }
 
     fn send_full(&mut self) {
@@ -251,23 +237,8 @@ impl Worker {
         self.polled = Some(now);
         // Far behind the collector's time, it would mean that the clock was set back.
         let until = until.max(self.collector.time().saturating_sub(LEAD)).min(now);
-        let Self {
-            collector,
-            outlet,
-            batch,
-            rules,
-            ..
-        } = self;
-        collector.tick(
-            until,
-            &mut FlushOutput {
-                batch,
-                outlet,
-                rules,
-                marks: None,
-                blocking: false,
-            },
-        );
+        let (collector, mut output) = self.parts(false);
+        collector.tick(until, &mut output);
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
         if let Some(tap) = &mut self.tap {
@@ -301,23 +272,8 @@ impl Worker {
     /// The end: closes open intervals and emits their results.
     pub fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
-        let Self {
-            collector,
-            outlet,
-            batch,
-            rules,
-            ..
-        } = self;
-        collector.finish(
-            now,
-            &mut FlushOutput {
-                batch,
-                outlet,
-                rules,
-                marks: None,
-                blocking: true,
-            },
-        );
+        let (collector, mut output) = self.parts(true);
+        collector.finish(now, &mut output);
         self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
         if let Some(tap) = &mut self.tap {
@@ -376,23 +332,8 @@ impl Worker {
 impl Worker {
     /// Runs `work` on the collector, with the output for its results.
     pub fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
-        let Self {
-            collector,
-            outlet,
-            batch,
-            rules,
-            ..
-        } = self;
-        work(
-            collector,
-            &mut FlushOutput {
-                batch,
-                outlet,
-                rules,
-                marks: None,
-                blocking: false,
-            },
-        )
+        let (collector, mut output) = self.parts(false);
+        work(collector, &mut output)
     }
 
     /// Thresholds and rules that a kernel program must apply first.

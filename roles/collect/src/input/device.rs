@@ -327,7 +327,13 @@ pub fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
 
 /// The first and the last receive path that these settings allow.
 pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
-    let lowest = xdp.lowest.into();
+    let lowest = match xdp.lowest {
+        RxPath::ZeroCopy => receive::RxPath::ZeroCopy,
+        RxPath::Native => receive::RxPath::Native,
+        RxPath::Generic => receive::RxPath::Generic,
+        RxPath::Packet => receive::RxPath::Packet,
+        RxPath::Udp => receive::RxPath::Udp,
+    };
     match xdp.zero_copy {
         ZeroCopy::Auto => (receive::RxPath::ZeroCopy, lowest),
         ZeroCopy::Never => (receive::RxPath::Native, lowest),

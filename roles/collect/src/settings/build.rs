@@ -339,8 +339,7 @@ pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
 }
 
 fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
-    let dialect = wire::Dialect::from_name(written.dialect.name()).unwrap_or_default();
-    let usual = wire::Profile::new(dialect);
+    let usual = wire::Profile::new(written.dialect);
     let wire = wire::Profile {
         dscp: written.dscp.unwrap_or(usual.dscp),
         dscp_mask: written.dscp_mask.unwrap_or(usual.dscp_mask),

@@ -239,7 +239,7 @@ choice! {
 
 choice! {
     /// A receive path of an interface, the fastest first.
-    pub enum RxPath("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") for nic::receive::RxPath {
+    pub enum RxPath("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
         /// AF_XDP, the NIC writes into user-space memory.
         ZeroCopy = "zero-copy",
         /// AF_XDP, the driver runs the program, and copies.

@@ -21,7 +21,7 @@ use wire::FlowKey;
 
 use super::Memory;
 use dta::fields::Fields;
-use dta::settings::{EventKind, RegionSettings};
+use dta::settings::RegionSettings;
 
 /// Poll interval of lists without immediates.
 const EVERY: Duration = Duration::from_millis(10);
@@ -146,17 +146,10 @@ pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
 
 /// The emitter of this store, if its entries are events.
 pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
-    let kind = match written.events? {
-        EventKind::New => Kind::New,
-        EventKind::Change => Kind::Change,
-        EventKind::PathChange => Kind::PathChange,
-        EventKind::Drop => Kind::Drop,
-        EventKind::Loss => Kind::Loss,
-    };
     let metric = written.metric.as_deref().and_then(Metric::from_name);
     Some(Emitter {
         fields: written.fields.clone()?.0,
-        kind,
+        kind: Kind::from_name(written.events?.name())?,
         metric,
     })
 }

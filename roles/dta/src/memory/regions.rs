@@ -10,12 +10,15 @@ use std::{
 use dta::{BODY, DtaStore, Header, HeaderError, region_len};
 use memory::Region;
 use rdma::responder::{AccessFlags, Order, Registered, Registration, Responder};
-use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
+use wire::dta::{
+    hash::Family,
+    layout::{Columns, Geometry, Ring},
+};
 
 use super::kernel::{self, Kernel};
 use super::verbs::Verbs;
 use dta::persist::{self, KernelLock};
-use dta::settings::{HashFamily, MemoryMode, MemorySettings, RegionSettings, StoreKind};
+use dta::settings::{MemoryMode, MemorySettings, RegionSettings, StoreKind};
 use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
 use terminal::CliError;
 
@@ -104,7 +107,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
                 .map_err(|error| unregistered(written, &error))?;
             offset = kernel::end(offset, region_len(&store.store.geometry()));
         }
-        let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
+        let artifact = written.hash == Family::Artifact && written.kind == StoreKind::Append;
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
         offered.push(Offered {
             store,
@@ -290,7 +293,7 @@ fn fields(written: &RegionSettings) -> String {
 /// The geometry of a validated store.
 pub fn geometry(written: &RegionSettings) -> Geometry {
     let slots = written.slots.map_or(0, |slots| slots.0);
-    let family = written.hash.into();
+    let family = written.hash;
     match written.kind {
         StoreKind::KeyWrite => Geometry::KeyWrite {
             slots,
@@ -314,7 +317,7 @@ pub fn geometry(written: &RegionSettings) -> Geometry {
             },
         },
         StoreKind::Sketch => {
-            let kind = SketchKind::from(written.sketch);
+            let kind = written.sketch;
             let columns = u32::try_from(written.columns.0).unwrap_or(u32::MAX);
             Geometry::Sketch {
                 kind,

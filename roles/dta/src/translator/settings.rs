@@ -33,7 +33,7 @@ section! {
         pub control_port: u16 = 40044,
         /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
         /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
-        pub layout: ReportLayout = ReportLayout::V1,
+        pub layout: Accept = Accept::V1,
         /// Method of writing. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
         /// has the address `source`, by libibverbs.
         pub mode: TransportMode = TransportMode::Socket,
@@ -109,18 +109,6 @@ choice! {
         Socket = "socket",
         /// An RDMA device (libibverbs).
         Verbs = "verbs",
-    }
-}
-
-choice! {
-    /// The layout of reports.
-    pub enum ReportLayout("\"v1\", \"artifact\" or \"both\"") for Accept {
-        /// The layout of DTA v1.
-        V1 = "v1",
-        /// The layout of the code published with the paper.
-        Artifact = "artifact",
-        /// Either layout; each report selects it.
-        Both = "both",
     }
 }
 
@@ -411,7 +399,7 @@ impl TranslatorSettings {
     pub fn config(&self) -> Config {
         Config {
             collectors: vec![None; self.collectors.len()],
-            accept: self.layout.into(),
+            accept: self.layout,
             reporters: self.reporters,
             reporter_rate: self.reporter_rate.map_or(0, |rate| rate.0),
             acks: self.acknowledge,

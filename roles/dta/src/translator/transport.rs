@@ -60,9 +60,7 @@ impl RdmaTransport {
 
     pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
         match self {
-            Self::Frames(links) => links
-                .connect(collector, to, now)
-                .map_err(|error| error.to_string()),
+            Self::Frames(links) => links.connect(collector, to, now),
             Self::Verbs(verbs) => verbs.connect(collector, to),
         }
     }

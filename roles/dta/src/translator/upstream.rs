@@ -4,7 +4,7 @@ use std::{os::fd::BorrowedFd, slice};
 
 use dataplane::dta::{self, Outbox, Reporter, SendError, SendOptions, Spread};
 use serde::{Deserialize, Serialize};
-use translator::{Section, SectionStats, Translator, Unsent};
+use translator::{Section, Translator, Unsent};
 use wire::dta::{Control, Priority, control::Body};
 
 use super::settings::UpstreamSettings;
@@ -118,25 +118,16 @@ impl Upstream {
     }
 
     pub(super) fn view(&self) -> UpstreamView {
-        let SectionStats {
-            epochs,
-            columns,
-            retransmitted,
-            expired,
-            suppressed,
-            nacks,
-            stale,
-            limited,
-        } = self.section.stats();
+        let stats = self.section.stats();
         UpstreamView {
             to: self.to.clone(),
             reporter: self.id,
-            epochs,
-            columns,
-            retransmitted,
-            expired,
-            suppressed,
-            nacks: nacks + stale + limited,
+            epochs: stats.epochs,
+            columns: stats.columns,
+            retransmitted: stats.retransmitted,
+            expired: stats.expired,
+            suppressed: stats.suppressed,
+            nacks: stats.nacks + stats.stale + stats.limited,
             sent: self.sockets.stats.sent,
             unsent: self.sockets.stats.lost,
         }

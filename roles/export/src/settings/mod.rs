@@ -80,9 +80,9 @@ section! {
         /// Redis: time after its last change at which a flow is removed; 0: never.
         pub expire: Duration = Duration::from_secs(3600),
         /// Kafka: format of a message's value.
-        pub format: ExportFormat = ExportFormat::Protobuf,
+        pub format: kafka::Format = kafka::Format::Protobuf,
         /// Kafka: compression of messages.
-        pub compression: ExportCompression = ExportCompression::Lz4,
+        pub compression: kafka::Compression = kafka::Compression::Lz4,
         /// Kafka: use the flow, or without one the node, as the key of a message, so that messages of one flow or node stay in
         /// order. Without keys, messages are spread evenly over the partitions.
         pub keys: bool = true,
@@ -133,7 +133,7 @@ section! {
         /// Stream `hops`: maximum size of the spool files, in the store's directory.
         pub spool: Size = Size(1 << 30),
         /// Stream `hops`: which hops to drop when the spool is full. Dropped hops are counted.
-        pub when_full: ExportFull = ExportFull::DropOldest,
+        pub when_full: WhenFull = WhenFull::DropOldest,
         /// Maximum size of the file, in the store's directory, for records that the system permanently rejects; further ones are
         /// only counted.
         pub rejected: Size = Size(64 << 20),
@@ -175,36 +175,6 @@ choice! {
         Sampled = "sampled",
         /// Reports with an event.
         Events = "events",
-    }
-}
-
-choice! {
-    /// Selects the hops to drop when the spool is full.
-    pub enum ExportFull("\"drop_oldest\" or \"drop_newest\"") {
-        /// Drop the oldest waiting hops.
-        DropOldest = "drop_oldest",
-        /// Drop the hops that arrive.
-        DropNewest = "drop_newest",
-    }
-}
-
-choice! {
-    /// The form of a message.
-    pub enum ExportFormat("\"protobuf\" or \"json\"") {
-        /// A message of `record.proto`.
-        Protobuf = "protobuf",
-        /// One JSON object per message.
-        Json = "json",
-    }
-}
-
-choice! {
-    /// Compression of message batches.
-    pub enum ExportCompression("\"lz4\" or \"none\"") {
-        /// Compress with LZ4 frames.
-        Lz4 = "lz4",
-        /// Send batches without compression.
-        None = "none",
     }
 }
 
@@ -354,14 +324,8 @@ impl ExportSettings {
     pub(super) fn kafka(&self) -> Result<Kafka, Wrong> {
         let options = kafka::Options {
             prefix: self.prefix.clone().unwrap_or(kafka::Options::default().prefix),
-            format: match self.format {
-                ExportFormat::Protobuf => kafka::Format::Protobuf,
-                ExportFormat::Json => kafka::Format::Json,
-            },
-            compression: match self.compression {
-                ExportCompression::Lz4 => kafka::Compression::Lz4,
-                ExportCompression::None => kafka::Compression::None,
-            },
+            format: self.format,
+            compression: self.compression,
             keys: self.keys,
         };
         Kafka::new(&options).map_err(|error| ("prefix", error))
@@ -567,16 +531,12 @@ impl ExportSettings {
         let inbox = all / 4;
         let memory = all - inbox;
         let segment = (memory / 4).min(Limits::default().segment);
-        let when_full = match self.when_full {
-            ExportFull::DropOldest => WhenFull::DropOldest,
-            ExportFull::DropNewest => WhenFull::DropNewest,
-        };
         (
             Limits {
                 memory,
                 segment,
                 disk: self.spool.0,
-                when_full,
+                when_full: self.when_full,
             },
             inbox,
         )

@@ -36,10 +36,10 @@ use serde_json::Value;
 use super::{
     Local,
     drivers::{Driver, Namespaces},
-    journal::{self, Entry, Journal, Kept},
+    journal::{self, Journal, Kept},
     learn::LearnedLink,
     progress::{Progress, States},
-    view::{DomainView, EntryView, ManagerHistoryView, PlanView},
+    view::{DomainView, Entry, ManagerHistoryView, PlanView},
 };
 use crate::{program::Configuration, settings::ManagerSettings};
 use runtime::control::Control;
@@ -369,9 +369,8 @@ impl Core {
     /// # Errors
     /// It cannot be read.
     pub fn history(&self, subject: Option<&str>, limit: usize) -> Result<ManagerHistoryView, Error> {
-        let entries = self.journal.history(subject, limit)?.into_iter();
         Ok(ManagerHistoryView {
-            history: entries.map(EntryView::from).collect(),
+            history: self.journal.history(subject, limit)?,
         })
     }
 
@@ -556,7 +555,7 @@ impl Core {
         if let Err(error) = self.journal.note(&entry) {
             tracing::warn!(%error, "cannot write the history in [manager] state");
         }
-        self.progress.note(entry.into());
+        self.progress.note(entry);
     }
 }
 

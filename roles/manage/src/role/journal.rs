@@ -17,6 +17,8 @@ use store::{Error, FileChange, FileIdentity, remove_database, temp_file};
 use terminal::CliError;
 use terminal::text;
 
+use super::view::Entry;
+
 /// The journal; in memory only without a file.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -38,21 +40,6 @@ pub(super) struct Kept {
     pub(super) by: String,
     /// When, ns since 1970.
     pub(super) added: u64,
-}
-
-/// An entry of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// When, ns since 1970.
-    pub(super) time: u64,
-    /// The user, `file` or `manager`.
-    pub(super) by: String,
-    /// The action: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or the event of a device.
-    pub(super) action: String,
-    /// The intent or the device.
-    pub(super) subject: String,
-    /// A sentence about it.
-    pub(super) text: String,
 }
 
 impl Entry {

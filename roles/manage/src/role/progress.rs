@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::view::{ChangeView, DeviceState, DomainState, EntryView, IntentState};
+use super::view::{ChangeView, DeviceState, DomainState, Entry, IntentState};
 use runtime::monitor::{CollectorMonitor, StreamMessage};
 
 /// The states that are compared.
@@ -24,7 +24,7 @@ pub(super) struct Progress {
     intents: BTreeMap<String, IntentState>,
     domain: Option<DomainState>,
     /// Entries of the history that were not sent yet.
-    noted: Vec<EntryView>,
+    noted: Vec<Entry>,
     /// When states are compared again, ns.
     next: u64,
     /// When figures of intents whose state is unchanged are sent again, ns.
@@ -33,7 +33,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// An entry of the history.
-    pub(super) fn note(&mut self, entry: EntryView) {
+    pub(super) fn note(&mut self, entry: Entry) {
         if self.clients.is_some() && self.noted.len() < MAX_NOTED {
             self.noted.push(entry);
         }

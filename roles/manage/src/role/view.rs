@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use manager::{
     device::{Capabilities, Rule},
+    driver::Counter,
     inventory::{DeviceRole, Inventory, PortRole},
     plan::{Cost, Plan},
     reconcile::{DeviceStatus, Phase, Wait},
@@ -11,7 +12,7 @@ use manager::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{drivers, journal::Entry};
+use super::drivers;
 
 /// All intents with their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -154,25 +155,7 @@ pub struct DeviceView {
     pub capabilities: Option<CapabilitiesView>,
     /// Counters of its program since its start, with the names of its pipeline map.
     #[serde(default)]
-    pub counters: Vec<DeviceCounterView>,
-}
-
-/// A counter of a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "DeviceCounter"))]
-pub struct DeviceCounterView {
-    /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects
-    /// that have counted nothing are left out.
-    #[serde(default)]
-    pub object: Option<String>,
-    /// Description of that object, such as the rule of a filter and its flows; null if unknown.
-    #[serde(default)]
-    pub about: Option<String>,
-    /// Meaning of the counter.
-    pub name: String,
-    /// Packets that were counted.
-    pub packets: u64,
+    pub counters: Vec<Counter>,
 }
 
 /// Capabilities of a device.
@@ -354,14 +337,14 @@ pub struct DomainView {
 #[cfg_attr(feature = "schema", schemars(rename = "ManagerHistory"))]
 pub struct ManagerHistoryView {
     /// The entries, newest first.
-    pub history: Vec<EntryView>,
+    pub history: Vec<Entry>,
 }
 
 /// An entry of the manager's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "ManagerHistoryEntry"))]
-pub struct EntryView {
+pub struct Entry {
     /// Nanoseconds since the Unix epoch.
     pub time: u64,
     /// Origin of the action: the name in the request, `file` or `manager`.
@@ -395,7 +378,7 @@ pub enum ChangeView {
     /// The state of the domain.
     Domain(DomainState),
     /// An entry of the history.
-    History(EntryView),
+    History(Entry),
 }
 
 /// The state of a device.
@@ -475,18 +458,6 @@ impl PlanView {
                 .iter()
                 .filter_map(|one| drivers::note(inventory.device(one.node)?))
                 .collect(),
-        }
-    }
-}
-
-impl From<Entry> for EntryView {
-    fn from(entry: Entry) -> Self {
-        Self {
-            time: entry.time,
-            by: entry.by,
-            action: entry.action,
-            subject: entry.subject,
-            text: entry.text,
         }
     }
 }

@@ -32,7 +32,6 @@ use runtime::{
     control::{Asked, AskedRule},
 };
 use settings::{
-    choice,
     read::{Node, Reader, span_of},
     section,
     values::{Clocks, Secret},
@@ -56,7 +55,7 @@ section! {
         /// Whether the clocks of all devices are synchronised.
         pub clocks: Clocks = Clocks::Free,
         /// Whether changes of the network are applied automatically, or after approval by an operator.
-        pub apply: ApplySetting = ApplySetting::Auto,
+        pub apply: ApplyMode = ApplyMode::Auto,
         /// Time for which the network must be stable before a change is applied.
         pub calm: Duration = Duration::from_secs(1),
         /// Interval at which a device that reports no change is read again; for a slow device at least four times the duration of a
@@ -142,16 +141,6 @@ section! {
     }
 }
 
-choice! {
-    /// When changes of the network are followed.
-    pub enum ApplySetting("\"auto\" or \"manual\"") {
-        /// After the network has been calm.
-        Auto = "auto",
-        /// When a person says so. Ports that became edge ports get their sinks at once all the same.
-        Manual = "manual",
-    }
-}
-
 impl ManagerSettings {
     /// Returns the TLS configuration of connections to devices; `None` without `ca`.
     ///
@@ -226,10 +215,7 @@ impl ManagerSettings {
                 batch: 500,
                 ..Timing::default()
             },
-            apply: match self.apply {
-                ApplySetting::Auto => ApplyMode::Auto,
-                ApplySetting::Manual => ApplyMode::Manual,
-            },
+            apply: self.apply,
             calm: nanoseconds(self.calm),
             drill_downs: Limits {
                 at_once: self.drill_downs.at_once as usize,

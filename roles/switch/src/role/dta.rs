@@ -264,25 +264,16 @@ fn waiting(reporter: &Reporter, now: u64) -> u64 {
 }
 
 fn mapping_view(mapping: &Mapping, stats: &MappingStats) -> MappingView {
-    let MappingStats {
-        made,
-        sent,
-        pending,
-        suppressed,
-        absent,
-        size,
-        queue_full,
-    } = *stats;
     MappingView {
         name: mapping.name.clone(),
         on: mapping.on.name().into(),
-        operations: made,
-        sent,
-        pending,
-        suppressed,
-        missing_value: absent,
-        wrong_size: size,
-        queue_full,
+        operations: stats.made,
+        sent: stats.sent,
+        pending: stats.pending,
+        suppressed: stats.suppressed,
+        missing_value: stats.absent,
+        wrong_size: stats.size,
+        queue_full: stats.queue_full,
     }
 }
 

@@ -9,24 +9,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dataplane::sampling::Counted;
+use dataplane::{sampling::Counted, watchlist};
 use detect::{Match, PortRange};
 use manager::{
     device::{self, Change, DtaMap, Election, Etag, FilterAlgorithm, Mode, Rule, Rules},
-    flows::{ANY_PORT, FlowMatch},
+    flows::FlowMatch,
     instruction,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::settings::{
-    Item, ManagedSettings, SwitchSettings, WatchMode, WatchSettings,
+    Item, ManagedSettings, SwitchSettings, WatchSettings,
     filter::{self, FilterSettings},
 };
 use runtime::save::SavedFile;
 use settings::values::{Amount, Protocol};
 use terminal::CliError;
-use view::rules::{self, ElectionView, RuleView};
+use view::{
+    rules::{self, RuleView},
+    switch::INSTRUCTIONS,
+};
 
 /// The rules of a switch.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ pub struct Version {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
-    election: ElectionView,
+    election: Election,
     rules: Vec<RuleView>,
 }
 
@@ -288,7 +291,7 @@ impl Prepared {
     pub fn save(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         let saved = Saved {
-            election: self.election.into(),
+            election: self.election,
             rules: rules::views(&self.rules),
         };
         let text = serde_json::to_vec_pretty(&saved).map_err(std::io::Error::from);
@@ -315,7 +318,7 @@ fn load(file: &SavedFile) -> Result<Option<(Election, Rules)>, CliError> {
     };
     let saved: Saved = serde_json::from_slice(&text).map_err(|error| unreadable(file, &error))?;
     let rules = rules::rules(&saved.rules).map_err(|error| unreadable(file, &error))?;
-    Ok(Some((saved.election.into(), rules)))
+    Ok(Some((saved.election, rules)))
 }
 
 fn unreadable(file: &SavedFile, error: &dyn std::fmt::Display) -> CliError {
@@ -378,7 +381,7 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
                 check_map(map, file)?;
                 continue;
             }
-            Rule::Instruction(bit) if instruction::bit(*bit) & Item::delivered() == 0 => {
+            Rule::Instruction(bit) if instruction::bit(*bit) & INSTRUCTIONS == 0 => {
                 return Err(format!(
                     "this switch does not measure {}",
                     instruction::name(*bit)
@@ -451,21 +454,21 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
 
 fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
     let items = Item::from_bits(watch.bits).ok_or_else(|| {
-        let other = watch.bits & !Item::delivered();
+        let other = watch.bits & !INSTRUCTIONS;
         format!("this switch does not measure {}", instruction::names(other))
     })?;
-    let Ports { sport, dport } = Ports::from_key(&watch.key)?;
+    let flows = flows(&watch.key)?;
     Ok(WatchSettings {
-        src: watch.key.src,
-        dst: watch.key.dst,
-        sport,
-        dport,
-        proto: watch.key.proto.map(Protocol),
+        src: flows.src,
+        dst: flows.dst,
+        sport: written(flows.src_port),
+        dport: written(flows.dst_port),
+        proto: flows.proto.map(Protocol),
         mode: match watch.mode {
-            Mode::Md => WatchMode::Md,
-            Mode::Mx => WatchMode::Mx,
-            Mode::Postcard => WatchMode::Postcard,
-            Mode::Sf => WatchMode::Sf,
+            Mode::Md => watchlist::Mode::Md21,
+            Mode::Mx => watchlist::Mode::Mx21,
+            Mode::Postcard => watchlist::Mode::Postcard,
+            Mode::Sf => watchlist::Mode::Sf,
         },
         items,
         hops: watch.hops,
@@ -475,26 +478,21 @@ fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
 }
 
 fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
-    let Ports { sport, dport } = Ports::from_key(&rule.key)?;
+    let flows = flows(&rule.key)?;
     let mut settings = FilterSettings {
-        src: rule.key.src,
-        dst: rule.key.dst,
-        sport,
-        dport,
-        proto: rule.key.proto.map(Protocol),
-        algorithm: Some(match rule.algorithm {
-            FilterAlgorithm::Noop => filter::FilterAlgorithm::Noop,
-            FilterAlgorithm::Change => filter::FilterAlgorithm::Change,
-            FilterAlgorithm::PerHop => filter::FilterAlgorithm::PerHop,
-            FilterAlgorithm::PerFlow => filter::FilterAlgorithm::PerFlow,
-            FilterAlgorithm::Rule => filter::FilterAlgorithm::Rule,
-        }),
+        src: flows.src,
+        dst: flows.dst,
+        sport: written(flows.src_port),
+        dport: written(flows.dst_port),
+        proto: flows.proto.map(Protocol),
+        // A switch has all of a manager's algorithms, by the same words.
+        algorithm: filter::FilterAlgorithm::from_name(rule.algorithm.name()),
         ..FilterSettings::default()
     };
     match rule.algorithm {
         FilterAlgorithm::Noop | FilterAlgorithm::Change => {}
         FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow => {
-            let metric = filter::FilterMetric::from_metric(rule.metric).ok_or_else(|| {
+            let metric = filter::FilterMetric::from_name(rule.metric.name()).ok_or_else(|| {
                 format!(
                     "a filter cannot compare {}; use another metric in `report.thresholds`",
                     rule.metric
@@ -508,32 +506,17 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
     Ok(settings)
 }
 
-/// The ports of a key, as in the configuration.
-struct Ports {
-    sport: Option<PortRange>,
-    dport: Option<PortRange>,
+/// The flows of a key, as a switch matches them.
+fn flows(key: &FlowMatch) -> Result<Match, String> {
+    if key.dscp.is_some() {
+        return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
+    }
+    Ok(key.to_match())
 }
 
-impl Ports {
-    fn from_key(key: &FlowMatch) -> Result<Self, String> {
-        if key.dscp.is_some() {
-            return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
-        }
-        Ok(Self {
-            sport: port_range(key.sport)?,
-            dport: port_range(key.dport)?,
-        })
-    }
-}
-
-/// Returns `None` for all ports.
-fn port_range(ports: (u16, u16)) -> Result<Option<PortRange>, String> {
-    match ports {
-        ANY_PORT => Ok(None),
-        (first, last) => PortRange::new(first, last)
-            .map(Some)
-            .map_err(|error| error.to_string()),
-    }
+/// Returns `None` for all ports, as in the configuration.
+fn written(ports: PortRange) -> Option<PortRange> {
+    (ports != PortRange::ANY).then_some(ports)
 }
 
 /// Entries of the watchlist at most.
@@ -647,8 +630,8 @@ mod tests {
             (9, device::L4Checksum::Zero)
         );
         assert_eq!(settings.reports, "127.0.0.1:9555".parse().ok());
-        let modes: Vec<WatchMode> = settings.watch.iter().map(|watch| watch.mode).collect();
-        assert_eq!(modes, [WatchMode::Md, WatchMode::Postcard, WatchMode::Mx]);
+        let modes: Vec<&str> = settings.watch.iter().map(|watch| watch.mode.name()).collect();
+        assert_eq!(modes, ["md", "postcard", "mx"]);
         let list = crate::settings::watchlist(&settings.watch);
         let first = list.entries()[0];
         assert_eq!((first.bitmap, first.hops, first.drops), (0xf700, 16, true));

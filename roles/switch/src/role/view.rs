@@ -15,13 +15,14 @@ use super::{
     managed::{WATCH_ENTRIES, matched},
     ports::Forwarder,
 };
-use crate::settings::{Item, PortSettings, filter::FilterSettings};
+use crate::settings::{PortSettings, filter::FilterSettings};
 use settings::{setting::Setting, values::as_nanoseconds};
 use view::{
     NamedCounts,
     rules::{self, MatchedView},
     switch::{
-        CapabilitiesView, CountersView, LeaseView, NeighbourView, ReportsView, RulesPortView, RulesView,
+        CapabilitiesView, CountersView, INSTRUCTIONS, LeaseView, NeighbourView, ReportsView, RulesPortView,
+        RulesView,
     },
 };
 
@@ -283,7 +284,7 @@ impl Forwarder {
             int: *switch.stats(),
             reports: Some(self.reports_view()),
             lease: self.managed().map(|managed| LeaseView {
-                election: managed.election().into(),
+                election: managed.election(),
                 silence: as_nanoseconds(managed.silence()),
             }),
             matched: matched
@@ -327,10 +328,10 @@ impl Forwarder {
             node: self.settings.node,
             name: self.settings.name.clone(),
             etag: managed.etag().0,
-            election: managed.election().into(),
+            election: managed.election(),
             forwarding: managed.forwards(),
             capabilities: CapabilitiesView {
-                bits: Item::delivered(),
+                bits: INSTRUCTIONS,
                 watch_entries: WATCH_ENTRIES,
                 filter_entries: dataplane::filter::MAX_FILTERS,
                 sampling: true,

@@ -13,7 +13,7 @@ use wire::dta::{
 };
 
 use super::flow_match;
-use dta::{collector_map::CollectorMap, settings::SketchKind as SketchSetting};
+use dta::collector_map::CollectorMap;
 use runtime::collector_map;
 
 use settings::{
@@ -80,7 +80,7 @@ section! {
         /// A name for displays.
         pub name: String = String::new(),
         /// The trigger of the operation.
-        pub on: Option<MappingTrigger> = None,
+        pub on: Option<Trigger> = None,
         /// Name of the table, for triggers of a table.
         pub table: Option<String> = None,
         /// Source addresses to match.
@@ -124,39 +124,11 @@ section! {
         /// Longest time that an entry waits for others.
         pub hold: Duration = Duration::from_millis(1),
         /// Priority under congestion: reports of low priority are dropped first.
-        pub priority: PriorityName = PriorityName::Medium,
+        pub priority: Priority = Priority::Medium,
         /// Deliver reliably: reports are numbered, buffered, and retransmitted when a translator misses them.
         pub essential: bool = false,
         /// Sets the immediate flag, so that the collector's CPU is notified.
         pub immediate: bool = false,
-    }
-}
-
-choice! {
-    /// A trigger of reports.
-    pub enum MappingTrigger("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
-        /// A sink strips INT from a packet that its filters report.
-        Path = "path",
-        /// The switch reports its own hop only: INT-MX, postcards.
-        Hop = "hop",
-        /// A sink extracts the record of one node from a packet with SF-INT.
-        Sample = "sample",
-        /// A packet of a watched flow is dropped.
-        Drop = "drop",
-        /// A queue is congested, or has recovered (`[switch.queue_reports]`).
-        Queue = "queue",
-        /// A packet passes a congested queue, up to the quota of the queue.
-        CongestedPacket = "congested_packet",
-        /// Every packet that matches.
-        Packet = "packet",
-        /// A table's record is evicted by another.
-        Evicted = "evicted",
-        /// A table's period is over: each of its records.
-        Period = "period",
-        /// A table's record begins to meet the conditions; at most once per period.
-        Passed = "passed",
-        /// A table's period is over: the totals of its records.
-        Window = "window",
     }
 }
 
@@ -171,30 +143,6 @@ choice! {
         KeyIncrement = "key-increment",
         /// One hop of the path of a key.
         Postcard = "postcard",
-    }
-}
-
-choice! {
-    /// Priority of reports under congestion.
-    pub enum PriorityName("\"low\", \"medium\" or \"high\"") {
-        /// Dropped before all others.
-        Low = "low",
-        /// Dropped when dropping reports of low priority is not enough.
-        Medium = "medium",
-        /// Not dropped because of congestion.
-        High = "high",
-    }
-}
-
-choice! {
-    /// The packets that a switch counts.
-    pub enum AtName("\"anywhere\", \"source\" or \"sink\"") for table::At {
-        /// All that it forwards.
-        Anywhere = "anywhere",
-        /// Packets that enter from a host.
-        Source = "source",
-        /// Packets that leave to a host.
-        Sink = "sink",
     }
 }
 
@@ -216,7 +164,7 @@ section! {
         /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
-        pub at: AtName = AtName::Anywhere,
+        pub at: table::At = table::At::Anywhere,
         /// Records, a power of two; about 130 bytes each.
         pub slots: usize = 4096,
         /// Period after which records are reported and their counts restart; `0s`: never.
@@ -235,7 +183,7 @@ section! {
         /// Number of the sketch.
         pub id: u16 = 0,
         /// Kind of the sketch.
-        pub kind: Option<SketchSetting> = None,
+        pub kind: Option<SketchKind> = None,
         /// Fields of the key: what is counted or distinguished.
         pub key: Vec<FieldSetting> = Vec::new(),
         /// The field to sample, as 32 bits: an IPv4 address, a Flow ID, or a number. For `aroma`.
@@ -259,7 +207,7 @@ section! {
         /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
-        pub at: AtName = AtName::Source,
+        pub at: table::At = table::At::Source,
         /// Length of an epoch. The sketch is sent when the epoch ends, at all switches at the same time if their clocks are
         /// synchronised.
         pub epoch: Duration = Duration::from_secs(10),
@@ -268,7 +216,7 @@ section! {
         /// Time between two reports.
         pub pace: Duration = Duration::from_micros(20),
         /// Priority under congestion: reports of low priority are dropped first.
-        pub priority: PriorityName = PriorityName::Medium,
+        pub priority: Priority = Priority::Medium,
         /// Deliver reliably. If `false`, the next report reveals a lost one, except for the last.
         pub essential: bool = true,
         /// Sets the immediate flag, so that the collector's CPU is notified.
@@ -347,10 +295,6 @@ impl Wrong {
             why,
         }
     }
-}
-
-fn priority(name: PriorityName) -> Priority {
-    Priority::from_name(name.name()).unwrap_or_default()
 }
 
 impl MappingSettings {
@@ -455,19 +399,16 @@ impl MappingSettings {
             ),
             None => None,
         };
-        let trigger = Trigger::ALL
-            .into_iter()
-            .find(|trigger| trigger.name() == on.name());
         Ok(Mapping {
             name: self.name.clone(),
-            on: trigger.unwrap_or(Trigger::Path),
+            on,
             table,
             flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
             when: conditions(&self.when),
             every: self.every,
             each_hop: self.each_hop,
             options: SendOptions {
-                priority: priority(self.priority),
+                priority: self.priority,
                 essential: self.essential,
                 immediate: self.immediate,
             },
@@ -486,7 +427,7 @@ impl TableSettings {
             name: self.name.clone(),
             key: fields(&self.key),
             flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
-            at: self.at.into(),
+            at: self.at,
             slots: self.slots,
             period: as_nanoseconds(self.period),
             having: conditions(&self.having),
@@ -499,7 +440,6 @@ impl SketchSettings {
         let kind = self
             .kind
             .ok_or_else(|| ("kind", "say which; add kind = \"count-min\"".to_owned()))?;
-        let kind = SketchKind::from(kind);
         let counts = if self.bytes {
             sketches::Counts::Bytes
         } else {
@@ -525,12 +465,12 @@ impl SketchSettings {
             item: self.item.map(|item| item.0),
             counts,
             flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
-            at: self.at.into(),
+            at: self.at,
             epoch: as_nanoseconds(self.epoch),
             per_report: self.per_report,
             pace: as_nanoseconds(self.pace),
             options: SendOptions {
-                priority: priority(self.priority),
+                priority: self.priority,
                 essential: self.essential,
                 immediate: self.immediate,
             },

@@ -78,7 +78,7 @@ choice! {
 
 choice! {
     /// The metric that a filter compares.
-    pub enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") for Metric {
+    pub enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") {
         /// Along the whole path, ns.
         FlowLatency = "flow_latency",
         /// In a node, ns.
@@ -106,23 +106,7 @@ section! {
         /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch for these packets.
-        pub role: Option<RoleName> = None,
-    }
-}
-
-choice! {
-    /// INT role of a switch for a flow.
-    pub enum RoleName("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") for Role {
-        /// INT source: inserts INT as `[[switch.watch]]` says, and does not strip it.
-        Source = "source",
-        /// INT transit: adds its record to existing INT.
-        Transit = "transit",
-        /// INT sink: strips INT and reports.
-        Sink = "sink",
-        /// INT source and sink.
-        SourceAndSink = "source_and_sink",
-        /// No INT for this flow.
-        Off = "off",
+        pub role: Option<Role> = None,
     }
 }
 
@@ -227,7 +211,8 @@ impl FilterSettings {
                 ..Detector::noop()
             }));
         }
-        let metric = self.metric.map(Metric::from).ok_or_else(|| {
+        let named = self.metric.and_then(|metric| Metric::from_name(metric.name()));
+        let metric = named.ok_or_else(|| {
             (
                 "metric",
                 format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"),
@@ -269,20 +254,6 @@ impl FilterSettings {
         Some(weight)
             .filter(|&weight| weight > 0)
             .ok_or_else(|| ("alpha", message.to_owned()))
-    }
-}
-
-impl FilterMetric {
-    /// The word for a metric; `None`: filters cannot compare it.
-    pub fn from_metric(metric: Metric) -> Option<Self> {
-        let all = [
-            Self::FlowLatency,
-            Self::HopLatency,
-            Self::QueueOccupancy,
-            Self::QueueCongestion,
-            Self::LinkUtilization,
-        ];
-        all.into_iter().find(|one| Metric::from(*one) == metric)
     }
 }
 
@@ -359,10 +330,7 @@ pub fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
             refuse(&["switch", "role", &position], MIXED.to_owned());
         }
         if role.role.is_none() {
-            let message = format!(
-                "which one? Add role = {}",
-                <RoleName as settings::setting::Setting>::KIND
-            );
+            let message = format!("which one? Add role = {}", Role::KIND);
             refuse(&["switch", "role", &position], message);
         }
     }
@@ -446,7 +414,7 @@ pub fn roles(settings: &[RoleSettings]) -> Roles {
             written.dport,
             written.proto,
         );
-        Some((flows, written.role?.into()))
+        Some((flows, written.role?))
     });
     Roles::new(roles.collect())
 }

@@ -28,6 +28,7 @@ use settings::{
     section,
     values::{Clocks, Fraction, Protocol, Rate, Size, as_nanoseconds},
 };
+use view::switch::INSTRUCTIONS;
 
 section! {
     /// A software switch that forwards IPv4 and IPv6 between interfaces and performs INT. Needs CAP_NET_RAW and
@@ -41,7 +42,7 @@ section! {
         /// Destination of reports, sent by UDP through the network stack of this machine. Not set: none are sent.
         pub reports: Option<SocketAddr> = None,
         /// Version of the reports.
-        pub report_version: ReportVersion = ReportVersion::V20,
+        pub report_version: Version = Version::V20,
         /// The mark that distinguishes packets with INT; the same in the whole INT domain.
         pub mark: MarkSettings = MarkSettings::default(),
         /// Treatment of the L4 checksum of packets with INT, the same in the whole INT domain. With another vendor's node between this
@@ -94,16 +95,6 @@ section! {
     }
 }
 
-choice! {
-    /// Version of Telemetry Report.
-    pub enum ReportVersion("\"1.0\" or \"2.0\"") for Version {
-        /// Version 1.0 of Telemetry Report.
-        V10 = "1.0",
-        /// Version 2.0 of Telemetry Report.
-        V20 = "2.0",
-    }
-}
-
 section! {
     /// The mark of packets with INT.
     pub struct MarkSettings("[switch.mark]") {
@@ -139,23 +130,11 @@ section! {
         /// Age after which a record in a register is discarded.
         pub aging: Duration = Duration::from_secs(1),
         /// Contents of a report.
-        pub form: SfForm = SfForm::Full,
+        pub form: sf::Form = sf::Form::Full,
         /// Every n-th packet of a flow collects the records of all nodes itself. Not set: none.
         pub urgent_every: Option<u32> = None,
         /// So do packets that find this depth in the queue of the first switch. Not set: none.
         pub urgent_queue: Option<Size> = None,
-    }
-}
-
-choice! {
-    /// Contents of an SF-INT report.
-    pub enum SfForm("\"full\", \"compact\" or \"stack\"") for sf::Form {
-        /// The packet's headers, including INT.
-        Full = "full",
-        /// INT only, without the flow.
-        Compact = "compact",
-        /// The packet's headers, with the last switch's record beside the carried one.
-        Stack = "stack",
     }
 }
 
@@ -230,7 +209,7 @@ section! {
         /// IP protocol. INT supports only TCP and UDP.
         pub proto: Option<Protocol> = None,
         /// INT mode of these flows.
-        pub mode: WatchMode = WatchMode::Md,
+        pub mode: Mode = Mode::Md21,
         /// Metadata that every node adds.
         pub items: Vec<Item> = Item::USUAL.to_vec(),
         /// Remaining Hop Count: how many nodes may add a record.
@@ -239,22 +218,6 @@ section! {
         pub sample: u32 = 1,
         /// Report dropped packets of these flows, without regard to `sample`.
         pub drops: bool = true,
-    }
-}
-
-choice! {
-    /// INT mode of a flow.
-    pub enum WatchMode("\"md\", \"md10\", \"mx\", \"sf\" or \"postcard\"") {
-        /// INT-MD 2.1: packets collect records, the sink reports them.
-        Md = "md",
-        /// The same by INT 1.0.
-        Md10 = "md10",
-        /// INT-MX 2.1: packets carry the instructions, every switch reports its own record.
-        Mx = "mx",
-        /// SF-INT: packets keep their size and carry one record each; the collector reconstructs paths.
-        Sf = "sf",
-        /// Packets stay unmodified, every switch that watches the flow reports its own record.
-        Postcard = "postcard",
     }
 }
 
@@ -298,45 +261,19 @@ impl Item {
         Self::TxUtilization,
     ];
 
-    /// Items for which reports and records of this switch have a value.
-    const DELIVERED: [Self; 9] = [
-        Self::NodeId,
-        Self::Interfaces,
-        Self::HopLatency,
-        Self::Queue,
-        Self::IngressTs,
-        Self::EgressTs,
-        Self::L2Interfaces,
-        Self::TxUtilization,
-        Self::Buffer,
-    ];
-
-    /// The instruction bits for which this switch has a value.
-    pub fn delivered() -> u16 {
-        Self::DELIVERED.iter().fold(0, |bits, item| bits | item.bit())
-    }
-
     /// The items of these instruction bits; `None` if one of the bits has no value in this switch.
     pub fn from_bits(bits: u16) -> Option<Vec<Self>> {
-        let items = Self::DELIVERED.into_iter().filter(|item| bits & item.bit() != 0);
-        (bits & !Self::delivered() == 0).then(|| items.collect())
+        let items = Self::ALL.into_iter().filter(|item| bits & item.bit() != 0);
+        (bits & !INSTRUCTIONS == 0).then(|| items.collect())
     }
 
     /// Returns the instruction bit; bit 0 is the most significant.
     fn bit(self) -> u16 {
-        0x8000
-            >> match self {
-                Self::NodeId => 0,
-                Self::Interfaces => 1,
-                Self::HopLatency => 2,
-                Self::Queue => 3,
-                Self::IngressTs => 4,
-                Self::EgressTs => 5,
-                Self::L2Interfaces => 6,
-                Self::TxUtilization => 7,
-                Self::Buffer => 8,
-                Self::ChecksumComplement => 15,
-            }
+        // Declared in the order of their bits; the checksum complement is the last one.
+        match self {
+            Self::ChecksumComplement => 1,
+            other => 0x8000 >> other as u16,
+        }
     }
 }
 
@@ -565,7 +502,7 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
 
 /// The configuration of its INT.
 pub fn int_config(settings: &SwitchSettings) -> switch::Config {
-    let version = settings.report_version.into();
+    let version = settings.report_version;
     // Report 1.0 has no fields for the whole record, so the record goes onto the packet's stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
@@ -574,7 +511,7 @@ pub fn int_config(settings: &SwitchSettings) -> switch::Config {
             port: settings.mark.port,
             hop_by_hop: settings.mark.hop_by_hop,
         },
-        available: Item::delivered(),
+        available: INSTRUCTIONS,
         l4_checksum: match settings.l4_checksum {
             L4Checksum::Update => switch::L4Checksum::Update,
             L4Checksum::Leave => switch::L4Checksum::Leave,
@@ -590,7 +527,7 @@ pub fn int_config(settings: &SwitchSettings) -> switch::Config {
             registers: settings.sf.registers,
             single: settings.sf.single,
             aging: as_nanoseconds(settings.sf.aging),
-            form: settings.sf.form.into(),
+            form: settings.sf.form,
             urgent: sf::Urgent {
                 every: settings.sf.urgent_every,
                 queue: settings.sf.urgent_queue.map(bytes),
@@ -632,13 +569,7 @@ fn flow_match(
 /// The flows it watches.
 pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
     let watches = settings.iter().map(|watch| Watch {
-        mode: match watch.mode {
-            WatchMode::Md => Mode::Md21,
-            WatchMode::Md10 => Mode::Md10,
-            WatchMode::Mx => Mode::Mx21,
-            WatchMode::Sf => Mode::Sf,
-            WatchMode::Postcard => Mode::Postcard,
-        },
+        mode: watch.mode,
         bitmap: watch.items.iter().fold(0, |bits, item| bits | item.bit()),
         hops: watch.hops,
         sample: watch.sample,
@@ -750,7 +681,8 @@ mod tests {
         let items = "\"l2_interfaces\", \"buffer\", \"checksum_complement\"";
         let settings = read(&format!("[[switch.watch]]\nitems = [\"node_id\", {items}]\n")).unwrap();
         assert_eq!(watchlist(&settings.watch).entries()[0].bitmap, 0x8281);
-        assert_eq!(int_config(&settings).available, view::switch::INSTRUCTIONS);
+        let bits = Item::ALL.iter().fold(0, |bits, item| bits | item.bit());
+        assert_eq!(bits, INSTRUCTIONS | Item::ChecksumComplement.bit());
         assert_eq!(
             watchlist(&[WatchSettings::default()]).entries()[0].bitmap,
             Watch::USUAL

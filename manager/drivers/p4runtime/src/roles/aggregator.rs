@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use settings::{choice, section};
+use wire::aggregate::Kind;
 
 use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, frame, mac, micros, port};
 
@@ -26,7 +27,7 @@ section! {
         /// UDP ports to which nodes send their postcards, at any address.
         pub(crate) listen: Vec<u16> = vec![32766],
         /// Kind of aggregates, as in `[aggregator]`: `agg`, `agg_n`, `agg_nf`, `cor`, `cor_n` or `cor_nf`.
-        pub(crate) kind: P4AggregateKind = P4AggregateKind::Agg,
+        pub(crate) kind: Kind = Kind::Agg,
         /// Postcards in one aggregate or summary; for `agg` kinds at most 23.
         pub(crate) r: u32 = 23,
         /// Longest time that a postcard waits for others, as far as timer frames arrive.
@@ -63,52 +64,12 @@ section! {
 }
 
 choice! {
-    /// The kind of aggregates.
-    pub enum P4AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R): any R postcards.
-        Agg = "agg",
-        /// Agg_N(R): R postcards of a node.
-        AggNode = "agg_n",
-        /// Agg_{N,F}(R): R postcards of a node and a flow.
-        AggNodeFlow = "agg_nf",
-        /// Cor(R): a summary of any R postcards.
-        Cor = "cor",
-        /// Cor_N(R): a summary of R postcards of a node.
-        CorNode = "cor_n",
-        /// Cor_{N,F}(R): a summary of R postcards of a node and a flow.
-        CorNodeFlow = "cor_nf",
-    }
-}
-
-choice! {
     /// The key that selects a destination.
     pub enum P4Spread("\"flow\" or \"node\"") {
         /// The flow of the postcards.
         Flow = "flow",
         /// The node of the postcards.
         Node = "node",
-    }
-}
-
-impl P4AggregateKind {
-    /// Returns the number of this kind in aggregates.
-    fn number(self) -> u8 {
-        match self {
-            Self::Agg => 1,
-            Self::AggNode => 2,
-            Self::AggNodeFlow => 3,
-            Self::Cor => 5,
-            Self::CorNode => 6,
-            Self::CorNodeFlow => 7,
-        }
-    }
-
-    fn is_correlated(self) -> bool {
-        self.number() & 4 != 0
-    }
-
-    fn has_scope(self) -> bool {
-        self.number() & 2 != 0
     }
 }
 
@@ -128,7 +89,7 @@ impl AggregatorSettings {
             "aggregator",
             "aggregate",
             vec![
-                ("kind", self.kind.number().into()),
+                ("kind", (self.kind as u8).into()),
                 ("r", self.r.into()),
                 ("timer", micros(self.timer, "timer")?),
                 ("aggregator", self.aggregator.unwrap_or(node).into()),
@@ -141,7 +102,7 @@ impl AggregatorSettings {
             let key = vec![("udp_dport", u128::from(*port))];
             rows.push(Row::entry("postcard_port", key, "accept_postcards", Vec::new()).last());
         }
-        let slots = if self.kind.has_scope() {
+        let slots = if self.kind.node_scope() {
             self.registers
         } else {
             self.destinations.len() as u32

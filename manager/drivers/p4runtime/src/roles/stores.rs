@@ -47,7 +47,7 @@ section! {
         /// Incomplete paths of `postcarding` that wait in the device; a power of two from 4 on. All stores together have 4,096.
         pub(crate) places: u32 = 1024,
         /// Kind of the `sketch`: `count-min`, `count`, `hyperloglog` or `aroma`.
-        pub(crate) sketch: P4SketchKind = P4SketchKind::CountMin,
+        pub(crate) sketch: SketchKind = SketchKind::CountMin,
         /// Rows of a `sketch`; a column of it has at most 64 bytes.
         pub(crate) depth: u8 = 4,
         /// Columns of a `sketch`.
@@ -72,20 +72,6 @@ choice! {
         Sketch = "sketch",
         /// Paths that are stored under keys.
         Postcarding = "postcarding",
-    }
-}
-
-choice! {
-    /// Kind of a sketch.
-    pub enum P4SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// A Count-Min sketch of frequencies.
-        CountMin = "count-min",
-        /// A Count sketch of frequencies.
-        Count = "count",
-        /// The number of distinct keys.
-        HyperLogLog = "hyperloglog",
-        /// Uniform samples of keys.
-        Aroma = "aroma",
     }
 }
 
@@ -139,12 +125,7 @@ impl StoreSettings {
                 }
             }
             P4StoreKind::Sketch => {
-                let kind = match self.sketch {
-                    P4SketchKind::CountMin => SketchKind::CountMin,
-                    P4SketchKind::Count => SketchKind::Count,
-                    P4SketchKind::HyperLogLog => SketchKind::HyperLogLog,
-                    P4SketchKind::Aroma => SketchKind::Aroma,
-                };
+                let kind = self.sketch;
                 let shape = Columns {
                     depth: self.depth,
                     columns: self.columns,

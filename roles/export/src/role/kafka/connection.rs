@@ -159,7 +159,8 @@ impl Connection {
 
     async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
         let correlation = self.number();
-        let name = mechanism.sasl_name();
+        // As registered by IANA.
+        let name = &mechanism.name().to_uppercase();
         let body = self
             .call(correlation, &protocol::sasl_handshake(correlation, name))
             .await?;

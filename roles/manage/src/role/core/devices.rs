@@ -15,9 +15,7 @@ use super::{
     super::{
         drivers,
         learn::LearnedLink,
-        view::{
-            DeviceCounterView, DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView,
-        },
+        view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
     },
     Core, Error,
     inventory::AllLeaving,
@@ -46,7 +44,7 @@ impl Core {
                 port.neighbour = self.neighbour(node, port.port);
                 port.opening = self.opening.contains(&(node, port.port));
             }
-            view.counters = self.counters(node);
+            view.counters = self.device_counters.get(&node).cloned().unwrap_or_default();
             let outside = inventory.device(node).filter(|device| device.role.is_outside());
             view.does = outside.and_then(|device| self.settings.p4runtime.get(&device.name)?.about());
             view.text.push_str(self.leaving_text(node));
@@ -219,25 +217,12 @@ impl Core {
         }
     }
 
-    fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
-        let counters = self.device_counters.get(&node).map_or(&[][..], Vec::as_slice);
-        counters
-            .iter()
-            .map(|counter| DeviceCounterView {
-                object: counter.object.clone(),
-                about: counter.about.clone(),
-                name: counter.name.clone(),
-                packets: counter.packets,
-            })
-            .collect()
-    }
-
     /// The name and the counters of each device that has some, by node id.
-    pub fn device_counters(&self) -> Vec<(String, Vec<DeviceCounterView>)> {
+    pub fn device_counters(&self) -> Vec<(String, Vec<Counter>)> {
         let inventory = self.manager.inventory();
         self.device_counters
-            .keys()
-            .map(|node| (inventory.name(*node), self.counters(*node)))
+            .iter()
+            .map(|(node, counters)| (inventory.name(*node), counters.clone()))
             .collect()
     }
 

@@ -31,7 +31,7 @@ use net::tls;
 use runtime::lock::lock;
 use terminal::text;
 use view::{
-    rules::{self, ChangeView, ElectionView},
+    rules::{self, ChangeView},
     switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesView},
 };
 
@@ -155,7 +155,7 @@ async fn work(
 async fn execute(address: &Address, request: Order, known: &SwitchState) -> Answer {
     let done = match request {
         Order::Read => read(address, known).await.map(|view| {
-            let other = Some(view.election.into()).filter(|election| *election > lock(known).claimed);
+            let other = Some(view.election).filter(|election| *election > lock(known).claimed);
             other.map_or_else(|| state(&view), Answer::NotPrimary)
         }),
         Order::Claim(election) => claim(address, election, known).await,
@@ -169,10 +169,10 @@ async fn execute(address: &Address, request: Order, known: &SwitchState) -> Answ
 }
 
 async fn claim(address: &Address, election: Election, known: &SwitchState) -> Result<Answer, Failure> {
-    let body = json!(ElectionView::from(election));
+    let body = json!(election);
     match send(address, Method::POST, "/claim", None, &body).await {
         Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
-            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
+            Ok(Answer::NotPrimary(read(address, known).await?.election))
         }
         done => {
             remember(&checked(address, done?)?, known);
@@ -190,10 +190,10 @@ async fn apply(
     known: &SwitchState,
 ) -> Result<Answer, Failure> {
     let changes: Vec<ChangeView> = changes.iter().map(ChangeView::from).collect();
-    let body = json!({"election": ElectionView::from(election), "changes": changes});
+    let body = json!({"election": election, "changes": changes});
     match send(address, Method::PATCH, "/rules", Some(&etag.0), &body).await {
         Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
-            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
+            Ok(Answer::NotPrimary(read(address, known).await?.election))
         }
         Err(Failure::Refused(StatusCode::PRECONDITION_FAILED, _)) => Ok(Answer::Stale),
         done => {
@@ -347,7 +347,7 @@ async fn count(address: Address, known: SwitchState, send: impl Fn(Message)) {
                 .filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
             send(Message::Matched(address.node, matched.collect()));
             if let Some(lease) = view.lease {
-                send(Message::Lease(address.node, lease.election.into(), lease.silence));
+                send(Message::Lease(address.node, lease.election, lease.silence));
             }
         }
     }
@@ -359,14 +359,7 @@ async fn counters(address: &Address, known: &SwitchState) -> Result<Bytes, Failu
         (std::mem::take(&mut last.renews), last.claimed)
     };
     if renews && claimed != Election::default() {
-        let renewed = send(
-            address,
-            Method::POST,
-            "/renew",
-            None,
-            &json!(ElectionView::from(claimed)),
-        )
-        .await;
+        let renewed = send(address, Method::POST, "/renew", None, &json!(claimed)).await;
         // Another manager has claimed it: the next read shows it.
         if !matches!(renewed, Err(Failure::Refused(..))) {
             return renewed;
