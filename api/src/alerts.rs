@@ -15,8 +15,8 @@ use super::{
     holds::nanos,
     names,
     page::{self, Prepared},
-    params::{Body, Form, NoParams, Param, Params, SINCE, Segment, UNTIL},
-    question::{history_of, place, respond},
+    params::{Body, Form, NoParams, PAST_FROM, PAST_TO, Param, Params, Segment},
+    question::{history_of, query_permit, respond},
     refusal::Refusal,
     session::Requester,
     stored::whole,
@@ -41,8 +41,8 @@ pub(super) use remind::remind;
 
 /// The parameters of `/alerts`.
 pub(super) const ALERTS: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::new(
         "state",
         "Only those in this state.",
@@ -65,11 +65,11 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
     let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
-    let place = place(&context).await?;
-    let (mut past, known_since) = events(&context, (from, to), &place).await?;
+    let permit = query_permit(&context).await?;
+    let (mut past, known_since) = events(&context, (from, to), &permit).await?;
     let (confirmed, beyond) = match is_console {
         true => (false, 0),
-        false => confirm(&context, &mut past, (to, now), &place).await?,
+        false => confirm(&context, &mut past, (to, now), &permit).await?,
     };
     let question = RecordingQuestion {
         span: (from, to),
@@ -79,7 +79,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let recordings = match is_console {
         false => {
             history_of(&context)?
-                .recordings(question, Arc::clone(&place))
+                .recordings(question, Arc::clone(&permit))
                 .await?
         }
         true => Vec::new(),
@@ -87,7 +87,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let state = params.text("state").map(str::to_owned);
     let limit = params.limit()?;
     names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
-    respond(place, move || {
+    respond(permit, move || {
         let when: HashMap<&str, &str> = settings
             .rules
             .iter()
@@ -124,7 +124,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
 async fn events(
     context: &Context,
     span: (u64, u64),
-    place: &Permit,
+    permit: &Permit,
 ) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
     let from = Some(span.0.saturating_sub(BEFORE));
     let before = Some(span.1.saturating_add(1));
@@ -142,7 +142,7 @@ async fn events(
             condition: None,
         };
         let found = history_of(context)?
-            .rule_events(question, Arc::clone(place))
+            .rule_events(question, Arc::clone(permit))
             .await?;
         if found.len() == MOST_EVENTS {
             known_since = known_since.max(found.last().map(|one| one.row.event.ts));
@@ -163,7 +163,7 @@ async fn confirm(
     context: &Context,
     alerts: &mut Vec<Alert>,
     (to, now): (u64, u64),
-    place: &Permit,
+    permit: &Permit,
 ) -> Result<(bool, usize), Refusal> {
     let is_now = now.saturating_sub(to) < RECENT;
     if !is_now && !alerts.iter().any(Alert::is_firing) {
@@ -188,7 +188,7 @@ async fn confirm(
         condition: None,
     };
     let ends = history_of(context)?
-        .rule_events(question, Arc::clone(place))
+        .rule_events(question, Arc::clone(permit))
         .await?;
     firing.correct_past(alerts, &ends, ends.len() < MOST_EVENTS);
     Ok((false, 0))
@@ -462,11 +462,11 @@ pub(crate) async fn try_rule(
     let now = nic::time::now();
     let to = to.unwrap_or(now).min(now);
     let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let (rules, counts) = match compile(&when) {
         Ok(tried) => tried,
         Err(fault) => {
-            return respond(place, move || TrialView {
+            return respond(permit, move || TrialView {
                 fault: Some(fault),
                 from,
                 to,
@@ -486,7 +486,7 @@ pub(crate) async fn try_rule(
         condition: None,
     };
     let rows = history_of(&context)?
-        .events(question, Arc::clone(&place))
+        .events(question, Arc::clone(&permit))
         .await?
         .rows;
     let collector = &context.active_config.get().collector;
@@ -495,7 +495,7 @@ pub(crate) async fn try_rule(
         longest: nanos(push + push / 2),
         timeout: nanos(collector.flow_timeout),
     };
-    respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
+    respond(permit, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
 /// Evaluates a rule over events, newest first. `counts` is true if the rule has `for`, which `rules` lacks.

@@ -34,7 +34,7 @@ impl Silences {
     /// The history is not readable.
     pub(super) async fn read(
         history: &dyn History,
-        place: &Permit,
+        permit: &Permit,
         flow: &FlowHistory,
         push: Duration,
         end: u64,
@@ -56,7 +56,7 @@ impl Silences {
                 limit: MOST_SECONDS,
                 ..RollupFilter::default()
             };
-            for rollup in history.rollups(filter, Arc::clone(place)).await? {
+            for rollup in history.rollups(filter, Arc::clone(permit)).await? {
                 silences.add(node, rollup.ts, rollup.max);
             }
         }

@@ -12,9 +12,9 @@ use store::{DropKey, Losses, ReporterLoss, Span};
 use super::{
     context::Context,
     page::{self, Prepared},
-    params::{Param, Params, SINCE, UNTIL},
+    params::{PAST_FROM, PAST_TO, Param, Params},
     past,
-    question::{history_of, place, respond},
+    question::{history_of, query_permit, respond},
     refusal::Refusal,
 };
 use collect_role::known_links::{Behind, LinkMemory};
@@ -22,7 +22,7 @@ use history::{LinkEnds, LossQuestion};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
-pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
+pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
 
 /// Returns the packets lost in a span, by place and link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -39,15 +39,15 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     };
     let settled = nic::time::now().saturating_sub(UNSETTLED);
     let count_until = (evidence == Evidence::Reports).then_some(settled);
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let history = history_of(&context)?;
     let question = LossQuestion { span, count_until };
-    let losses = history.losses(question, Arc::clone(&place)).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
+    let losses = history.losses(question, Arc::clone(&permit)).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
     let known = Arc::clone(&context.known_links);
     let in_use = context.monitor.links().await?;
-    let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let (exported, has_more) = history.ends(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let ends = match evidence {
             Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
             Evidence::Reports | Evidence::Some => {

@@ -42,15 +42,15 @@ pub(super) async fn compute<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
-    let place = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
-    let Ok(Ok(place)) = place else {
+    let permit = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
         return Err(Refusal::unavailable(
             "too many large responses are in progress; try again in a moment",
         ));
     };
     let made = task::spawn_blocking(move || {
         // Held until the end, even if the client disconnects.
-        let _place = place;
+        let _permit = permit;
         work()
     });
     made.await.map_err(|_| fault())

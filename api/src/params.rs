@@ -57,7 +57,7 @@ pub(crate) enum Form {
         pattern: &'static str,
         check: fn(&str) -> bool,
     },
-    /// One to so many of these names, separated by commas.
+    /// 1 to n of these names, separated by commas.
     Names(fn() -> Vec<&'static str>, usize),
     /// A text that the parameter does not restrict.
     Text,
@@ -180,14 +180,14 @@ pub(crate) const TO: Param = Param::new(
     "At or before: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
     Form::Time,
 );
-/// Start of a span of time of which a list is wanted, instead of the present one.
-pub(crate) const SINCE: Param = Param::new(
+/// Start of a span of time; with it or [`PAST_TO`], a list is that of the past instead of the present one.
+pub(crate) const PAST_FROM: Param = Param::new(
     "from",
     "Start of a span of time, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
     Form::Time,
 );
-/// The end of a span.
-pub(crate) const UNTIL: Param = Param::new(
+/// End of a span of time, for a list of the past.
+pub(crate) const PAST_TO: Param = Param::new(
     "to",
     "End of the span, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     Form::Time,
@@ -219,7 +219,7 @@ pub(crate) const METRIC: Param = Param::new(
     Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
 );
 
-/// The parameters of a request. `token` is the guard's, and always allowed.
+/// The parameters of a request. `token` belongs to the guard and is allowed everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pairs: Vec<(String, String)>,
@@ -272,28 +272,25 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
+    /// Returns the form of the declared parameter `name`.
+    fn form(&self, name: &str) -> Option<Form> {
+        let param = self.known.iter().find(|param| param.name == name)?;
+        Some(param.form)
+    }
+
     /// Returns a number, or its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        let form = self.form(name);
         let Some(text) = self.text(name) else {
-            let default = self
-                .known
-                .iter()
-                .find(|param| param.name == name)
-                .map(|param| param.form);
             let Some(Form::Integer {
                 default: Some(default),
                 ..
-            }) = default
+            }) = form
             else {
                 return Ok(None);
             };
             return Ok(T::try_from(default).ok());
         };
-        let form = self
-            .known
-            .iter()
-            .find(|param| param.name == name)
-            .map(|param| param.form);
         if let Some(Form::Time) = form {
             return Ok(time(text).and_then(|time| T::try_from(time).ok()));
         }
@@ -310,12 +307,7 @@ impl Params {
 
     /// Returns a number between 0 and 1, or its default.
     pub(crate) fn share(&self, name: &str) -> Option<f64> {
-        let default = self
-            .known
-            .iter()
-            .find(|param| param.name == name)
-            .map(|param| param.form);
-        match (self.text(name), default) {
+        match (self.text(name), self.form(name)) {
             (Some(text), _) => text.parse().ok(),
             (None, Some(Form::Share { default })) => Some(default),
             (None, _) => None,

@@ -15,8 +15,8 @@ use super::{
     context::Context,
     cursor, names,
     page::{self, Prepared},
-    params::{Form, Param, Params, SINCE, UNTIL},
-    question::{history_of, place, respond},
+    params::{Form, PAST_FROM, PAST_TO, Param, Params},
+    question::{history_of, query_permit, respond},
     refusal::Refusal,
 };
 use config::Settings;
@@ -28,8 +28,8 @@ use view::{
 
 /// The parameters of `/activity`.
 pub(super) const ACTIVITY: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::new(
         "columns",
         "Maximum number of parts.",
@@ -79,7 +79,7 @@ pub(crate) async fn activity(
     let span = span_or_default(&params)?;
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let column = column(span.length(), columns);
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let now = nic::time::now();
     let reports_to = reports_known_to(now).min(span.to());
     let question = RateQuestion {
@@ -87,8 +87,8 @@ pub(crate) async fn activity(
         column,
         known_to: reports_to,
     };
-    let rates = history_of(&context)?.rates(question, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let rates = history_of(&context)?.rates(question, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let kinds = rates
             .kinds
             .iter()
@@ -129,10 +129,10 @@ fn column(length: u64, columns: u64) -> u64 {
 pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Result<Prepared, Refusal> {
     let span = question.filter.span;
     let limit = question.filter.limit;
-    let place = place(context).await?;
-    let spans = history_of(context)?.flows(question, Arc::clone(&place)).await?;
+    let permit = query_permit(context).await?;
+    let spans = history_of(context)?.flows(question, Arc::clone(&permit)).await?;
     names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
-    respond(place, move || {
+    respond(permit, move || {
         let (flows, cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
         let last = spans
             .flows
@@ -200,13 +200,13 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         after: None,
         limit: 1,
     };
-    let place = place(context).await?;
+    let permit = query_permit(context).await?;
     let history = history_of(context)?;
     let question = FlowsQuestion {
         filter,
         condition: None,
     };
-    let spans = history.flows(question, Arc::clone(&place)).await?;
+    let spans = history.flows(question, Arc::clone(&permit)).await?;
     let Some((_, found)) = spans.flows.into_iter().next() else {
         return Err(Refusal::not_found(format!(
             "there were no reports of flow {name} in this time; choose another flow or time"
@@ -221,7 +221,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         to: Some(span.to().saturating_sub(1)),
         limit: POINTS,
     };
-    let past = history.flow(question, place).await?;
+    let past = history.flow(question, permit).await?;
     let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
     let hops = found.path.iter().map(|node| HopView {
         node: shown::node(*node),
@@ -247,9 +247,9 @@ pub(super) async fn nodes(
     (limit, after): (usize, Option<u32>),
 ) -> Result<Prepared, Refusal> {
     let settings = context.active_config.get();
-    let place = place(context).await?;
-    let spans = history_of(context)?.nodes(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = query_permit(context).await?;
+    let spans = history_of(context)?.nodes(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let views = node_views(&spans, &settings);
         let rest = views
             .into_values()
@@ -314,12 +314,12 @@ pub(super) async fn links(
     span: Span,
     (limit, offset): (usize, usize),
 ) -> Result<Prepared, Refusal> {
-    let place = place(context).await?;
+    let permit = query_permit(context).await?;
     let history = history_of(context)?;
-    let (ends, has_more) = link_ends(context, span, &place).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
-    let spans = history.nodes(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let (ends, has_more) = link_ends(context, span, &permit).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
+    let spans = history.nodes(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let mut links = link_views(&paths);
         for known in ends {
             if let Some(link) = links.get_mut(&(known.from, known.to)) {
@@ -353,9 +353,9 @@ pub(super) async fn links(
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
-    place: &Permit,
+    permit: &Permit,
 ) -> Result<(Vec<LinkEnds>, bool), Refusal> {
-    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(place)).await?;
+    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(permit)).await?;
     let now = context.monitor.topology().await?;
     ends.extend(now.links().map(|link| LinkEnds {
         from: link.from,
@@ -396,9 +396,9 @@ pub(super) async fn paths(
     span: Span,
     (limit, offset): (usize, usize),
 ) -> Result<Prepared, Refusal> {
-    let place = place(context).await?;
-    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = query_permit(context).await?;
+    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let views = paths.iter().skip(offset).map(|path| PathView {
             path: shown::path(&path.path),
             flows: path.flows,

@@ -12,9 +12,9 @@ use super::{
     hops::{self, TimeGrid},
     names,
     page::{self, Prepared},
-    params::{FLOW, Form, Param, Params, SINCE, Segment, UNTIL},
+    params::{FLOW, Form, PAST_FROM, PAST_TO, Param, Params, Segment},
     past,
-    question::{history_of, place, respond},
+    question::{history_of, query_permit, respond},
     refusal::Refusal,
     stored,
 };
@@ -22,12 +22,12 @@ use history::{FlowQuestion, PathQuestion};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
-pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::limit(100, 1_000)];
+pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
 
 /// The parameters of `/flows/{id}/latencies`.
 pub(super) const LATENCIES: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::new(
         "columns",
         "Maximum number of columns.",
@@ -73,7 +73,7 @@ pub(crate) async fn changes(
     let span = past::span_or_default(&params)?;
     let of = selected_flows(&params);
     let limit = params.limit()?;
-    let permit = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let question = PathQuestion { span, of, limit };
     let found = history_of(&context)?
         .path_changes(question, Arc::clone(&permit))
@@ -116,7 +116,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let span = past::span_or_default(&params)?;
     let of = selected_flows(&params);
     let limit = params.limit()?;
-    let permit = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let history = history_of(&context)?;
     let reverse_selector = reverse(&of);
     let question = PathQuestion { span, of, limit };
@@ -201,7 +201,7 @@ pub(crate) async fn latencies(
     let steps = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let flow = stored::resolve_flow(&context, &id).await?;
     let push_interval = context.active_config.get().collector.push_interval;
-    let permit = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let grid = TimeGrid {
         from: span.from(),
         to: span.to().min(nic::time::now().max(span.from())),

@@ -1,4 +1,4 @@
-//! Questions to what answers about the past: a bounded number at a time.
+//! Limits how many questions about the past run at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,19 +17,19 @@ pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
 }
 
 /// Waits for a permit to query the history.
-pub(super) async fn place(context: &Context) -> Result<Permit, Refusal> {
+pub(super) async fn query_permit(context: &Context) -> Result<Permit, Refusal> {
     // Without a history there is nothing to wait for.
     history_of(context)?;
     permit(&context.reads).await.map(Arc::new)
 }
 
-/// Makes a response on a thread that may block.
+/// Makes a response on a thread that may block, and holds the permit until then.
 pub(super) async fn respond<T: Serialize>(
-    place: Permit,
+    permit: Permit,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {
     let made = task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         serde_json::to_vec(&make())
     });
     match made.await {
@@ -54,8 +54,8 @@ fn no_store() -> Refusal {
 }
 
 /// Waits for a permit, until one is free or [`PERMIT_TIMEOUT`] has passed.
-pub(super) async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
-    let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
+pub(super) async fn permit(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(permits).acquire_owned()).await;
     let message = "too many queries are running; wait for one to end, or raise [api] max_queries";
     permit
         .ok()

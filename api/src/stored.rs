@@ -21,7 +21,7 @@ use super::{
     names,
     page::{self, Prepared},
     params::{EVENT_FILTER, FLOW, FROM, Form, KIND, METRIC, NODE, Param, Params, Segment, TO},
-    question::{history_of, permit, place, respond},
+    question::{history_of, permit, query_permit, respond},
     refusal::Refusal,
 };
 use history::sql::Request;
@@ -83,11 +83,13 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         limit: params.limit()?,
     };
     let reasons = context.active_config.get().collect().drop_reasons();
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let question = EventQuestion { filter, condition };
-    let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
+    let FoundEvents { rows, stopped } = history_of(&context)?
+        .events(question, Arc::clone(&permit))
+        .await?;
     names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
-    respond(place, move || {
+    respond(permit, move || {
         let views = rows.iter().map(|row| {
             let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
@@ -136,9 +138,9 @@ pub(crate) async fn rollups(
         interval: params.number("interval")?,
         limit: params.limit()?,
     };
-    let place = place(&context).await?;
-    let rows = history_of(&context)?.rollups(filter, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = query_permit(&context).await?;
+    let rows = history_of(&context)?.rollups(filter, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         // Beyond the limit the latest rows are returned.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
@@ -165,7 +167,7 @@ pub(crate) async fn history(
     let limit = params.limit()?;
     let flow = resolve_flow(&context, &id).await?;
     let push = context.active_config.get().collector.push_interval;
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let question = FlowQuestion {
         flow,
         from,
@@ -173,10 +175,10 @@ pub(crate) async fn history(
         limit,
     };
     let stored = history_of(&context)?;
-    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let history = stored.flow(question, Arc::clone(&permit)).await?;
     let last = history.series.last().map_or(0, |point| point.ts);
-    let silences = Silences::read(stored, &place, &history, push, last).await?;
-    respond(place, move || {
+    let silences = Silences::read(stored, &permit, &history, push, last).await?;
+    respond(permit, move || {
         let ends = silences.ends(&history.series, last).into_iter();
         let nexts = history.series.iter().skip(1).map(|point| point.ts);
         let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));

@@ -11,7 +11,7 @@ use super::{
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params},
-    question::{history_of, place, respond},
+    question::{history_of, query_permit, respond},
     refusal::Refusal,
 };
 use view::{TrafficRow, TrafficView};
@@ -84,11 +84,11 @@ pub(crate) async fn traffic(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(TRAFFIC)?;
     let question = Arc::new(question(&context, &params).await?);
-    let place = place(&context).await?;
+    let permit = query_permit(&context).await?;
     let answer = history_of(&context)?
-        .traffic(Arc::clone(&question), Arc::clone(&place))
+        .traffic(Arc::clone(&question), Arc::clone(&permit))
         .await?;
-    respond(place, move || view(&question, &answer)).await
+    respond(permit, move || view(&question, &answer)).await
 }
 
 async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion, Refusal> {

@@ -14,7 +14,7 @@ use collector::{Collector, Event, Kind, Output, event::Nanos};
 use tokio::time;
 
 use super::{MOST_ASKED, USUAL, events, firing, true_rule};
-use crate::{context::Context, question::place, refusal::Refusal};
+use crate::{context::Context, question::query_permit, refusal::Refusal};
 use history::alerts::{Alert, Notes};
 
 /// Looks for silences that have ended, as long as the program runs.
@@ -79,7 +79,7 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
 
 /// Returns the alerts that fire, that began while they were silenced, and that no silence covers now.
 async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<Alert>, Refusal> {
-    let place = place(context).await?;
+    let permit = query_permit(context).await?;
     let now = nic::time::now();
     let mut search = Search {
         to: now,
@@ -90,7 +90,7 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
     let mut is_whole = false;
     // The latest events first: each part ends where the one before begins.
     for _ in 0..MOST_PARTS {
-        let (alerts, known_since) = events(context, (now.saturating_sub(USUAL), search.to), &place).await?;
+        let (alerts, known_since) = events(context, (now.saturating_sub(USUAL), search.to), &permit).await?;
         for alert in search.unseen(alerts).filter(Alert::is_firing) {
             unknown.remove(&alert.last);
             kept.extend(Some(alert).filter(|one| is_kept_back(notes, one, now)));
