@@ -234,7 +234,7 @@ impl Reader {
                 Columns::new(question.span.0, question.span.1, question.column())
             }
         };
-        let (sums, has_more) = if question.by_sum() {
+        let (sums, has_more) = if question.needs_sums() {
             self.flow_sums(Span::new(columns.from(), columns.to()))?
         } else {
             (HashMap::new(), false)
@@ -242,7 +242,7 @@ impl Reader {
         let mut grouping = Grouping::new(Arc::clone(question), columns, sums);
         let mut counted = self.add_up(question, &columns, &mut grouping)?;
         if question.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
-            // Rollups of seconds may be off, and those of minutes on.
+            // Rollups per second may be disabled while those per minute are kept.
             let columns = Columns::new(question.span.0, question.span.1, MINUTE);
             grouping = Grouping::new(Arc::clone(question), columns, HashMap::new());
             counted = self.add_up(question, &columns, &mut grouping)?;
@@ -251,6 +251,7 @@ impl Reader {
         Ok(grouping.answer(counted))
     }
 
+    /// Adds up the values of the files. Reads them again, with the greatest groups only, if there were more groups than fit.
     fn add_up(
         &self,
         question: &TrafficQuestion,
@@ -260,7 +261,7 @@ impl Reader {
         loop {
             let counted = match question.measure {
                 Measure::Reports | Measure::FlowLatency => {
-                    self.flow_traffic(columns, question.by_path(), grouping)?
+                    self.flow_traffic(columns, question.needs_paths(), grouping)?
                 }
                 Measure::Events => self.event_traffic(columns, question.event_parts(), grouping)?,
                 Measure::Of(metric) => self.series_traffic(columns, metric, grouping)?,
@@ -309,7 +310,7 @@ impl TrafficQuestion {
     }
 
     /// Returns true if the paths of flows are needed.
-    pub fn by_path(&self) -> bool {
+    pub fn needs_paths(&self) -> bool {
         let of_paths = [
             Dimension::Path,
             Dimension::Node,
@@ -320,7 +321,7 @@ impl TrafficQuestion {
     }
 
     /// Returns true if sums of flows in the whole span are needed.
-    pub fn by_sum(&self) -> bool {
+    pub fn needs_sums(&self) -> bool {
         self.measure.source() == Source::Flows
             && self
                 .fields()
@@ -411,8 +412,8 @@ fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
 }
 
 const DAY: u64 = 86_400 * SECOND;
-/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches
-/// are committed every 5 s at most.
+/// Time after the end of a minute at which the last of its reports have been stored, ns: each flow is visited at least every 30 s, and
+/// batches are committed at least every 5 s.
 const LATE: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.
 const COLUMNS: [u64; 18] = [

@@ -131,7 +131,7 @@ impl Remote {
                 Columns::new(question.span.0, question.span.1, question.column())
             }
         };
-        let (sums, has_more) = match question.by_sum() {
+        let (sums, has_more) = match question.needs_sums() {
             true => {
                 self.flow_sums(Span::new(columns.from(), columns.to()), until)
                     .await?
@@ -515,7 +515,7 @@ impl Statement {
              GROUP BY flow, begin, length",
             sum_of("total")
         );
-        let (source, path) = match question.by_path() {
+        let (source, path) = match question.needs_paths() {
             false => (format!("({counted})"), ""),
             true => {
                 let lives = statement.flow_lifetimes(columns.from(), columns.to(), &[there], None, tables);
@@ -678,7 +678,7 @@ fn page_of(question: &TrafficQuestion) -> usize {
         ),
         (!parts.all && (parts.src_port || parts.dst_port), 40),
         (
-            question.by_path() && question.measure.source() == Source::Flows || events.path,
+            question.needs_paths() && question.measure.source() == Source::Flows || events.path,
             150,
         ),
         (question.measure.source() != Source::Flows, 70),

@@ -430,7 +430,7 @@ impl Tally for Grouping {
         let question = &self.question;
         let by_flow =
             question.condition.is_some() || question.by.iter().any(|dimension| dimension.is_of_flow());
-        let by_path = question.by_path();
+        let by_path = question.needs_paths();
         let key_path = if by_path { path.to_vec() } else { Vec::new() };
         let key = (by_flow.then_some(*flow), key_path);
         if let Some(number) = self.flow_numbers.get(&key) {
