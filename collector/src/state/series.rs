@@ -45,7 +45,7 @@ const STEP: u32 = 128;
 
 /// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of
 /// forged keys soon leaves it, and honest keys have their whole timeout in a table of sufficient size.
-const ONCE: u32 = 5;
+const NEWCOMER_TIMEOUT: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,9 +80,10 @@ struct Hot {
     deadband: Deadband,
     sum: u64,
     latest: u64,
-    /// Number of values until the next sample, and its initial value.
+    /// Number of values until the next sample.
     countdown: u32,
-    armed: u32,
+    /// Number of values from the last sample to the next one: the initial value of `countdown`, and the weight of the next sample.
+    gap: u32,
     key: Key,
 }
 
@@ -98,14 +99,19 @@ struct Cold {
     /// Finished intervals that are not passed to the output yet.
     closed_second: Totals,
     closed_minute: Totals,
+    /// Mean gap between samples, in values.
     stride: u32,
+    /// Samples in this second.
     samples: u32,
-    /// Number of seconds with values, at most 255, and of seconds since the last one.
+    /// Number of seconds with values, saturating.
     alive: u8,
+    /// Number of seconds since the last one with values.
     idle: u32,
+    /// Values in finished seconds.
     values: u64,
-    /// Implausible values, which are in no other count, and whether there were any in this second.
+    /// Implausible values, which are in no other count.
     implausible: u64,
+    /// Whether there were implausible values in this second.
     noted: bool,
     last: Summary,
     /// The profile of the report that last allocated the slot.
@@ -187,9 +193,8 @@ pub(crate) struct Series {
 
 impl Series {
     pub(crate) fn new(metric: Metric, emits: bool, capacity: usize, seed: u64) -> Self {
-        let mut hot = Vec::with_capacity(capacity);
+        let hot = Vec::with_capacity(capacity);
         memory::advise_huge(&hot);
-        hot.clear();
         Self {
             metric,
             emits,
@@ -220,7 +225,8 @@ impl Series {
         let Some(hot) = self.hot.get_mut(slot as usize) else {
             return true;
         };
-        // The sum of ten million values of seventeen seconds each fits; timestamps since the epoch would overflow.
+        // Values of at most `Profile::MAX_HOP_LATENCY` cannot overflow. A profile without that limit may pass a device's absolute timestamps
+        // as latencies; a dozen of them would.
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
@@ -349,7 +355,7 @@ impl Series {
             sum: 0,
             latest: 0,
             countdown: 1,
-            armed: 1,
+            gap: 1,
             key,
         };
         let cold = Cold {
@@ -412,7 +418,7 @@ impl Series {
             }
             let cold = &mut self.cold[slot];
             close_one(&mut self.hot[slot], cold, closing);
-            let makes_room = excess > 0 && cold.alive <= 1 && cold.idle > ONCE;
+            let makes_room = excess > 0 && cold.alive <= 1 && cold.idle > NEWCOMER_TIMEOUT;
             if cold.idle > closing.timeout || makes_room {
                 self.forget(slot, closing, sketches, out, &mut expired);
                 forgotten = true;
@@ -453,7 +459,7 @@ impl Series {
     pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, out: &mut dyn Output) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
-        let looked = end - self.pending;
+        let visited = end - self.pending;
         for slot in self.pending..end {
             self.report_closed(slot, closing, sketches, out);
         }
@@ -461,7 +467,7 @@ impl Series {
         if end == self.cold.len() {
             self.closing = None;
         }
-        looked
+        visited
     }
 
     /// Passes the finished intervals of a key to the output.
@@ -477,15 +483,15 @@ impl Series {
         if cold.closed_second.count > 0 {
             let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
             cold.last = totals.finish(sketches);
-            if closing.seconds {
-                out.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
+            if closing.emits_seconds {
+                out.rollup(&self.rollup(key, closing.start, 1, &self.cold[slot].last));
             }
         }
         let cold = &mut self.cold[slot];
         if cold.closed_minute.count > 0 {
             let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
             let summary = totals.finish(sketches);
-            if closing.minutes {
+            if closing.emits_minutes {
                 out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
             }
         }
@@ -553,8 +559,8 @@ impl Series {
         let hot = self.hot.get(slot as usize)?;
         let cold = self.cold.get(slot as usize)?;
         // Values of the current second are still in the hot part, and not counted in the cold one.
-        let now = hot.armed != hot.countdown || cold.second.count > 0;
-        let age = if now { 0 } else { cold.idle + 1 };
+        let has_value_now = hot.gap != hot.countdown || cold.second.count > 0;
+        let age = if has_value_now { 0 } else { cold.idle + 1 };
         cold.used.then_some((
             hot.key,
             LatestView {
@@ -596,7 +602,7 @@ impl Series {
 
 /// Number of values so far.
 fn values(hot: &Hot, cold: &Cold) -> u64 {
-    cold.values + cold.second.count + u64::from(hot.armed - hot.countdown)
+    cold.values + cold.second.count + u64::from(hot.gap - hot.countdown)
 }
 
 #[cold]
@@ -606,19 +612,19 @@ fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketc
         if totals.sketch.is_none() && cold.samples == 0 {
             totals.sketch = sketches.acquire();
         }
-        sketches.record(totals.sketch, value, hot.armed);
+        sketches.record(totals.sketch, value, hot.gap);
     }
-    cold.second.count += u64::from(hot.armed);
+    cold.second.count += u64::from(hot.gap);
     cold.samples += 1;
     if cold.samples >= SAMPLES && cold.samples.is_multiple_of(STEP) {
         cold.stride = cold.stride.saturating_mul(2).min(1 << 30);
     }
-    hot.armed = jitter.around(cold.stride);
-    hot.countdown = hot.armed;
+    hot.gap = jitter.around(cold.stride);
+    hot.countdown = hot.gap;
 }
 
 fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
-    cold.second.count += u64::from(hot.armed - hot.countdown);
+    cold.second.count += u64::from(hot.gap - hot.countdown);
     cold.second.sum = hot.sum;
     if cold.second.count == 0 && !cold.noted {
         cold.idle = cold.idle.saturating_add(closing.elapsed);
@@ -640,8 +646,9 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     hot.sum = 0;
     cold.samples = 0;
     // The first value of a second is always sampled, so that an interval with values has quantiles.
-    (hot.armed, hot.countdown) = (1, 1);
-    if closing.minute && cold.minute.count > 0 {
+    hot.gap = 1;
+    hot.countdown = 1;
+    if closing.ends_minute && cold.minute.count > 0 {
         let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         cold.closed_minute = minute;
     }
