@@ -93,7 +93,7 @@ pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// Evenly distributed below a thousand.
+    /// Returns a number that is evenly distributed below a thousand.
     pub(super) fn per_mille(&mut self) -> u64 {
         let mixed = mix(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -31,7 +31,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for &hops in settings.list("nodes") {
         for &items in settings.list("items") {
             let case = Case {
-                flows: settings.one("flows") as u32,
+                flows: settings.value("flows") as u32,
                 hops: hops as u8,
                 bitmap: 0xff00 & !(0xffff >> items),
                 ..Case::PLAIN
@@ -88,7 +88,7 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
     let payloads: Vec<&[u8]> = feed.payloads().collect();
     let mut bursts = payloads.chunks(256).cycle();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         let burst = bursts.next().unwrap_or_default().iter().copied();
         Ok(decode_payloads(&mut decoder, burst))
     })
@@ -104,7 +104,7 @@ pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         let reports = (0..4)
             .map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64)
             .sum();
@@ -151,7 +151,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// A capacity in the paper's text beside that of the row.
+/// Compares a capacity in the paper's text with that of the row.
 fn compared(rows: &Rows, paper: (u64, u64, f64)) -> Comparison {
     let (hops, items, paper) = paper;
     let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);

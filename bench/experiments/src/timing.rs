@@ -19,7 +19,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Sorts the runs; all figures are NaN without a run.
+    /// The spread of these runs; NaN without any.
     pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         let [min, median, max] = [0, runs.len() / 2, runs.len().saturating_sub(1)]
@@ -27,7 +27,7 @@ impl Spread {
         Self { median, min, max }
     }
 
-    /// `runs` runs.
+    /// Measures as many runs as the settings say.
     ///
     /// # Errors
     /// The error of a run.
@@ -35,13 +35,13 @@ impl Spread {
         settings: &Settings,
         mut run: impl FnMut() -> Result<f64, CliError>,
     ) -> Result<Self, CliError> {
-        (0..settings.one("runs"))
+        (0..settings.value("runs"))
             .map(|_| run())
             .collect::<Result<_, _>>()
             .map(Self::of)
     }
 
-    /// Another quantity, such as a rate in place of a time.
+    /// Converts the spread to another quantity, such as a rate in place of a time.
     pub(super) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
         let ends = (convert(self.min), convert(self.max));
         Self {
@@ -131,15 +131,15 @@ impl Spread {
 
 /// Duration of each run of a point.
 pub(super) fn span(settings: &Settings) -> Duration {
-    Duration::from_millis(settings.one("span"))
+    Duration::from_millis(settings.value("span"))
 }
 
 /// Nanoseconds per operation. Each run is the median of many short rounds, which excludes rounds in which another program used the
-/// core. `work` does the operations of one round, for some ten microseconds, and returns their number.
+/// core. `work` does the operations of one round, for tens of microseconds, and returns their number.
 ///
 /// # Errors
-/// That of `work`.
-pub(super) fn of(
+/// The error of `work`.
+pub(super) fn measure(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<Spread, CliError> {
@@ -148,11 +148,11 @@ pub(super) fn of(
     Spread::runs(settings, || run(span, &mut work))
 }
 
-/// One run of [`of`], for [`in_turn`].
+/// Measures one run of [`measure`], for [`in_turn`].
 ///
 /// # Errors
-/// That of `work`.
-pub(super) fn once(
+/// The error of `work`.
+pub(super) fn measure_once(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<f64, CliError> {
@@ -161,7 +161,7 @@ pub(super) fn once(
     run(span, &mut work)
 }
 
-/// All points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
+/// Measures all points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
 /// points, instead of all runs of one point.
 ///
 /// # Errors
@@ -172,7 +172,7 @@ pub(super) fn in_turn<P>(
     mut measure: impl FnMut(&P) -> Result<f64, CliError>,
 ) -> Result<Vec<Spread>, CliError> {
     let mut runs = vec![Vec::new(); points.len()];
-    for _ in 0..settings.one("runs") {
+    for _ in 0..settings.value("runs") {
         for (point, runs) in points.iter().zip(&mut runs) {
             runs.push(measure(point)?);
         }
@@ -180,7 +180,7 @@ pub(super) fn in_turn<P>(
     Ok(runs.into_iter().map(Spread::of).collect())
 }
 
-/// The warm-up: half a run.
+/// Warms up for half the time of a run.
 fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<(), CliError> {
     let started = Instant::now();
     while started.elapsed() < span / 2 {
@@ -200,8 +200,8 @@ fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Resu
     Ok(Spread::of(rounds).median)
 }
 
-/// The condition that applies to every result of [`of`].
-pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the \
+/// The condition that applies to every result of [`measure`].
+pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of tens of microseconds on one core; figures are the \
                                     median of the runs, `_min` and `_max` the smallest and largest run";
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 /// The bar that a case should reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
-    /// At most so many times another case.
+    /// At most `most` times another case.
     Times { case: &'static str, most: f64 },
-    /// At most so many ns more than another case.
+    /// At most `most` ns more than another case.
     More { case: &'static str, most: f64 },
     /// At least this share of something measured in the same run.
     Share {
@@ -19,7 +19,7 @@ pub(super) enum Bar {
         what: &'static str,
         most: f64,
     },
-    /// At most so many ns.
+    /// At most this many ns.
     Most(f64),
 }
 

@@ -98,13 +98,13 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
     let covered = block_len - 4;
     let mut scratch = vec![0; block_len];
     let mut block = 0;
-    let pointer = timing::of(settings, || {
+    let pointer = timing::measure(settings, || {
         for _ in 0..ROUND {
             black_box(advance(&mut block, blocks));
         }
         Ok(ROUND)
     })?;
-    let bare = timing::of(settings, || {
+    let bare = timing::measure(settings, || {
         for _ in 0..ROUND {
             let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
             region
@@ -114,7 +114,7 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
         }
         Ok(ROUND)
     })?;
-    let checked = timing::of(settings, || {
+    let checked = timing::measure(settings, || {
         for _ in 0..ROUND {
             let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
             let crc = region.read_with_crc_32c(at, &mut scratch, covered);
@@ -126,7 +126,7 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
     let mut reader = lists
         .from_oldest(LIST as u32)
         .ok_or_else(|| failed("no such list"))?;
-    let follower = timing::of(settings, || {
+    let follower = timing::measure(settings, || {
         for _ in 0..ROUND {
             match reader.next() {
                 Next::Batch { entries, .. } => {

@@ -43,7 +43,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
     // Half of the queried keys exist.
-    let keys: Vec<Key> = (0..settings.scale.of(KEYS))
+    let keys: Vec<Key> = (0..settings.scale.scale(KEYS))
         .map(|number| keys.key(mix(number) % (2 * written)))
         .collect();
     let columns = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,other_ns,first_ns,\
@@ -94,7 +94,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     ))
 }
 
-/// The row of so many copies.
+/// Measures the row of a number of copies.
 fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Vec<Cell>, CliError> {
     let hash = match copies {
         1 => hashing::<1>(settings, keys),
@@ -133,7 +133,7 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
 
 fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for key in keys {
             black_box(slots_n::<N>(key.as_ref()));
@@ -145,7 +145,7 @@ fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, 
 /// Reads slots at known addresses, with prefetch as in the reader.
 fn loading(settings: &Settings, region: &Region, addresses: &[u64]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = addresses.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let addresses = rounds_of_keys.next().unwrap_or_default();
         for some in addresses.chunks(BATCH) {
             some.iter().for_each(|at| region.prefetch(*at));
@@ -167,7 +167,7 @@ fn querying(
     let mut out = [0; BATCH * 4];
     let mut answers = [Answer::Empty; BATCH];
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for some in keys.chunks(BATCH) {
             let answered = reader.get_batch(some, policy, copies, &mut out, &mut answers);
@@ -178,7 +178,7 @@ fn querying(
     })
 }
 
-/// One key at a time: the next key depends on the answer, which prevents speculative execution.
+/// Measures one key at a time: the next key depends on the answer, which prevents speculative execution.
 fn single(
     settings: &Settings,
     reader: &KeyWriteReader,
@@ -187,7 +187,7 @@ fn single(
 ) -> Result<Spread, CliError> {
     let mut out = [0; 4];
     let mut at = 0_usize;
-    timing::of(settings, || {
+    timing::measure(settings, || {
         for _ in 0..128 {
             let key = keys[at % keys.len()];
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
@@ -201,7 +201,7 @@ fn single(
 
 /// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
 fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
-    let rounds = settings.scale.of(10);
+    let rounds = settings.scale.scale(10);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..cores)
             .map(|core| {

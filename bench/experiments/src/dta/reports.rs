@@ -256,7 +256,7 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
         }
         .len();
         let headers = headers(len);
-        let dta = timing::of(settings, || {
+        let dta = timing::measure(settings, || {
             for key in &keys {
                 let operation = Operation::KeyWrite {
                     copies,
@@ -277,7 +277,7 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
             Ok(keys.len() as u64)
         })?;
         let mut psn = Psn::new(0);
-        let rdma = timing::of(settings, || {
+        let rdma = timing::measure(settings, || {
             for key in &keys {
                 let hashes = hashes(key.as_ref());
                 for hash in &hashes.slots[..usize::from(copies)] {
