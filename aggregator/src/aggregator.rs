@@ -55,7 +55,7 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// An empty aggregator. Allocates all memory.
+    /// Returns an empty aggregator. Allocates all memory.
     ///
     /// # Errors
     /// The settings are invalid.

@@ -62,7 +62,7 @@ impl Meter {
         }
     }
 
-    /// Whether there is no limit.
+    /// Returns whether there is no limit.
     #[inline(always)]
     pub(super) fn is_unlimited(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
@@ -75,7 +75,7 @@ impl Meter {
         self.bytes.add(data as u64 + Rate::OVERHEAD);
     }
 
-    /// The level at `now`.
+    /// Returns the level at `now`.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
         if self.is_unlimited() {
@@ -127,7 +127,7 @@ impl ReporterRate {
         }
     }
 
-    /// Whether there is no limit.
+    /// Returns whether there is no limit.
     #[inline(always)]
     pub(super) fn is_unlimited(self) -> bool {
         self.cost == 0
