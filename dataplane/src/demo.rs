@@ -8,10 +8,10 @@ use crate::fabric::{
 use crate::switch::{self, Congestion};
 use crate::watchlist::{Watch, Watchlist};
 
-/// One line of the script.
+/// A line of the demo's script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When it happens, ns since the start.
+    /// Time of the action, ns since the start.
     pub at: u64,
     /// A description for people.
     pub text: String,
@@ -61,7 +61,7 @@ pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
         .map(|reason| (reason.code(), reason.name()))
 }
 
-/// The demo, beginning at time 0: the fabric and its script, a day of it.
+/// Returns the demo, beginning at time 0: the fabric and its script, a day of it.
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
@@ -69,7 +69,7 @@ pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
     scenario_at(seed, 0)
 }
 
-/// The demo, beginning at `start`, ns since the epoch, by the switches' clocks.
+/// Returns the demo, beginning at `start`, ns since the epoch, by the switches' clocks.
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.

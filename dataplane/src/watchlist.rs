@@ -68,23 +68,23 @@ pub struct Watchlist {
 }
 
 impl Watchlist {
-    /// A list in order of precedence.
+    /// Returns a list in order of precedence.
     pub fn new(entries: Vec<Watch>) -> Self {
         Self { entries }
     }
 
-    /// The entry for `flow`; `None` if it is not watched.
+    /// Returns the entry for `flow`; `None` if it is not watched.
     pub fn find(&self, flow: &FlowKey) -> Option<&Watch> {
         self.entries.iter().find(|watch| watch.flows.matches(flow))
     }
 
-    /// The index of the entry for `flow`; `None` if it is not watched.
+    /// Returns the index of the entry for `flow`; `None` if it is not watched.
     #[inline]
     pub fn position(&self, flow: &FlowKey) -> Option<usize> {
         self.entries.iter().position(|watch| watch.flows.matches(flow))
     }
 
-    /// The entries in order of precedence.
+    /// Returns the entries in order of precedence.
     pub fn entries(&self) -> &[Watch] {
         &self.entries
     }
@@ -99,15 +99,15 @@ impl From<Watch> for Watchlist {
 /// The role of a switch for a flow, regardless of a packet's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It inserts INT, and does not remove it.
+    /// The switch inserts INT, and does not remove it.
     Source,
-    /// It adds its record to INT; it neither inserts nor removes INT.
+    /// The switch adds its record to INT; it neither inserts nor removes INT.
     Transit,
-    /// It reports and removes INT.
+    /// The switch reports and removes INT.
     Sink,
-    /// It is both source and sink.
+    /// The switch is both source and sink.
     SourceAndSink,
-    /// It ignores the flow: packets with INT are forwarded unchanged.
+    /// The switch ignores the flow: packets with INT are forwarded unchanged.
     Off,
 }
 
@@ -118,12 +118,12 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A list in order of precedence.
+    /// Returns a list in order of precedence.
     pub fn new(entries: Vec<(Match, Role)>) -> Self {
         Self { entries }
     }
 
-    /// The role for `flow`; `None` if the ports decide.
+    /// Returns the role for `flow`; `None` if the ports decide.
     #[inline]
     pub fn find(&self, flow: &FlowKey) -> Option<Role> {
         self.entries
@@ -132,7 +132,7 @@ impl Roles {
             .map(|(_, role)| *role)
     }
 
-    /// The entries in order of precedence.
+    /// Returns the entries in order of precedence.
     pub fn entries(&self) -> &[(Match, Role)] {
         &self.entries
     }

@@ -26,7 +26,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The layout of the records of the latest frame.
+    /// Returns the layout of the records of the latest frame.
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
@@ -37,7 +37,7 @@ impl Cache {
         layout: Layout::EMPTY,
     };
 
-    /// Whether records of `bitmap` have `hop_ml` words. If so, caches the layout.
+    /// Returns whether records of `bitmap` have `hop_ml` words. If so, caches the layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
@@ -332,7 +332,7 @@ impl Int {
         })
     }
 
-    /// Whether it is SF-INT, with one record.
+    /// Returns whether it is SF-INT, with one record.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.sf != 0 && self.sf & URGENT == 0
@@ -346,7 +346,7 @@ impl Int {
 }
 
 impl Common {
-    /// The flow, before INT, of the frame from which this was read.
+    /// Returns the flow, before INT, of the frame from which this was read.
     #[inline(always)]
     pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
         let ports = Some(self.ports);
@@ -499,7 +499,7 @@ mod tests {
         assert!(seen > 10_000, "only {seen} were seen at once");
     }
 
-    /// The packets of all vectors, those of the switch too.
+    /// Returns the packets of all vectors, those of the switch too.
     fn vectors() -> Vec<Vec<u8>> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
         let mut frames = Vec::new();
