@@ -27,8 +27,8 @@ const BLOCKS: usize = 32;
 /// Continues a CRC-32 (zlib's): start with all ones and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// A function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few hundred.
-/// `None` on a processor without carry-less multiplication.
+/// Returns a function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few
+/// hundred. `None` on a processor without carry-less multiplication.
 #[cfg(target_arch = "x86_64")]
 pub fn crc_32(len: usize) -> Option<Crc32> {
     // For one vector or less, adding up the lanes would take longer than the multiplications saved.
@@ -43,7 +43,7 @@ pub fn crc_32(len: usize) -> Option<Crc32> {
     narrow(len)
 }
 
-/// The same with one block after the other.
+/// Returns the variant that computes one block after the other.
 #[cfg(target_arch = "x86_64")]
 fn narrow(len: usize) -> Option<Crc32> {
     const SHORT: [Crc32; 8] = [
@@ -66,7 +66,7 @@ fn narrow(len: usize) -> Option<Crc32> {
     is_possible.then_some(short.copied().unwrap_or(any_length))
 }
 
-/// A function that is best for strings of `len` bytes: there is none for this processor.
+/// Returns a function that is best for strings of `len` bytes: there is none for this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn crc_32(_len: usize) -> Option<Crc32> {
     None
@@ -121,7 +121,7 @@ fn multiply(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     }
 }
 
-/// The register after `N` blocks.
+/// Returns the register after `N` blocks.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]
@@ -136,7 +136,7 @@ fn few<const N: usize>(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     sum.reduce()
 }
 
-/// The register after any number of blocks: up to seven first, then groups of eight.
+/// Returns the register after any number of blocks: up to seven first, then groups of eight.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
@@ -190,7 +190,7 @@ impl Sum {
         self.second = _mm_xor_si128(self.second, _mm_clmulepi64_si128::<0x11>(words, pair(&powers[1])));
     }
 
-    /// The register after all blocks.
+    /// Returns the register after all blocks.
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn reduce(&self) -> u32 {
@@ -212,7 +212,7 @@ fn pair(words: &[u64; 2]) -> __m128i {
     unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
 }
 
-/// A polynomial of degree below 32 times x, modulo P.
+/// Returns a polynomial of degree below 32 times x, modulo P.
 const fn times_x(value: u32) -> u32 {
     value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
 }
@@ -305,7 +305,7 @@ mod tests {
         })
     }
 
-    /// All variants that this processor has, each for strings of these lengths.
+    /// Returns all variants that this processor has, each for strings of these lengths.
     fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
         best.iter()
