@@ -164,7 +164,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     Ok(())
 }
 
-/// Whether a detector reports a packet of the one flow.
+/// Returns whether a detector reports a packet of the one flow.
 fn observe_queue(monitor: &mut Monitor, packet: &Packet) -> bool {
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
     let hops = [HopValues {

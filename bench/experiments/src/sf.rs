@@ -580,7 +580,7 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Whether the share of complete paths is the one in another column, but for the packets at the end.
+/// Returns whether the share of complete paths is the one in another column, but for the packets at the end.
 fn near(row: &Row<'_>, column: &str) -> bool {
     (row.number("complete_percent") - row.number(column)).abs() < 0.01
 }

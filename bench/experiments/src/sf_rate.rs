@@ -325,7 +325,7 @@ fn output(throughput: &Rows) -> Option<String> {
         .then(|| format!("over loopback, 8 nodes: at least {share:.1} % at each rate tried"))
 }
 
-/// Whether a row has no loss above 0.1 %.
+/// Returns whether a row has no loss above 0.1 %.
 fn is_lossless(row: &Row<'_>) -> bool {
     row.number("processed_kps_min") >= 0.999 * row.number("sent_kps")
 }

@@ -18,7 +18,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
+    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
     /// their conditions state how much.
     pub(super) fn is_trial(&self) -> bool {
         self.each < Duration::from_millis(50)

@@ -24,7 +24,7 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Whether `value`, rounded as it is shown, reaches the bar.
+    /// Returns whether `value`, rounded as it is shown, reaches the bar.
     pub(super) fn is_met(&self, value: f64) -> bool {
         let tenths = (value * 10.0).round() / 10.0;
         let hundredths = (value * 100.0).round() / 100.0;
