@@ -119,8 +119,9 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     }
     let proto = packet.next_header();
     let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
-    // Of extension headers, only a fragment header directly after the IPv6 header is read. Behind others, `proto` is that of the first one,
-    // so no ICMPv6 or UDP is read there: the packet is forwarded, fragment or not.
+    // Of extension headers, only a fragment header directly after the IPv6 header is read. Behind others, a later fragment counts as a
+    // whole packet, but `proto` is the first extension header, so that its payload is not read as UDP or ICMPv6. At most it is answered by
+    // an error, which RFC 4443 permits for fragments.
     let is_later_fragment =
         proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
     Some(Ip {
