@@ -7,8 +7,8 @@ use wire::report::{Report, Version, v20};
 use crate::config::{Config, ConfigError, Spread};
 use crate::nodes::{Node, Nodes, Stream};
 use crate::postcard::{ExactGroup, Postcard};
-use crate::stats::{Cause, Reason, Stats};
-use crate::table::{self, Table};
+use crate::stats::{Cause, RefusalReason, Stats};
+use crate::table::{self, Slot, Table};
 
 /// Postcards per batch: their registers are prefetched together.
 const BATCH: usize = 64;
@@ -55,7 +55,7 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// An empty aggregator. Allocates all memory.
+    /// Returns an empty aggregator. Allocates all memory.
     ///
     /// # Errors
     /// The settings are invalid.
@@ -221,22 +221,22 @@ impl Core {
         }
     }
 
-    fn refuse(&mut self, reason: Reason) {
+    fn refuse(&mut self, reason: RefusalReason) {
         self.stats.refused[reason as usize] += 1;
     }
 
     /// Returns why this kind cannot use a postcard.
     #[inline(always)]
-    fn check(&self, postcard: &Postcard) -> Option<Reason> {
+    fn check(&self, postcard: &Postcard) -> Option<RefusalReason> {
         let kind = self.config.kind;
         if kind.node_scope() && postcard.node == u32::MAX {
-            return Some(Reason::NoNode);
+            return Some(RefusalReason::NoNode);
         }
         if kind.flow_scope() && postcard.flow == u32::MAX {
-            return Some(Reason::NoFlow);
+            return Some(RefusalReason::NoFlow);
         }
         let has_no_value = postcard.hop_latency().is_none() && postcard.queue_length().is_none();
-        (kind.is_correlated() && has_no_value).then_some(Reason::NoValue)
+        (kind.is_correlated() && has_no_value).then_some(RefusalReason::NoValue)
     }
 
     /// Returns the destination of a postcard.
@@ -343,10 +343,13 @@ impl Core {
 
     /// Allocates a register for a key; evicts another if none is free.
     fn claim(&mut self, item: &Item, now: u64, out: &mut impl Output) -> u32 {
-        let slot = self.table.free(item.bucket).unwrap_or_else(|occupied| {
-            self.flush(occupied, Cause::Evicted, out);
-            occupied
-        });
+        let slot = match self.table.slot_for_new(item.bucket) {
+            Slot::Free(slot) => slot,
+            Slot::Evict(slot) => {
+                self.flush(slot, Cause::Evicted, out);
+                slot
+            }
+        };
         self.table.claim(slot, item.key, now);
         slot
     }

@@ -129,7 +129,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// The maximum R of these settings.
+    /// Returns the maximum R of these settings.
     pub fn max_r(&self) -> usize {
         if self.has_packet_fields() {
             return Kind::max_postcards_of(self.postcard_len(), self.pmtu, self.over_ipv6);
@@ -210,7 +210,7 @@ impl Config {
         }
     }
 
-    /// Whether the postcards that are sent have fields of the packet.
+    /// Returns whether the postcards that are sent have fields of the packet.
     pub(super) fn has_packet_fields(&self) -> bool {
         self.packet_fields && !self.interop && !self.kind.is_correlated()
     }

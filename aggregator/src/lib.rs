@@ -51,4 +51,4 @@ mod table;
 pub use aggregator::{Aggregator, Output};
 pub use config::{Config, ConfigError, MAX_BYTES, MAX_DESTINATIONS, MAX_REGISTERS, MAX_WAYS, Spread};
 pub use nodes::Node;
-pub use stats::{Cause, Reason, Sent, Stats};
+pub use stats::{Cause, RefusalReason, Sent, Stats};

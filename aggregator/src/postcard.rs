@@ -5,7 +5,7 @@ use wire::report::{PacketDigest, v20};
 use wire::{Flags, Hop, Report};
 
 use super::config::V20_POSTCARD_LEN;
-use super::stats::Reason;
+use super::stats::RefusalReason;
 
 /// A node's data about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ fn low(stamp: u64) -> u32 {
 }
 
 impl Postcard {
-    /// All values are missing.
+    /// A postcard without any value.
     pub(super) const NOTHING: Self = Self {
         node: u32::MAX,
         flow: u32::MAX,
@@ -56,17 +56,17 @@ impl Postcard {
     };
 
     /// Makes the postcard of a report, or returns why the report has none.
-    pub(super) fn from_report(report: &Report<'_>) -> Result<Self, Reason> {
+    pub(super) fn from_report(report: &Report<'_>) -> Result<Self, RefusalReason> {
         if report.flags.contains(Flags::DROP) {
-            return Err(Reason::DropReport);
+            return Err(RefusalReason::DropReport);
         }
         if report.int.is_some_and(|int| int.sf.is_some()) {
-            return Err(Reason::Stateful);
+            return Err(RefusalReason::Stateful);
         }
         match report.hop_count() {
-            0 => return Err(Reason::NoMetadata),
+            0 => return Err(RefusalReason::NoMetadata),
             1 => {}
-            _ => return Err(Reason::SeveralNodes),
+            _ => return Err(RefusalReason::SeveralNodes),
         }
         let hop = report.hop(0);
         let flow = report.flow_id.or_else(|| report.flow.map(|flow| flow.flow_id()));

@@ -6,7 +6,7 @@ wire::named! {
     /// A reason why a valid report is not a postcard for this aggregator.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
-    pub enum Reason, name {
+    pub enum RefusalReason, name {
         /// It has data of several nodes: INT-MD, an IOAM trace.
         SeveralNodes => "several_nodes",
         /// It has no metadata of a node.
@@ -29,7 +29,7 @@ wire::named! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Cause, name {
-        /// R postcards were in it.
+        /// It held R postcards, the configured number.
         Full => "full",
         /// The register's timer expired.
         Timer => "timer",
@@ -58,8 +58,8 @@ pub struct Stats {
     pub reports: u64,
     /// Unreadable datagrams and reports, by [`Refusal::index`](wire::Refusal::index).
     pub unreadable: RefusalCounts,
-    /// Reports that are not postcards for this aggregator, by [`Reason`].
-    pub refused: [u64; Reason::COUNT],
+    /// Reports that are not postcards for this aggregator, by [`RefusalReason`].
+    pub refused: [u64; RefusalReason::COUNT],
     /// Number of accepted postcards.
     pub postcards: u64,
     /// Output, counted by [`Cause`].
@@ -72,7 +72,7 @@ pub struct Stats {
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
     pub missing_values: u64,
-    /// Sequence numbers of nodes that did not fit into the table; losses of these nodes are not counted.
+    /// Postcards whose node did not fit into the table of sequence numbers; losses of these nodes are not counted.
     pub nodes_full: u64,
 }
 

@@ -40,6 +40,7 @@ impl Range {
         count: 0,
     };
 
+    /// Adds a value to the range and to `sum`. Returns the number of missing values: 1 if there is none, else 0.
     #[inline(always)]
     fn add(&mut self, sum: &mut u64, value: Option<u32>) -> u64 {
         let Some(value) = value else { return 1 };
@@ -71,7 +72,7 @@ impl Register {
         count: 0,
     };
 
-    /// Adds the values of a postcard; returns the number of missing ones.
+    /// Adds the values of a postcard; returns the number of missing ones. The caller raises `count` when the postcard is in the datagram.
     #[inline(always)]
     pub(super) fn add(&mut self, postcard: &Postcard) -> u64 {
         self.latency.add(&mut self.latency_sum, postcard.hop_latency())
@@ -91,6 +92,15 @@ impl Aged for Register {
     fn age_link(&mut self) -> &mut AgeLink {
         &mut self.age
     }
+}
+
+/// A register for a new key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slot {
+    /// The register is free.
+    Free(u32),
+    /// The register must be sent first.
+    Evict(u32),
 }
 
 /// All registers, indexed by a hash of the key.
@@ -169,15 +179,14 @@ impl Table {
             .map(|way| bucket + way as u32)
     }
 
-    /// Returns a free register of this bucket, or, as the error, the one to evict.
-    pub(super) fn free(&self, bucket: u32) -> Result<u32, u32> {
+    /// Returns a free register of this bucket, or the one to evict: that whose first postcard has waited longest.
+    pub(super) fn slot_for_new(&self, bucket: u32) -> Slot {
         if let Some(slot) = self.find(bucket, FREE_KEY) {
-            return Ok(slot);
+            return Slot::Free(slot);
         }
         let ways = bucket..bucket + self.ways as u32;
-        Err(ways
-            .min_by_key(|slot| self.registers[*slot as usize].age.since)
-            .unwrap_or(bucket))
+        let oldest = ways.min_by_key(|slot| self.registers[*slot as usize].age.since);
+        Slot::Evict(oldest.unwrap_or(bucket))
     }
 
     /// Assigns a free register to a key.

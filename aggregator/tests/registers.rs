@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use aggregator::{Aggregator, Config, Output, Spread};
-use aggregator::{Cause, ConfigError, Reason, Stats};
+use aggregator::{Cause, ConfigError, RefusalReason, Stats};
 use wire::aggregate::Kind;
 use wire::{Aggregate, Decoder, Profile, Refusal};
 
@@ -67,7 +67,7 @@ fn config(words: &str) -> Config {
 fn counts(stats: &Stats) -> BTreeMap<&'static str, u64> {
     let evicted = stats.sent[Cause::Evicted as usize].postcards;
     let mut counts = BTreeMap::from([("evicted", evicted), ("missing_values", stats.missing_values)]);
-    counts.extend(Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])));
+    counts.extend(RefusalReason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])));
     counts.extend(Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])));
     counts.retain(|_, count| *count > 0);
     counts.extend([("postcards", stats.postcards), ("pending", stats.pending)]);

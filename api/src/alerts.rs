@@ -15,7 +15,7 @@ use super::{
     holds::nanos,
     names,
     page::{self, Prepared},
-    params::{Body, Form, NoParams, Param, Params, SINCE, Segment, UNTIL},
+    params::{Body, Form, NoParams, PAST_FROM, PAST_TO, Param, Params, Segment},
     query::{history_of, history_permit, respond},
     refusal::Refusal,
     session::Requester,
@@ -41,8 +41,8 @@ pub(super) use remind::remind;
 
 /// The parameters of `/alerts`.
 pub(super) const ALERTS: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::new(
         "state",
         "Only those in this state.",

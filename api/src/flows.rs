@@ -14,7 +14,7 @@ use super::{
     cursor::{self, format_cursor, parse_cursor},
     filters, names,
     page::{self, Prepared},
-    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    params::{Form, PAST_FROM, PAST_TO, Param, Params, Segment},
     past,
     refusal::Refusal,
 };
@@ -44,14 +44,14 @@ pub(super) const FLOWS: &[Param] = &[
             check: |text| parse_cursor(text).is_some(),
         },
     ),
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
 ];
 
 /// The parameters of `/flows/{id}`.
-pub(super) const FLOW: &[Param] = &[SINCE, UNTIL];
+pub(super) const FLOW: &[Param] = &[PAST_FROM, PAST_TO];
 
-/// Lists the flows that match a text, sorted; `total` is their number.
+/// Lists the flows that match a filter, sorted; `total` is their number.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let arrival = Instant::now();
     let params = params.only(FLOWS)?;
@@ -83,8 +83,10 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
     let matching = match condition {
-        Some(condition) if condition.asks_nodes() => by_nodes(&context, &index, query, &condition).await?,
-        condition => by_summary(&context, index, query, condition).await?,
+        Some(condition) if condition.asks_nodes() => {
+            select_by_hops(&context, &index, query, &condition).await?
+        }
+        condition => select_by_summary(&context, index, query, condition).await?,
     };
     let asked = Arc::clone(&context);
     page::make(&context, move || {
@@ -121,11 +123,11 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
 #[derive(Default)]
 struct MatchingFlows {
     rows: Vec<(FlowRank, FlowCopy)>,
-    /// Not more would fit into a page.
+    /// Whether all selected flows were looked up; false if the page was full before.
     whole: bool,
-    /// The last one that was looked at.
+    /// The last flow that was looked up.
     last: Option<FlowRank>,
-    /// Whether there are others after it.
+    /// Whether more flows follow after `last`.
     more: bool,
     total: u64,
     /// Whether more than `total` may match.
@@ -133,7 +135,7 @@ struct MatchingFlows {
 }
 
 /// Selects flows by the fields of the copy of all flows.
-async fn by_summary(
+async fn select_by_summary(
     context: &Arc<Context>,
     index: Arc<FlowIndex>,
     query: FlowQuery,
@@ -147,7 +149,7 @@ async fn by_summary(
         })
     })
     .await?;
-    let (rows, whole) = present(context, &page).await?;
+    let (rows, whole) = copy_current(context, &page).await?;
     let FlowPage { flows, more, total } = page;
     let last = flows.last().map(|(rank, _)| *rank);
     Ok(MatchingFlows {
@@ -162,7 +164,7 @@ async fn by_summary(
 
 /// Selects flows by values of nodes, which only the workers have: flows that the copy does not exclude are
 /// looked up, some at a time.
-async fn by_nodes(
+async fn select_by_hops(
     context: &Arc<Context>,
     index: &Arc<FlowIndex>,
     mut query: FlowQuery,
@@ -185,7 +187,7 @@ async fn by_nodes(
             })
         })
         .await?;
-        let (rows, whole) = present(context, &page).await?;
+        let (rows, whole) = copy_current(context, &page).await?;
         let last = rows.last().map(|(rank, _)| *rank);
         let matching = rows
             .into_iter()
@@ -282,13 +284,13 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
 
 /// Returns the flows of a page as they are now, with their ranks, and whether these are all. Flows that
 /// expired in the meantime are left out.
-async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
-    let mut present = Vec::new();
+async fn copy_current(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
+    let mut copies = Vec::new();
     let mut hops = 0;
     for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
         // These alone fill more than a page.
         if hops > MAX_HOPS {
-            return Ok((present, false));
+            return Ok((copies, false));
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
         let mut workers = context
@@ -302,13 +304,13 @@ async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, F
         for (index, (rank, _)) in chunk.iter().enumerate() {
             let copy = workers
                 .iter_mut()
-                .find_map(|copies| copies.get_mut(index).and_then(Option::take));
+                .find_map(|flows| flows.get_mut(index).and_then(Option::take));
             let Some(copy) = copy else { continue };
             hops += copy.path.len();
-            present.push((*rank, copy));
+            copies.push((*rank, copy));
         }
     }
-    Ok((present, true))
+    Ok((copies, true))
 }
 
 fn flow_view(copy: &FlowCopy) -> FlowView {

@@ -107,7 +107,7 @@ async fn handle(
 fn authorize(settings: &Settings, request: &Request) -> Result<Session, Refusal> {
     let path = request.uri().path();
     let session = authenticate(&settings.api, request.uri(), request.headers())?;
-    session.may(request.method(), path)?;
+    session.check_rights(request.method(), path)?;
     if settings.console.is_some() && !is_served_by_console(path) {
         return Err(Refusal::not_found(format!(
             "{path} is not available in a console, which answers from ClickHouse and has no live state; ask a collector for it"

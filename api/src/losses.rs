@@ -12,7 +12,7 @@ use store::{DropKey, Losses, ReporterLoss, Span};
 use super::{
     context::Context,
     page::{self, Prepared},
-    params::{Param, Params, SINCE, UNTIL},
+    params::{PAST_FROM, PAST_TO, Param, Params},
     past,
     query::{history_of, history_permit, respond},
     refusal::Refusal,
@@ -22,7 +22,7 @@ use history::{LinkEnds, LossQuery};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
-pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
+pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
 
 /// Returns the packets lost in a span, by place and link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {

@@ -223,7 +223,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     aggregating(text, aggregator);
     exporting::exporting(text, exports);
     recording::recording(text, monitor.flight_recorder());
-    reporting::host(text, reporter);
+    reporting::reporter(text, reporter);
     dta::translating(text, translator);
     dta::keeping(text, memory);
     process::process(text);

@@ -57,7 +57,7 @@ pub(crate) enum Form {
         pattern: &'static str,
         check: fn(&str) -> bool,
     },
-    /// One to so many of these names, separated by commas.
+    /// 1 to n of these names, separated by commas.
     Names(fn() -> Vec<&'static str>, usize),
     /// A text that the parameter does not restrict.
     Text,
@@ -193,14 +193,14 @@ pub(crate) const TO: Param = Param::new(
     "At or before: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
     Form::Time,
 );
-/// Start of a span of time of which a list is wanted, instead of the present one.
-pub(crate) const SINCE: Param = Param::new(
+/// Start of a span of time; with it or [`PAST_TO`], a list is that of the past instead of the present one.
+pub(crate) const PAST_FROM: Param = Param::new(
     "from",
     "Start of a span of time, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
     Form::Time,
 );
-/// The end of a span.
-pub(crate) const UNTIL: Param = Param::new(
+/// End of a span of time, for a list of the past.
+pub(crate) const PAST_TO: Param = Param::new(
     "to",
     "End of the span, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     Form::Time,
@@ -232,7 +232,7 @@ pub(crate) const METRIC: Param = Param::new(
     Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
 );
 
-/// The parameters of a request. `token` is the guard's, and always allowed.
+/// The parameters of a request. `token` belongs to the guard and is allowed everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pairs: Vec<(String, String)>,
@@ -292,6 +292,7 @@ impl Params {
 
     /// Returns a number, or its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        let form = self.form(name);
         let Some(text) = self.text(name) else {
             return Ok(match self.form(name) {
                 Some(Form::Integer { default, .. }) => default.and_then(|number| T::try_from(number).ok()),

@@ -15,7 +15,7 @@ use super::{
     context::Context,
     cursor, names,
     page::{self, Prepared},
-    params::{Param, Params, SINCE, UNTIL},
+    params::{PAST_FROM, PAST_TO, Param, Params},
     query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
@@ -28,8 +28,8 @@ use view::{
 
 /// The parameters of `/activity`.
 pub(super) const ACTIVITY: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::columns("Maximum number of parts.", 180, 1_000),
 ];
 

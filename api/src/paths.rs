@@ -12,7 +12,7 @@ use super::{
     hops::{self, TimeGrid},
     names,
     page::{self, Prepared},
-    params::{FLOW, Form, Param, Params, SINCE, Segment, UNTIL},
+    params::{FLOW, Form, PAST_FROM, PAST_TO, Param, Params, Segment},
     past,
     query::{history_of, history_permit, respond},
     refusal::Refusal,
@@ -22,12 +22,12 @@ use history::{FlowQuery, PathQuery};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
-pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::limit(100, 1_000)];
+pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
 
 /// The parameters of `/flows/{id}/latencies`.
 pub(super) const LATENCIES: &[Param] = &[
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
     Param::columns("Maximum number of columns.", 60, 200),
 ];
 

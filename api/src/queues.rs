@@ -28,9 +28,9 @@ use view::{
 const START: Param = Param::new(
     "from",
     "Start of the time; default: 15 minutes before its end.",
-    super::params::Form::Time,
+    Form::Time,
 );
-const END: Param = Param::new("to", "End of the time; default: now.", super::params::Form::Time);
+const END: Param = Param::new("to", "End of the time; default: now.", Form::Time);
 /// Metrics of nodes, queues and links.
 const METRICS: [Metric; 4] = [
     Metric::QueueOccupancy,
@@ -44,6 +44,10 @@ const MINUTE: u64 = 60 * SECOND;
 const LATEST: u64 = i64::MAX as u64;
 /// The longest span for which rollups of one second are read: half an hour.
 const MAX_FINE_SPAN: u64 = 1_800 * SECOND;
+/// The span without the parameter `from`: 15 minutes.
+const DEFAULT_SPAN: u64 = 900 * SECOND;
+/// The least maximum of columns.
+const MIN_COLUMNS: u64 = 2;
 /// Maximum number of reports that are read for one answer.
 const MAX_PASSAGES: usize = 20_000;
 const MAX_RECORDINGS: usize = 50;
@@ -55,7 +59,7 @@ pub(super) const HEAT: &[Param] = &[
     Param::new(
         "metric",
         "The metric; default: queue_occupancy.",
-        super::params::Form::OneOf(|| METRICS.map(Metric::name).to_vec()),
+        Form::OneOf(|| METRICS.map(Metric::name).to_vec()),
     ),
     START,
     END,
@@ -114,11 +118,11 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// Returns the width of a column of a span, ns, and the interval of the rollups to read, seconds.
+/// Returns the width of a column of a span, ns, and the interval of the rollups to read, seconds. `columns` is at least [`MIN_COLUMNS`].
 fn column_width(span: u64, columns: u64) -> (u64, u32) {
     let unit = if span <= MAX_FINE_SPAN { SECOND } else { MINUTE };
     // One column more may be needed, because both ends are rounded.
-    let column = span.div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
+    let column = span.div_ceil(columns - 1).div_ceil(unit).max(1) * unit;
     // The longest rollup interval that divides the column.
     let interval = [3600, 600, 60]
         .into_iter()
@@ -194,16 +198,16 @@ pub(crate) async fn burst(
     let reasons = context.active_config.get().collect().drop_reasons();
     let permit = history_permit(&context).await?;
     let records = history_of(&context)?.queue(query, Arc::clone(&permit)).await?;
-    let units = if records.exported.is_some() {
-        UnitResolver::NANOS
+    let resolver = if records.exported.is_some() {
+        TickResolver::NANOS
     } else {
-        UnitResolver::new(&context)
+        TickResolver::new(&context)
     };
     let rows = records.passages.iter();
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
-        let units = units.for_rows(node, &records.passages);
-        burst_view(&records, query.queue, &units, &reasons, max_flows)
+        let ticks = resolver.for_rows(node, &records.passages);
+        burst_view(&records, query.queue, &ticks, &reasons, max_flows)
     })
     .await
 }
@@ -211,7 +215,7 @@ pub(crate) async fn burst(
 /// Lists the parts of the answer that a console does not have.
 fn missing_parts(exported: &Exported) -> Vec<String> {
     let packets = if exported.hops {
-        "The packets are those whose hops are exported: one report in so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
+        "The packets are those whose hops are exported: one report in N, or those with an event, as the collector's export is set (`sample`, `hop_reports`); counts include only these packets."
     } else {
         "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
     };
@@ -262,15 +266,15 @@ fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
     all
 }
 
-/// Describes the burst that the stored reports of a queue show. `units` are those of each report.
+/// Describes the burst that the stored reports of a queue show. `ticks` are the tick lengths of each report.
 fn burst_view(
     records: &QueueRecords,
     filter: QueueFilter,
-    units: &[TickLengths],
+    ticks: &[TickLengths],
     reasons: &BTreeMap<u8, String>,
     max_flows: usize,
 ) -> BurstView {
-    let passages = device_passages(&records.passages, &records.windows, units);
+    let passages = device_passages(&records.passages, &records.windows, ticks);
     let burst = burst::read(passages.clone());
     let clock = ClockOffset::new(&burst, &records.passages, &passages);
     let flows = burst.flows.iter().take(max_flows);
@@ -298,25 +302,29 @@ fn burst_view(
 }
 
 /// Converts stored reports to passages in the device's time, with latencies in ns and weighted by sampling.
-fn device_passages(rows: &[PassageRow], windows: &[RecordingWindow], units: &[TickLengths]) -> Vec<Passage> {
+fn device_passages(
+    rows: &[PassageRow],
+    windows: &[RecordingWindow],
+    lengths: &[TickLengths],
+) -> Vec<Passage> {
     let ticks = device_ticks(rows);
     // Reports without a device timestamp: estimate it as receive time minus the smallest transit delay seen in
     // reports that have both.
-    let rows = rows.iter().zip(ticks).zip(units);
-    let delays = rows.clone().filter_map(|((row, ticks), units)| {
-        let device_time = ticks?.saturating_mul(units.timestamp_ns);
+    let rows = rows.iter().zip(ticks).zip(lengths);
+    let delays = rows.clone().filter_map(|((row, ticks), lengths)| {
+        let device_time = ticks?.saturating_mul(lengths.timestamp_ns);
         Some(i128::from(row.ts) - i128::from(device_time))
     });
     let min_delay = delays.min().unwrap_or(0);
-    let passages = rows.map(|((row, ticks), units)| Passage {
+    let passages = rows.map(|((row, ticks), lengths)| Passage {
         ts: ticks.map_or_else(
             || u64::try_from(i128::from(row.ts) - min_delay).unwrap_or(0),
-            |ticks| ticks.saturating_mul(units.timestamp_ns),
+            |ticks| ticks.saturating_mul(lengths.timestamp_ns),
         ),
         latency: row
             .passage
             .latency
-            .map(|ticks| ticks.saturating_mul(units.latency_ns)),
+            .map(|ticks| ticks.saturating_mul(lengths.latency_ns)),
         weight: weight_at(windows, row.ts),
         ..row.passage
     });
@@ -450,14 +458,14 @@ impl From<&collector::Profile> for TickLengths {
 }
 
 /// The tick lengths of each node and of each source of reports.
-struct UnitResolver {
+struct TickResolver {
     nodes: BTreeMap<u32, TickLengths>,
     sources: Vec<(detect::Prefix, TickLengths)>,
     default: TickLengths,
 }
 
-impl UnitResolver {
-    /// The units of exported records.
+impl TickResolver {
+    /// The tick lengths of exported records, whose times are in ns.
     const NANOS: Self = Self {
         nodes: BTreeMap::new(),
         sources: Vec::new(),
@@ -497,8 +505,8 @@ impl UnitResolver {
     }
 
     fn for_source(&self, node: u32, source: &str) -> TickLengths {
-        if let Some(units) = self.nodes.get(&node) {
-            return *units;
+        if let Some(ticks) = self.nodes.get(&node) {
+            return *ticks;
         }
         let address = source.parse().ok();
         let found = self
@@ -507,7 +515,7 @@ impl UnitResolver {
             .filter(|(prefix, _)| address.is_some_and(|address| prefix.contains(address)));
         found
             .max_by_key(|(prefix, _)| prefix.len())
-            .map_or(self.default, |(_, units)| *units)
+            .map_or(self.default, |(_, ticks)| *ticks)
     }
 }
 
@@ -516,6 +524,41 @@ fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
     let from = params
         .number("from")?
-        .unwrap_or_else(|| to.saturating_sub(MAX_FINE_SPAN / 2));
+        .unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN));
     Ok((from.min(to), to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_span_has_more_columns_than_were_asked_for() {
+        let columns = HEAT.iter().find(|param| param.name == "columns");
+        let Some(Form::Integer { min, max, .. }) = columns.map(|param| param.form) else {
+            panic!("columns are a number");
+        };
+        let spans = [
+            0,
+            1,
+            SECOND - 1,
+            59 * SECOND,
+            MAX_FINE_SPAN,
+            MAX_FINE_SPAN + 1,
+            86_400 * SECOND,
+        ];
+        for span in spans {
+            for columns in [min, 3, 180, max] {
+                let (column, _) = column_width(span, columns);
+                // The worst start is just before the end of a column.
+                for from in [0, 1, column - 1, 7 * column - 1] {
+                    let count = (from + span).div_ceil(column) - from / column;
+                    assert!(
+                        count <= columns,
+                        "{span} ns from {from} ns: {count} columns, not {columns}"
+                    );
+                }
+            }
+        }
+    }
 }

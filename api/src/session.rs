@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) token: Option<Secret>,
 }
 
-/// Requests with a body that change nothing.
+/// POST routes that only read.
 const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
 /// Returns whether a request may change something: every one that does not only read.
@@ -38,7 +38,7 @@ impl Session {
     ///
     /// # Errors
     /// 403.
-    pub(super) fn may(&self, method: &Method, path: &str) -> Result<(), Refusal> {
+    pub(super) fn check_rights(&self, method: &Method, path: &str) -> Result<(), Refusal> {
         if self.role == Role::Operate || !may_change(method, path) {
             return Ok(());
         }
@@ -103,8 +103,7 @@ pub(crate) async fn view(
     })
 }
 
-/// The requester, for the history: the name of the token; without one, the name that the request gives, which
-/// is no proof.
+/// Who made a change, for the records: the token's name, else the header `X-Requested-By`, unverified.
 pub(super) struct Requester(pub(super) String);
 
 impl<S: Sync> FromRequestParts<S> for Requester {

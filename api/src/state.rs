@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     context::Context,
     page::{self, Prepared},
-    params::{NoParams, Param, Params, SINCE, UNTIL},
+    params::{NoParams, PAST_FROM, PAST_TO, Param, Params},
     past,
     refusal::Refusal,
 };
@@ -54,8 +54,8 @@ pub(super) const NODES: &[Param] = &[
         0,
         u32::MAX as u64,
     ),
-    SINCE,
-    UNTIL,
+    PAST_FROM,
+    PAST_TO,
 ];
 
 /// Lists the nodes that reported a latency or a queue or are on a path, with their queues, by id.
@@ -136,7 +136,7 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
 }
 
 /// The parameters of `/links`.
-pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), SINCE, UNTIL];
+pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 
 /// Lists the links that paths show, by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -159,7 +159,7 @@ pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -
 }
 
 /// The parameters of `/paths`.
-pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), SINCE, UNTIL];
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 
 /// Lists the paths, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {

@@ -1,6 +1,6 @@
 //! Benchmarks of the program: the library of the program `hopwise-bench`, which also runs the experiments of the papers.
 //!
-//! `cases` is `hopwise bench`, with the pages that `page` makes of its figures.
+//! `cases`: the benchmarks of `hopwise bench`; `page`: their pages.
 #![forbid(unsafe_code)]
 
 mod cases;

@@ -12,7 +12,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/dta")
 }
 
-/// The stores of the collector, by what a report names: its kind, with the number of the store, the sketch or the list.
+/// Returns the stores of the collector, by what a report names: its kind, with the number of the store, the sketch or the list.
 fn stores() -> BTreeMap<(String, u64), Value> {
     let settings = Settings::load(Some(&directory().join("collector.toml")));
     let settings = settings.unwrap_or_else(|error| panic!("{error}")).to_json();
@@ -46,7 +46,7 @@ fn stores() -> BTreeMap<(String, u64), Value> {
     stores
 }
 
-/// A value, and a count such as `1K` as its number.
+/// Returns a value, and a count such as `1K` as its number.
 fn plain(value: &Value) -> Value {
     let count = value.as_str().and_then(dta::settings::Count::parse);
     count.map_or_else(|| value.clone(), |count| count.0.into())

@@ -62,7 +62,7 @@ impl Default for Mark {
     }
 }
 
-/// When a queue is reported: when a packet finds an occupancy of at least `rise`, and then when one finds at most `fall`.
+/// The occupancies at which a queue is reported: a packet finds at least `rise`, and then one finds at most `fall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Congestion {
     /// Occupancy at which it is congested, queue units.

@@ -7,10 +7,10 @@ use crate::fabric::{
 use crate::switch::{self, Congestion};
 use crate::watchlist::{Watch, Watchlist};
 
-/// One line of the script.
+/// A line of the demo's script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When it happens, ns since the start.
+    /// Time of the action, ns since the start.
     pub at: u64,
     /// A description for people.
     pub text: String,

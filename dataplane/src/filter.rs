@@ -190,7 +190,7 @@ fn uses(detector: &Detector, metric: Metric) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     pub(crate) hop: Hop,
-    /// On the packet's stack; otherwise in the report's header.
+    /// Whether the value is on the packet's stack; otherwise it is in the report's header.
     pub(crate) on_stack: bool,
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct Metadata {
 struct EndTimestamps {
     ingress: u64,
     egress: u64,
-    /// Both have 64 bits.
+    /// Whether both timestamps have 64 bits.
     wide: bool,
 }
 
@@ -233,12 +233,12 @@ impl Filters {
         })
     }
 
-    /// Whether there are no filters: every packet is reported.
+    /// Returns whether there are no filters: every packet is reported.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The filters in order of precedence, with the counts of their decisions.
+    /// Returns the filters in order of precedence, with the counts of their decisions.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Filter, &Counts)> {
         self.entries
             .iter()
@@ -354,7 +354,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     values
 }
 
-/// The occupancy in a word of a queue or buffer.
+/// Returns the occupancy in a word of a queue or buffer.
 #[inline]
 fn level(word: u32) -> u64 {
     if word == u32::MAX {
@@ -388,14 +388,15 @@ const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
 /// A latency that is implausible. No product of two numbers of 32 bits is as large.
 const IMPLAUSIBLE: u64 = ABSENT - 1;
 
-/// A hop latency, ns: the one reported, or that between the stamps. [`ABSENT`] without either, [`IMPLAUSIBLE`] by the collector's rule.
+/// Returns a hop latency, ns: the one reported, or that between the stamps. [`ABSENT`] without either, [`IMPLAUSIBLE`] by the collector's
+/// rule.
 #[inline]
 fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u64 {
     let latency = match reported {
         Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
         None if stamps.ingress == ABSENT || stamps.egress == ABSENT => return ABSENT,
         // The egress lies before the ingress.
-        None => match later(stamps, units.stamp_ns) {
+        None => match elapsed(stamps, units.stamp_ns) {
             ABSENT => return IMPLAUSIBLE,
             latency => latency,
         },
@@ -407,7 +408,7 @@ fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u6
     }
 }
 
-/// Whether these stamps have an egress, and 0 for their ingress.
+/// Returns whether these stamps have an egress, and 0 for their ingress.
 fn lacks_ingress(stamps: EndTimestamps, units: Units) -> bool {
     let EndTimestamps { ingress, egress, .. } = stamps;
     ingress == 0 && egress != 0 && egress != ABSENT && units.max_latency != Units::UNLIMITED
@@ -424,10 +425,10 @@ fn remove_implausible(values: &mut [HopValues]) -> bool {
     any
 }
 
-/// The time between two timestamps, ns; [`ABSENT`] if one is unknown or the second lies before the first. Differences of 32-bit
+/// Returns the time between two timestamps, ns; [`ABSENT`] if one is unknown or the second lies before the first. Differences of 32-bit
 /// timestamps are taken modulo 2^32, and valid below 2^31.
 #[inline]
-fn later(ends: EndTimestamps, stamp_ns: u32) -> u64 {
+fn elapsed(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     if ends.ingress == ABSENT || ends.egress == ABSENT {
         return ABSENT;
     }
@@ -445,7 +446,7 @@ fn later(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     later.saturating_mul(u64::from(stamp_ns))
 }
 
-/// The sum of the hop latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
+/// Returns the sum of the hop latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
 /// is less than the time spent inside the hops (by more than the rounding of timestamps).
 fn flow_latency(
     values: &[HopValues],
@@ -464,7 +465,7 @@ fn flow_latency(
     }
     let rounding = u64::from(units.stamp_ns) * values.len() as u64;
     let ends = ends(stack, metadata);
-    match later(ends, units.stamp_ns) {
+    match elapsed(ends, units.stamp_ns) {
         _ if lacks_ingress(ends, units) => total,
         ABSENT => total,
         measured => match total {
@@ -495,7 +496,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     }
 }
 
-/// Whether a node occurs twice.
+/// Returns whether a node occurs twice.
 fn is_loop(values: &[HopValues], nodes: &mut Vec<u32>) -> bool {
     nodes.clear();
     nodes.extend(values.iter().map(|hop| hop.node).filter(|node| *node != NO_NODE));

@@ -31,7 +31,7 @@ impl Address {
     }
 }
 
-/// One flow of equal packets between two hosts.
+/// A flow of equal packets between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
     /// Node id of the sending host.
@@ -54,12 +54,12 @@ pub struct FlowSpec {
     pub pattern: Pattern,
     /// Earliest departure, true time, ns; if that has passed, the flow begins now.
     pub start: u64,
-    /// No packet leaves at or after this time, true time, ns.
+    /// True time at or after which no packet leaves, ns.
     pub stop: u64,
 }
 
 impl FlowSpec {
-    /// A UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
+    /// Returns a UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
     pub fn new(from: u32, to: u32, src_port: u16, dst_port: u16) -> Self {
         Self {
             from,
@@ -149,7 +149,7 @@ impl Pattern {
     }
 }
 
-/// A frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
+/// Returns a frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
 pub fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
     let is_v6 = spec.family == Family::V6;
     let proto = spec.transport.number();

@@ -17,7 +17,8 @@ pub enum L4Checksum {
     /// Nodes do not change it, so that it is correct again when INT is stripped, as in the programs of ONOS and fabric. With
     /// checksum complements (instruction bit 15) it is correct on the whole path.
     Leave,
-    /// Nodes set that of UDP to 0 ("none"), and update that of TCP; over IPv6, where 0 is not valid, the sink computes it anew.
+    /// Nodes set the checksum of UDP to 0 ("none"), and update that of TCP. Over IPv6, where 0 is not valid, the sink computes the checksum
+    /// of UDP from all its bytes.
     Zero,
 }
 
@@ -90,12 +91,12 @@ impl Before {
     }
 }
 
-/// Whether packet number `number` is verified.
+/// Returns whether packet number `number` is verified.
 pub(crate) fn is_sampled(number: u64) -> bool {
     number % SAMPLE == 1
 }
 
-/// Whether the L4 checksum of a packet is correct. True if it has none.
+/// Returns whether the L4 checksum of a packet is correct. True if it has none.
 pub(crate) fn is_valid(frame: &[u8]) -> bool {
     let Some(headers) = Headers::parse(frame) else {
         return true;
@@ -121,7 +122,7 @@ pub(crate) fn is_valid(frame: &[u8]) -> bool {
     sum == 0xffff
 }
 
-/// From the L4 header to the packet's end.
+/// Returns the bytes from the L4 header to the end of the packet.
 fn segment<'a>(frame: &'a [u8], headers: &Headers) -> Option<&'a [u8]> {
     let end = headers.ip.checked_add(headers.ip_len(frame))?;
     frame.get(headers.l4..end)

@@ -133,7 +133,7 @@ impl Node {
         ParsedPacket::parse(frame, &self.profile)
     }
 
-    /// The parsed frame in full. `packet` is the latest frame that was parsed.
+    /// Returns the parsed frame in full. `packet` is the latest frame that was parsed.
     pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<ParsedPacket, Refusal> {
         match packet {
             Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// The INT of a frame that a sink can remove, also behind a malformed stack.
+    /// Returns the INT of a frame that a sink can remove, also behind a malformed stack.
     pub(crate) fn removable(&self, frame: &[u8]) -> Option<CarriedInt> {
         match ParsedPacket::parse(frame, &self.profile) {
             Ok(seen) => seen.carried,
@@ -149,7 +149,7 @@ impl Node {
         }
     }
 
-    /// Whether a frame carries neither INT nor its mark before something else.
+    /// Returns whether a frame carries neither INT nor the mark of INT in front of something else.
     pub(crate) fn is_plain(&self, frame: &[u8]) -> bool {
         let parsed = ParsedPacket::parse(frame, &self.profile);
         parsed.is_ok_and(|seen| seen.carried.is_none() && !seen.unsupported)
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Whether the filters suppress the report of a path. If a record did not fit, the stack is not the whole path, and the
+    /// Returns whether the filters suppress the report of a path. If a record did not fit, the stack is not the whole path, and the
     /// packet is always reported.
     #[inline]
     pub(crate) fn suppresses_path(
@@ -223,7 +223,7 @@ impl Node {
         decision.is_some_and(|decision| !decision.is_reported())
     }
 
-    /// Whether the filters suppress the report of this switch's own record (a postcard).
+    /// Returns whether the filters suppress the report of this switch's own record (a postcard).
     pub(crate) fn suppresses_record(&mut self, flow: Option<&FlowKey>, bits: u16, visit: &Visit) -> bool {
         if self.filters.is_empty() {
             return false;

@@ -29,7 +29,7 @@ pub(crate) struct ParsedPacket {
     pub(crate) headers: Option<Headers>,
     /// INT that this switch supports.
     pub(crate) carried: Option<CarriedInt>,
-    /// It carries INT that this switch does not support.
+    /// Whether the packet carries INT that this switch does not support.
     pub(crate) unsupported: bool,
 }
 
@@ -143,7 +143,7 @@ impl ParsedPacket {
 }
 
 impl CarriedInt {
-    /// The records in `frame`.
+    /// Returns the records in `frame`.
     pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
         let bytes = frame
             .get(self.stack()..self.end - self.source_only)
@@ -208,7 +208,7 @@ impl CarriedInt {
         }
     }
 
-    /// Whether the shim's length field can include `more` further bytes.
+    /// Returns whether the shim's length field can include `more` further bytes.
     pub(crate) fn has_space(&self, more: usize) -> bool {
         if self.headers.has_option() {
             // The hop-by-hop header is limited to 256 units of 8 bytes.
@@ -327,13 +327,13 @@ pub(crate) const OPTION_HEAD: usize = 2;
 const MAX_TAGS: usize = 4;
 
 impl Headers {
-    /// The headers of a packet without INT.
+    /// Returns the headers of a packet without INT.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let (ip, l4, proto) = Self::locate(frame)?;
         Self::at(frame, ip, l4, proto)
     }
 
-    /// The same, also if the options of TCP are not whole: a removal of INT may have caused that.
+    /// Parses the fixed parts, also if the options of TCP are cut off: the removal of INT may have caused that.
     pub(crate) fn fixed_parts(frame: &[u8]) -> Option<Self> {
         let (ip, l4, proto) = Self::locate(frame)?;
         Self::fixed_at(frame, ip, l4, proto)
@@ -408,12 +408,12 @@ impl Headers {
         })
     }
 
-    /// These headers after INT has grown or shrunk.
+    /// Parses the headers of the frame again, after INT has grown or shrunk.
     pub(crate) fn reread(&self, frame: &[u8]) -> Self {
         Self::at(frame, self.ip, self.l4, self.proto).unwrap_or(*self)
     }
 
-    /// Whether INT is, or may be inserted, in an option of the hop-by-hop header at `l4`.
+    /// Returns whether INT is, or may be inserted, in an option of the hop-by-hop header at `l4`.
     pub(crate) fn has_option(&self) -> bool {
         self.proto == HOP_BY_HOP
     }
@@ -556,7 +556,7 @@ impl Headers {
         !begins_with_padding && self.options_are_whole(frame)
     }
 
-    /// Whether the options fill their header exactly.
+    /// Returns whether the options fill their header exactly.
     fn options_are_whole(&self, frame: &[u8]) -> bool {
         options(frame, self.l4, self.body())
             .last()
@@ -588,7 +588,7 @@ impl Headers {
         self.set_ip_len(frame, before - taken);
     }
 
-    /// Whether the checksums are the same again after INT was inserted and stripped. One that is updated or computed is never
+    /// Returns whether the checksums are the same again after INT was inserted and stripped. One that is updated or computed is never
     /// all-ones, the other form of zero; of UDP it is never the other one. `wrapped`: INT is inserted before L4.
     pub(crate) fn checksums_can_be_restored(&self, frame: &[u8], wrapped: bool) -> bool {
         let ip = ipv4::Packet::new_checked(&frame[self.ip..]).map(|header| header.checksum());
@@ -753,7 +753,7 @@ pub(crate) const TCP_CHECKSUM: usize = 16;
 /// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
 
-/// The EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
+/// Returns the EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
 pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
     let mut at = ethernet::HEADER_LEN;
@@ -767,7 +767,7 @@ pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((ethertype, at))
 }
 
-/// The options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
+/// Returns the options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
 /// extends beyond the end.
 fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut at = header + OPTION_HEAD;
@@ -793,7 +793,7 @@ fn padding(frame: &[u8], at: usize, end: usize) -> usize {
     }
 }
 
-/// The checksum of a TCP header.
+/// Returns the checksum of a TCP header.
 pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
     header
         .get_mut(..tcp::HEADER_LEN)?
@@ -801,7 +801,7 @@ pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
         .first_chunk_mut()
 }
 
-/// A checksum after covered sums changed from the first to the second of each pair.
+/// Returns a checksum after covered sums changed from the first to the second of each pair.
 #[inline]
 fn updated(checksum: u16, changes: &[(u16, u16)]) -> u16 {
     changes
@@ -809,7 +809,7 @@ fn updated(checksum: u16, changes: &[(u16, u16)]) -> u16 {
         .fold(checksum, |sum, &(old, new)| checksum::update(sum, old, new))
 }
 
-/// One's complement sum; `bytes` begin at an even offset of what a checksum covers.
+/// Returns the one's complement sum of `bytes`, which begin at an even offset of the bytes that a checksum covers.
 fn sum(bytes: &[u8]) -> u16 {
     !checksum::of(bytes)
 }

@@ -14,7 +14,7 @@ use crate::visit::Visit;
 pub enum ReportKind {
     /// The packet's whole path, reported by the sink.
     Flow,
-    /// One node's own measurement of a packet (INT-MX, or a postcard).
+    /// A node's own measurement of a packet (INT-MX, or a postcard).
     Postcard,
     /// A watched packet was dropped here.
     Drop,
@@ -90,7 +90,7 @@ pub struct Outbox {
     made: Vec<WrittenReport>,
 }
 
-/// One datagram in an outbox.
+/// A datagram in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Number of the subsystem.
@@ -116,9 +116,9 @@ struct Slot {
 pub(crate) struct WrittenReport {
     pub(crate) kind: ReportKind,
     pub(crate) hw_id: u8,
-    /// It contains the packet's INT stack.
+    /// Whether the report contains the packet's INT stack.
     pub(crate) with_stack: bool,
-    /// For SF-INT that is not urgent: the carried record.
+    /// The carried record of an SF-INT packet that is not urgent.
     pub(crate) record: Option<Carrying>,
 }
 
@@ -183,7 +183,7 @@ impl ReportedPacket {
 }
 
 impl Outbox {
-    /// Whether it has no datagram, and no report was made since it was cleared.
+    /// Returns whether the outbox has no datagram, and no report was made since it was cleared.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.made.is_empty()
     }
@@ -195,7 +195,7 @@ impl Outbox {
         self.made.clear();
     }
 
-    /// The datagrams in order.
+    /// Returns the datagrams in order.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let ends = self
             .slots
@@ -299,7 +299,7 @@ const MAX_GROUP: usize = 1400;
 
 /// Instruction bits with a field in a report's metadata: 1 to 8.
 const REPORTABLE: u16 = 0x7f80;
-/// Those with a field in 1.0: ports, hop latency, queue, egress stamp, utilization.
+/// The instructions that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
 const IN_10: u16 = 0x7500;
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
@@ -379,7 +379,7 @@ impl Exporter {
         true
     }
 
-    /// Whether [`Self::flow_report_direct`] can write this report.
+    /// Returns whether [`Self::flow_report_direct`] can write this report.
     #[inline]
     pub(crate) fn is_direct(&self, reported: &ReportedPacket) -> bool {
         // Main contents, metadata and padding are less than 128 bytes.
@@ -519,7 +519,7 @@ impl Exporter {
         self.write(&ReportDraft::queue(metadata, packet), out);
     }
 
-    /// The items in `bits` that a flow report contains for the switch itself; `None` without its own record.
+    /// Returns the items in `bits` that a flow report contains for the switch itself; `None` without its own record.
     pub(crate) fn own_bits(&self, bits: u16) -> Option<u16> {
         if self.format.is_20() {
             return Some(bits & REPORTABLE).filter(|bits| *bits != 0);
@@ -537,12 +537,12 @@ impl Exporter {
         }
     }
 
-    /// Whether a group is open.
+    /// Returns whether a group is open.
     pub(crate) fn has_pending_reports(&self) -> bool {
         self.groups.iter().any(|group| group.reports > 0)
     }
 
-    /// The head of a frame, up to offset `end` or the IP packet's end.
+    /// Returns the head of a frame, up to offset `end` or the IP packet's end.
     fn packet<'a>(&self, frame: &'a [u8], headers: Option<&Headers>, end: usize) -> Packet<'a> {
         let Some(headers) = headers else {
             return Packet::Ethernet(&frame[..end.min(frame.len())]);
@@ -685,7 +685,7 @@ impl Exporter {
         });
     }
 
-    /// The next sequence number: 22 bits in 2.0, 32 in 1.0.
+    /// Returns the next sequence number: 22 bits in 2.0, 32 in 1.0.
     fn number(&mut self, hw_id: u8) -> u32 {
         let sent = &mut self.sent[usize::from(hw_id)];
         let seq = self.format.first_sequence.wrapping_add(*sent);
@@ -718,7 +718,7 @@ impl<'a> ReportDraft<'a> {
     }
 }
 
-/// The offset after the ports.
+/// Returns the offset after the ports.
 fn ports_end(headers: &Headers) -> usize {
     if headers.has_option() {
         headers.body() + 4

@@ -22,7 +22,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// These counters for an entry that measures one packet of `sample`.
+    /// Returns the counters for an entry that measures one packet of `sample`.
     pub(crate) fn continuing(self, sample: u32) -> Self {
         let most = u64::from(sample.saturating_sub(1)) * 2;
         Self {

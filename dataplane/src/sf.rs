@@ -19,7 +19,7 @@ use wire::{FlowKey, checksum};
 pub struct Config {
     /// Number of registers: a power of two, up to 2^20.
     pub registers: usize,
-    /// One register for all flows, and one counter, as in the paper.
+    /// Whether all flows share one register and one counter, as in the paper.
     pub single: bool,
     /// Maximum age of a record in a register, ns; older ones are not sent.
     pub aging: u64,
@@ -54,12 +54,12 @@ settings::choice! {
     }
 }
 
-/// When a source sets U: the packet then collects all records, like one of plain INT-MD, and grows.
+/// The conditions under which a source sets U: the packet then collects all records, like one of plain INT-MD, and grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Urgent {
-    /// One in this many packets of a flow, from 1.
+    /// Every how many packets of a flow, from 1.
     pub every: Option<u32>,
-    /// When the source's own queue holds at least this much, queue units.
+    /// The least occupancy of the source's own queue, queue units.
     pub queue: Option<u32>,
 }
 
@@ -136,13 +136,13 @@ pub struct Entry<'a> {
     pub packet_id: u16,
     /// The instructions by which it was made.
     pub bitmap: u16,
-    /// When it was put into the register, ns of the switch's clock.
+    /// Time at which the record was put into the register, ns of the switch's clock.
     pub since: u64,
     /// The bytes of the record.
     pub record: &'a [u8],
 }
 
-/// One register. With most records it fits into one cache line.
+/// The register of a flow. With most records it fits into one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Register {
@@ -215,7 +215,7 @@ pub struct Registers {
     sent: u16,
 }
 
-/// The tag of a flow, whose low bits select its register: CRC-32C of the 5-tuple.
+/// Returns the tag of a flow, whose low bits select its register: CRC-32C of the 5-tuple.
 #[inline]
 pub fn tag(flow: &FlowKey) -> u32 {
     flow.flow_id()
@@ -248,13 +248,13 @@ impl Registers {
         tag as usize & (self.registers.len() - 1)
     }
 
-    /// With `single`, all flows have the same tag.
+    /// Returns the tag to compare: with `single`, all flows have the same one.
     #[inline]
     fn tag(&self, tag: u32) -> u32 {
         if self.config.single { 0 } else { tag }
     }
 
-    /// The record in the register of a flow, of any age; `None` if the register is empty or has that of another flow.
+    /// Returns the record in the register of a flow, of any age; `None` if the register is empty or has that of another flow.
     pub fn get(&self, flow: &FlowKey) -> Option<Entry<'_>> {
         let tag = self.tag(tag(flow));
         let register = &self.registers[self.index(tag)];

@@ -150,7 +150,7 @@ fn report_on_stack(
     (done, after)
 }
 
-/// Whether the filters suppress the report of a packet.
+/// Returns whether the filters suppress the report of a packet.
 #[inline]
 fn suppresses(
     node: &mut Node,

@@ -110,7 +110,7 @@ fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu
     put(frame, headers, mark, port, next, &bytes[..len], mtu)
 }
 
-/// The same into the IPv6 hop-by-hop header.
+/// Inserts INT into the IPv6 hop-by-hop header.
 fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usize) -> Inserted {
     let mut bytes = [0; shim::LEN + header::LEN_2];
     let len = emit(watch, Next::Nothing, 0, &mut bytes);
@@ -164,7 +164,7 @@ fn insert_sf(
     put_option(frame, headers, &bytes[..len], mtu)
 }
 
-/// The original value that the shim stores.
+/// Returns the original value that the shim stores.
 fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),

@@ -35,7 +35,7 @@ use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 pub struct Step {
     /// Whether to send it.
     pub verdict: Verdict,
-    /// This switch's measurement is on the packet's stack or in a report.
+    /// Whether this switch's measurement is on the packet's stack or in a report.
     pub recorded: bool,
     /// The SF-INT header with which the packet leaves, or that the sink reported.
     pub sf: Option<Sf>,
@@ -83,7 +83,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch with the node id `node`.
+    /// Returns a switch with the node id `node`.
     ///
     /// # Errors
     /// The configuration contradicts itself or the watchlist.
@@ -122,12 +122,12 @@ impl Switch {
         self.node.registers.wipe();
     }
 
-    /// The registers of SF-INT.
+    /// Returns the registers of SF-INT.
     pub fn registers(&self) -> &Registers {
         &self.node.registers
     }
 
-    /// The registers of SF-INT, to change them.
+    /// Returns the registers of SF-INT, to change them.
     pub fn registers_mut(&mut self) -> &mut Registers {
         &mut self.node.registers
     }
@@ -147,7 +147,7 @@ impl Switch {
         self.node.dta.as_deref()
     }
 
-    /// The DTA reporter: the caller sends its reports and passes control messages to it.
+    /// Returns the DTA reporter: the caller sends its reports and passes control messages to it.
     pub fn dta_mut(&mut self) -> Option<&mut SwitchReporter> {
         self.node.dta.as_deref_mut()
     }
@@ -174,7 +174,8 @@ impl Switch {
         Ok(())
     }
 
-    /// Each entry of the watchlist, with the packets without INT that matched it: at a source, or at any node that sends postcards.
+    /// Iterates over the entries of the watchlist, with the packets without INT that matched them: at a source, or at any node that sends
+    /// postcards.
     pub fn matched(&self) -> impl Iterator<Item = (&Watch, Counted)> {
         self.watchlist.entries().iter().zip(self.counted.iter().copied())
     }
@@ -184,7 +185,7 @@ impl Switch {
         self.roles = roles;
     }
 
-    /// The flows with a configured role.
+    /// Returns the flows with a configured role.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
@@ -195,7 +196,7 @@ impl Switch {
         self.node.filters = filters.continuing(old);
     }
 
-    /// The filters, with the counts of their decisions.
+    /// Returns the filters, with the counts of their decisions.
     pub fn filters(&self) -> &Filters {
         &self.node.filters
     }
@@ -321,7 +322,7 @@ impl Switch {
         is_plain
     }
 
-    /// The frame as [`Self::admit`] leaves it, without counting; `None`: it would be dropped.
+    /// Returns the frame as [`Self::admit`] leaves it, without counting; `None`: it would be dropped.
     fn admitted<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
         let carried = visit
             .is_from_outside()
@@ -372,17 +373,17 @@ impl Switch {
         self.node.exporter.flush(out);
     }
 
-    /// Whether reports wait for their group to fill.
+    /// Returns whether reports wait for their group to fill.
     pub fn has_pending_reports(&self) -> bool {
         self.node.exporter.has_pending_reports()
     }
 
-    /// The flow of a frame, as it was before INT.
+    /// Returns the flow of a frame, as it was before INT.
     pub fn flow_of(&self, frame: &[u8]) -> Option<wire::FlowKey> {
         ParsedPacket::parse(frame, &self.node.profile).ok()?.flow
     }
 
-    /// The frame without INT; `None` if it carries no INT that this switch supports.
+    /// Returns the frame without INT; `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let carried = self.carried(frame)?;
         let mut bare = frame.to_vec();
@@ -452,7 +453,7 @@ impl Switch {
         }
     }
 
-    /// Whether DTA or queue reports must process every packet.
+    /// Returns whether DTA or queue reports must process every packet.
     #[inline(always)]
     fn observes(&self) -> bool {
         self.node.dta.is_some() || self.node.config.congestion.is_some()
@@ -471,7 +472,7 @@ impl Switch {
         self.watch_queue(frame, packet, visit, out);
     }
 
-    /// The fast path for common packets with INT. `None`: nothing is changed, and the general code processes the packet.
+    /// Returns the fast path for common packets with INT. `None`: nothing is changed, and the general code processes the packet.
     #[inline(always)]
     fn process_direct(
         &mut self,
@@ -508,7 +509,7 @@ impl Switch {
         }
     }
 
-    /// The general code: source, if the packet has no INT, and then transit or sink.
+    /// Returns the general code: source, if the packet has no INT, and then transit or sink.
     #[inline(never)]
     fn process_any(
         &mut self,

@@ -46,7 +46,7 @@ pub(crate) fn process(
     }
 }
 
-/// The same for a common packet. `None` if it needs [`process`]; nothing is changed then.
+/// Processes a common packet as [`process`] does. Returns `None`, and changes nothing, if the packet needs [`process`].
 #[inline(always)]
 pub(crate) fn process_direct(
     node: &mut Node,
@@ -122,7 +122,7 @@ fn swap(
 /// Whether the record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushResult {
-    /// It is on the stack, and the Remaining Hop Count is decremented.
+    /// The record is on the stack, and the Remaining Hop Count is decremented.
     Added,
     /// The Remaining Hop Count was 0: nothing was added, E is set.
     HopsExceeded,

@@ -26,9 +26,9 @@ pub struct Visit {
     pub l2_interfaces: [u32; 2],
     /// MTU of the egress link, bytes.
     pub mtu: u16,
-    /// It arrived from outside the domain.
+    /// Whether the packet arrived from outside the domain.
     pub from_edge: bool,
-    /// It leaves the domain.
+    /// Whether the packet leaves the domain.
     pub to_edge: bool,
     /// The ingress port is at the border of the domain, also if packets from there are not measured: INT that the packet carries is not the
     /// domain's.
@@ -48,13 +48,13 @@ pub enum Verdict {
 const MAX_OCCUPANCY: u32 = 0xff_fffe;
 
 impl Visit {
-    /// Whether the packet comes from outside the domain, regardless of the roles of flows.
+    /// Returns whether the packet comes from outside the domain, regardless of the roles of flows.
     #[inline(always)]
     pub(crate) fn is_from_outside(&self) -> bool {
         self.from_edge || self.from_border
     }
 
-    /// The same measurement with the edges of a switch of that role.
+    /// Returns the measurement with the edges of a switch of that role.
     pub(crate) fn in_role(&self, role: Role) -> Self {
         let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
         let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
@@ -102,7 +102,7 @@ impl Visit {
         words.sum
     }
 
-    /// The level-2 interfaces, as far as they are known.
+    /// Returns the level-2 interfaces, as far as they are known.
     fn level_2(&self) -> [Option<u32>; 2] {
         let [ingress, egress] = self.l2_interfaces;
         [(ingress, self.ingress_if), (egress, self.egress_if)].map(|(level_2, level_1)| {
@@ -116,7 +116,7 @@ impl Visit {
         (self.buffer_occupancy != u32::MAX).then_some(self.buffer_occupancy.min(MAX_OCCUPANCY))
     }
 
-    /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
+    /// Returns the record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
         let has: [bool; 9] = std::array::from_fn(|bit| bits & (0x8000 >> bit) != 0);
         let [ingress_if, egress_if] = [self.ingress_if, self.egress_if]
@@ -166,7 +166,7 @@ impl Words<'_> {
         }
     }
 
-    /// The same for eight bytes.
+    /// Appends a value of eight bytes if the bit is set.
     #[inline(always)]
     fn wide(&mut self, bit: u32, word: u64) {
         let word = if self.available & 0x8000 >> bit != 0 {

@@ -71,23 +71,23 @@ pub struct Watchlist {
 }
 
 impl Watchlist {
-    /// A list in order of precedence.
+    /// Returns a list in order of precedence.
     pub fn new(entries: Vec<Watch>) -> Self {
         Self { entries }
     }
 
-    /// The entry for `flow`; `None` if it is not watched.
+    /// Returns the entry for `flow`; `None` if it is not watched.
     pub fn find(&self, flow: &FlowKey) -> Option<&Watch> {
         self.entries.iter().find(|watch| watch.flows.matches(flow))
     }
 
-    /// The index of the entry for `flow`; `None` if it is not watched.
+    /// Returns the index of the entry for `flow`; `None` if it is not watched.
     #[inline]
     pub fn position(&self, flow: &FlowKey) -> Option<usize> {
         self.entries.iter().position(|watch| watch.flows.matches(flow))
     }
 
-    /// The entries in order of precedence.
+    /// Returns the entries in order of precedence.
     pub fn entries(&self) -> &[Watch] {
         &self.entries
     }
@@ -123,12 +123,12 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A list in order of precedence.
+    /// Returns a list in order of precedence.
     pub fn new(entries: Vec<(Match, Role)>) -> Self {
         Self { entries }
     }
 
-    /// The role for `flow`; `None` if the ports decide.
+    /// Returns the role for `flow`; `None` if the ports decide.
     #[inline]
     pub fn find(&self, flow: &FlowKey) -> Option<Role> {
         self.entries
@@ -137,7 +137,7 @@ impl Roles {
             .map(|(_, role)| *role)
     }
 
-    /// The entries in order of precedence.
+    /// Returns the entries in order of precedence.
     pub fn entries(&self) -> &[(Match, Role)] {
         &self.entries
     }

@@ -206,7 +206,7 @@ impl Decision {
     /// Number of decisions.
     pub const COUNT: usize = 6;
 
-    /// Whether the packet is reported.
+    /// Returns whether the packet is reported.
     #[inline]
     pub fn is_reported(self) -> bool {
         self != Self::Suppressed
@@ -260,7 +260,7 @@ enum Lookup<'r> {
 }
 
 impl Monitor {
-    /// A detector with `registers` registers (a power of two; 24 bytes each, those of a rule 8 more for each value that it
+    /// Returns a detector with `registers` registers (a power of two; 24 bytes each, those of a rule 8 more for each value that it
     /// stores), all empty.
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl Monitor {
         &self.counts
     }
 
-    /// The same monitor with another threshold. Its registers hold what was reported last, whatever the threshold was then.
+    /// Returns the monitor with another threshold. Its registers keep the values that were last reported under the previous one.
     #[must_use]
     pub fn with_threshold(mut self, threshold: u64) -> Self {
         self.detector.threshold = threshold;
@@ -367,12 +367,12 @@ impl Monitor {
         decision
     }
 
-    /// Whether the register at `index` has this tag.
+    /// Returns whether the register at `index` has this tag.
     fn holds(&self, index: u32, tag: u32) -> bool {
         self.registers[index as usize & self.mask].tag == OCCUPIED | u64::from(tag)
     }
 
-    /// The register at `index`. If it holds another tag, `tag` replaces it.
+    /// Returns the register at `index`. If it holds another tag, `tag` replaces it.
     #[inline]
     fn find(&mut self, index: u32, tag: u32) -> Lookup<'_> {
         let register = &mut self.registers[index as usize & self.mask];
@@ -565,13 +565,13 @@ fn hop_key(flow: Option<Crc>, node: u32) -> (u32, u32) {
     }
 }
 
-/// A value as registers store it.
+/// Returns a value as registers store it.
 #[inline]
 fn saturate(value: u64) -> u64 {
     value.min(MAX_VALUE)
 }
 
-/// The flow's own value, or the sum over the hops that gave it; `None` when none did.
+/// Returns the flow's own value, or the sum over the hops that gave it; `None` when none did.
 #[inline]
 fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     if metric == Metric::FlowLatency {
@@ -585,7 +585,7 @@ fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     values.reduce(|sum, value| saturate(sum + value))
 }
 
-/// A value without its low `bits`.
+/// Returns a value without its low `bits`.
 #[inline]
 fn bucket(value: u64, bits: u8) -> u64 {
     match value {
@@ -594,7 +594,7 @@ fn bucket(value: u64, bits: u8) -> u64 {
     }
 }
 
-/// The path and the buckets, in 32 bits.
+/// Returns the path and the buckets, in 32 bits.
 #[inline]
 fn digest(observation: &Observation<'_>, change: Change) -> u32 {
     // Their number too: a checksum does not distinguish leading zeros from nothing.

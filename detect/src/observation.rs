@@ -38,7 +38,7 @@ impl HopValues {
         node: NO_NODE,
     };
 
-    /// The value of a per-hop metric; `None` when absent, and for the metrics that belong to the whole flow.
+    /// Returns the value of a per-hop metric; `None` when absent, and for the metrics that belong to the whole flow.
     pub fn value(&self, metric: Metric) -> Option<u64> {
         let value = match metric {
             Metric::FlowPath | Metric::FlowLatency => ABSENT,

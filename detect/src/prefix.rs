@@ -19,7 +19,7 @@ const MAPPED: u128 = 0xffff_0000_0000;
 const MAPPED_BITS: u8 = 96;
 
 impl Prefix {
-    /// The prefix of `length` bits of `address`.
+    /// Returns the prefix of `length` bits of `address`.
     ///
     /// # Errors
     /// `length` is more than the address has, or the address has bits set beyond it.
@@ -59,23 +59,23 @@ impl Prefix {
         if self.v6 { bits } else { bits - MAPPED_BITS }
     }
 
-    /// Whether it is an IPv6 prefix.
+    /// Returns whether it is an IPv6 prefix.
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Whether `address` is in it.
+    /// Returns whether `address` is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.contains_bits(wide(address))
     }
 
-    /// Whether the address is in it, given as 16 bytes with IPv4 mapped into IPv6.
+    /// Returns whether the address is in it, given as 16 bytes with IPv4 mapped into IPv6.
     #[inline]
     pub fn contains_octets(&self, address: &[u8; 16]) -> bool {
         self.contains_bits(u128::from_be_bytes(*address))
     }
 
-    /// The addresses in both: the longer prefix, if it lies in the other.
+    /// Returns the addresses in both: the longer prefix, if it lies in the other.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let (long, short) = if self.mask >= other.mask {
             (self, other)
@@ -124,7 +124,7 @@ fn mask(length: u8) -> u128 {
 }
 
 impl From<IpAddr> for Prefix {
-    /// The prefix of that one address.
+    /// Returns the prefix of that one address.
     fn from(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self {

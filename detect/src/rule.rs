@@ -115,7 +115,7 @@ pub struct RuleSet {
 struct Rule {
     name: String,
     text: String,
-    /// Where its clauses are in `clause_ends`.
+    /// Index of its first clause in `clause_ends`.
     first_clause: u32,
     end_clause: u32,
 }
@@ -151,28 +151,28 @@ impl RuleSet {
         self.rules.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The name of rule `index`; empty when there is no such rule.
+    /// Returns the name of rule `index`; empty when there is no such rule.
     pub fn name(&self, index: usize) -> &str {
         self.rules.get(index).map_or("", |rule| &rule.name)
     }
 
-    /// The text of rule `index`; empty when there is no such rule.
+    /// Returns the text of rule `index`; empty when there is no such rule.
     pub fn text(&self, index: usize) -> &str {
         self.rules.get(index).map_or("", |rule| &rule.text)
     }
 
-    /// Whether any rule uses `metric`. (The number of hops and loops count as the path.) Others need not be filled into
+    /// Returns whether any rule uses `metric`. (The number of hops and loops count as the path.) Others need not be filled into
     /// the observation.
     pub fn uses(&self, metric: Metric) -> bool {
         self.metrics >> (metric as u8) & 1 == 1
     }
 
-    /// The clauses of rule `index`, each a list of terms of which one must hold.
+    /// Returns the clauses of rule `index`, each a list of terms of which one must hold.
     pub fn clauses(&self, index: usize) -> impl Iterator<Item = &[Term]> {
         let (first, end) = self
             .rules
@@ -181,25 +181,25 @@ impl RuleSet {
         (first..end).map(|clause| self.clause(clause as usize))
     }
 
-    /// The history cells of each flow, one 64-bit number each; none unless a rule uses earlier reports.
+    /// Returns the history cells of each flow, one 64-bit number each; none unless a rule uses earlier reports.
     pub fn cells(&self) -> &[Cell] {
         self.cells.as_slice()
     }
 
-    /// Whether rule `index` uses earlier reports of a flow.
+    /// Returns whether rule `index` uses earlier reports of a flow.
     pub fn is_stateful(&self, index: usize) -> bool {
         index < MAX_RULES && self.stateful >> index & 1 == 1
     }
 
-    /// The rules that use earlier reports of a flow: bit `i` is rule `i`.
+    /// Returns the rules that use earlier reports of a flow: bit `i` is rule `i`.
     #[inline(always)]
     pub fn stateful(&self) -> u64 {
         self.stateful
     }
 
-    /// The same rules with `for 1` in place of each `for`. Each is true for a report, and was for those before it, at least as long as the
-    /// rule itself, and becomes true at least as often. `None`: a rule uses other history, or a `for` after `not` or beside `or`, where
-    /// that does not hold.
+    /// Returns the same rules with `for 1` in place of each `for`. Each is true for a report, and was for those before it, at least as long
+    /// as the rule itself, and becomes true at least as often. `None`: a rule uses other history, or a `for` after `not` or beside `or`,
+    /// where that does not hold.
     pub fn without_counts(&self) -> Option<Self> {
         let mut set = Self::default();
         for (index, rule) in self.rules.iter().enumerate() {
@@ -285,7 +285,7 @@ impl RuleSet {
         self.evaluate_applicable(applicable & self.stateful, observation, history)
     }
 
-    /// The rules of the set `these` that are true. `history` has as many numbers as there are cells.
+    /// Returns the rules of the set `these` that are true. `history` has as many numbers as there are cells.
     #[inline]
     fn evaluate_these(&self, these: u64, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let now = self.cells.update(observation, history);

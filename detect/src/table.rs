@@ -117,7 +117,7 @@ pub struct Split {
     pub user: Vec<(usize, Reason)>,
     /// Bit `m`: one of those uses metric `m`.
     pub user_metrics: u8,
-    /// One of those uses history, so that it needs every report of a flow, also one that equals the previous one.
+    /// One of the rules in user space uses history, so that it needs every report of a flow, also one that equals the previous one.
     pub user_needs_all: bool,
 }
 
@@ -195,7 +195,7 @@ impl Table {
         self.fired(holding)
     }
 
-    /// The rules whose clauses all hold.
+    /// Returns the rules whose clauses all hold.
     #[inline]
     fn fired(&self, holding: u64) -> u64 {
         let mut fired: u64 = 0;
@@ -209,7 +209,7 @@ impl Table {
         fired
     }
 
-    /// Whether any row uses `metric`.
+    /// Returns whether any row uses `metric`.
     pub fn uses(&self, metric: Metric) -> bool {
         self.metrics >> (metric as u32) & 1 == 1
     }
@@ -245,7 +245,7 @@ impl Default for Table {
 struct HopAggregate {
     /// Hops that have the value.
     count: u32,
-    /// Those of them for which the comparison is true.
+    /// The number of these hops for which the comparison is true.
     hits: u32,
     greatest: u64,
     least: u64,
@@ -274,7 +274,7 @@ impl Table {
 }
 
 impl Row {
-    /// The comparison in the language of rules; `None`: its codes are not valid.
+    /// Returns the comparison in the language of rules; `None`: its codes are not valid.
     pub fn text(&self) -> Option<String> {
         let term = Term {
             value: self.value,
@@ -311,7 +311,7 @@ impl Row {
         }
     }
 
-    /// Whether it is true for one report, so neither false nor unknown.
+    /// Returns whether it is true for one report, so neither false nor unknown.
     #[inline]
     fn is_true(&self, observation: &Observation<'_>) -> bool {
         if self.subject == Subject::FlowLatency as u8 {
@@ -327,7 +327,7 @@ impl Row {
         self.decide(&self.gather(observation))
     }
 
-    /// One loop over the hops, bounded by the observation: 16 in the kernel's program.
+    /// Computes all aggregates in one loop over the hops, of which an observation has a limited number: 16 in the kernel's program.
     #[inline]
     fn gather(&self, observation: &Observation<'_>) -> HopAggregate {
         let mut all = HopAggregate {
@@ -489,14 +489,14 @@ impl Writer {
 }
 
 impl Split {
-    /// The name of each rule that runs in user space, with the reason.
+    /// Returns the name of each rule that runs in user space, with the reason.
     pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
         self.user
             .iter()
             .map(|(rule, reason)| (rules.name(*rule), *reason))
     }
 
-    /// The metrics for which user space needs every report that differs from its flow's previous one.
+    /// Returns the metrics for which user space needs every report that differs from its flow's previous one.
     pub fn metrics_for_user(&self) -> impl Iterator<Item = Metric> {
         let metrics = self.user_metrics;
         Metric::ALL

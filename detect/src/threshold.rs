@@ -46,7 +46,7 @@ impl PortRange {
         last: u16::MAX,
     };
 
-    /// The ports from `first` to `last`.
+    /// Returns the ports from `first` to `last`.
     ///
     /// # Errors
     /// `first` is greater than `last`.
@@ -64,7 +64,7 @@ impl PortRange {
         (self.first, self.last)
     }
 
-    /// Whether `port` is in it. A flow without ports is in [`PortRange::ANY`] only.
+    /// Returns whether `port` is in it. A flow without ports is in [`PortRange::ANY`] only.
     #[inline]
     pub fn contains(&self, port: Option<u16>) -> bool {
         port.map_or(*self == Self::ANY, |port| self.first <= port && port <= self.last)
@@ -127,7 +127,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Whether it matches `flow`.
+    /// Returns whether all parts of the match hold for `flow`.
     #[inline]
     pub fn matches(&self, flow: &FlowKey) -> bool {
         if flow.known_id().is_some() {
@@ -156,7 +156,7 @@ impl Match {
         (bits, std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
-    /// The flows that both match; `None` if there can be none.
+    /// Returns the flows that both match; `None` if there can be none.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
@@ -168,7 +168,7 @@ impl Match {
         (!both.mixes_families()).then_some(both)
     }
 
-    /// Whether it matches every flow that `other` matches.
+    /// Returns whether this match holds for every flow for which `other` holds.
     fn covers(&self, other: &Self) -> bool {
         self.intersection(other) == Some(*other)
     }
@@ -208,7 +208,7 @@ fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Opti
 /// ```
 #[derive(Clone, Debug)]
 pub struct Thresholds {
-    /// From general to specific: a later one overwrites.
+    /// Overrides from general to specific: a later one overwrites an earlier one.
     overrides: Vec<(Match, Override)>,
     /// Every set that can result; the first is the default.
     sets: Vec<Set>,
@@ -264,7 +264,7 @@ impl Thresholds {
         Self::new(defaults, joined)
     }
 
-    /// The number of the set that applies to `flow`, for [`Thresholds::get`]. Compares the flow with every override
+    /// Returns the number of the set that applies to `flow`, for [`Thresholds::get`]. Compares the flow with every override
     /// (a few ns each): call it when a flow is new or the thresholds have changed, not per report.
     pub fn set_for(&self, flow: &FlowKey) -> u16 {
         if self.overrides.is_empty() {
@@ -284,18 +284,18 @@ impl Thresholds {
         found.map_or(0, |position| self.sorted[position])
     }
 
-    /// The thresholds of a set that [`Thresholds::set_for`] returned; the defaults for any other number.
+    /// Returns the thresholds of a set that [`Thresholds::set_for`] returned; the defaults for any other number.
     #[inline]
     pub fn get(&self, set: u16) -> &Set {
         self.sets.get(usize::from(set)).unwrap_or(&self.sets[0])
     }
 
-    /// The thresholds of a flow that no override matches.
+    /// Returns the thresholds of a flow that no override matches.
     pub fn defaults(&self) -> &Set {
         &self.sets[0]
     }
 
-    /// The overrides from general to specific: for each metric the last one that matches a flow and names the metric wins.
+    /// Returns the overrides from general to specific: for each metric the last one that matches a flow and names the metric wins.
     pub fn overrides(&self) -> &[(Match, Override)] {
         &self.overrides
     }
@@ -317,7 +317,7 @@ impl Default for Thresholds {
     }
 }
 
-/// The overrides by which the most specific one of a flow has the least values of all of `least` that match it: these are closed
+/// Returns the overrides by which the most specific one of a flow has the least values of all of `least` that match it: these are closed
 /// under intersection, and intersected with each of `others`, so that none of those is more specific. The narrower of two comes
 /// first, and so wins if they are equally specific.
 fn overlaps(
@@ -493,7 +493,7 @@ mod tests {
         }
     }
 
-    /// The hop latency threshold of `10.1.1.1:1000>10.2.2.2:80/6` when the overrides give 100, 101, … in file order.
+    /// Returns the hop latency threshold of `10.1.1.1:1000>10.2.2.2:80/6` when the overrides give 100, 101, … in file order.
     fn winner(matches: &[Match]) -> u64 {
         let overrides = (100..)
             .zip(matches)
@@ -625,7 +625,7 @@ mod tests {
         }
     }
 
-    /// The definition, implemented without sorting or enumeration: for each metric the best matching override.
+    /// Returns the definition, implemented without sorting or enumeration: for each metric the best matching override.
     fn by_definition(overrides: &[(Match, Override)], flow: &FlowKey) -> Set {
         let mut set = DEFAULTS;
         for metric in Metric::ALL {

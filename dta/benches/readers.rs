@@ -1,7 +1,8 @@
 //! Reading collector memory on one core. `cargo bench -p hopwise-dta --bench readers`, or with case names after `--`
 //! (`get`, `cold`, `cached`, `follow`, `other`). Regions of 4 GiB, on pages of 2 MiB where available: run `sysctl vm.nr_hugepages=2100` before.
 //!
-//! Prints the minimum and the median of many short runs; beside each, those of a plain loop over the same memory in the same run, and the ratio.
+//! Prints the minimum and the median of many short runs; for comparison, those of a plain loop over the same memory in the same run, and
+//! the ratio.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ fn main() {
     }
 }
 
-/// A pseudo-random key: two steps of splitmix64.
+/// Returns a pseudo-random key: two steps of splitmix64.
 fn key(number: u64) -> Key {
     let mix = |value: u64| {
         let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -139,7 +140,7 @@ fn report(name: &str, times: &mut [f64], plain: &mut [f64], unit: &str) {
     );
 }
 
-/// The offsets of a key's first `copies` slots.
+/// Returns the offsets of a key's first `copies` slots.
 fn places(key: &Key, slots: u64, stride: u64, copies: usize) -> Vec<u64> {
     hashes(key).slots[..copies]
         .iter()
@@ -278,7 +279,7 @@ fn get_cold(size: Size, store: &DtaStore, reader: &KeyWriteReader) {
     report(&name, &mut times, &mut plain, "ns/key; plain: one dependent load");
 }
 
-/// Follows a list that is larger than all caches, beside a copy of the same bytes and a sum over them.
+/// Follows a list that is larger than all caches, compared with a copy of the same bytes and a sum over them.
 fn follow(size: Size, entry_len: u16, batch: u16) {
     let ring = Ring {
         entry_len,

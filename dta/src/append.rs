@@ -180,14 +180,14 @@ struct View {
 
 impl View {
     #[inline]
-    fn at(&self, block: u64) -> u64 {
+    fn block_offset(&self, block: u64) -> u64 {
         self.base + block * self.block_len
     }
 
     /// Returns the sequence number in a block's trailer, without validation.
     #[inline]
     fn sequence(&self, block: u64) -> u32 {
-        let at = self.at(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
+        let at = self.block_offset(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
         self.region.load_u32(at).map_or(0, u32::from_le)
     }
 
@@ -198,7 +198,7 @@ impl View {
         let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
         let full = self
             .region
-            .read_with_crc_32c(self.at(block), scratch, covered)
+            .read_with_crc_32c(self.block_offset(block), scratch, covered)
             .ok()?;
         let trailer = BlockTrailer::check_by(scratch, |entries, head| match full {
             Some(crc) if entries.len() + TRAILER_HEAD_LEN == covered => crc,
@@ -291,13 +291,13 @@ pub enum Next<'a> {
     Nothing,
     /// The batch is being written. Poll again.
     Torn,
-    /// This many batches were overwritten before they were read. The follower continues with the oldest valid ones, at a distance
-    /// from the writer.
+    /// Batches were overwritten before they were read. The follower continues with the oldest valid ones, at a distance from the
+    /// writer.
     Overwritten {
         /// Number of overwritten batches.
         lost: u64,
     },
-    /// This many batches never arrived, or not completely, although later ones did: a write was lost in flight, or arrived corrupted.
+    /// Batches never arrived, or not completely, although later ones did: a write was lost in flight, or arrived corrupted.
     Missing {
         /// Number of missing batches.
         lost: u64,
@@ -431,7 +431,7 @@ impl Follower {
         if self.next == 1 || self.block == self.view.blocks {
             self.block = block_of(self.next, self.view.blocks);
         }
-        self.view.region.prefetch(self.view.at(self.block));
+        self.view.region.prefetch(self.view.block_offset(self.block));
     }
 
     fn seek(&mut self, sequence: u32) {
@@ -496,11 +496,11 @@ impl Follower {
         let window = self.window();
         let windows = last.unsigned_abs().div_ceil(window).max(1);
         let from = (u64::from(calls) % windows * window) as i64;
-        let near = (from + 1..=last.min(from + window as i64)).find(|by| self.later(*by).is_some());
-        let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
+        let near = (from + 1..=last.min(from + window as i64)).find(|by| self.later_sequence(*by).is_some());
+        let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later_sequence(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
-        let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
-        // A later batch is present: this one arrived meanwhile, or is lost. Read its block again.
+        let first = (1..=found).find_map(|by| Some((by, self.later_sequence(by)?)));
+        // A later batch is present: this one has arrived since the block was read, or is lost. Read its block again.
         let overwritten = match self.view.whole(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
@@ -533,7 +533,7 @@ impl Follower {
 
     /// Returns the sequence number in the block of the batch `by` after the expected one, if it is that batch or a complete one
     /// of a later pass.
-    fn later(&mut self, by: i64) -> Option<u32> {
+    fn later_sequence(&mut self, by: i64) -> Option<u32> {
         let sequence = seq_add(self.next, by);
         let seen = self.view.sequence(block_of(sequence, self.view.blocks));
         if seen == sequence {
@@ -598,10 +598,10 @@ impl BareFollower {
             };
             let old = (block * self.view.block_len) as usize;
             let old = self.before.get_mut(old..old + self.scratch.len())?;
-            if !self.view.region.is(self.view.at(block), old) {
+            if !self.view.region.is(self.view.block_offset(block), old) {
                 self.view
                     .region
-                    .read(self.view.at(block), &mut self.scratch)
+                    .read(self.view.block_offset(block), &mut self.scratch)
                     .ok()?;
                 old.copy_from_slice(&self.scratch);
                 return Some(&self.scratch);

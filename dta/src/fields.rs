@@ -181,7 +181,9 @@ impl Field {
         if self.kind == Type::Hex {
             return hex(bytes).into();
         }
-        let mut elements = bytes.chunks_exact(self.kind.size()).map(|own| self.one(own));
+        let mut elements = bytes
+            .chunks_exact(self.kind.size())
+            .map(|own| self.read_element(own));
         if self.list {
             elements.collect()
         } else {
@@ -189,7 +191,7 @@ impl Field {
         }
     }
 
-    fn one(&self, bytes: &[u8]) -> Value {
+    fn read_element(&self, bytes: &[u8]) -> Value {
         match self.kind {
             Type::U8 | Type::U16 | Type::U32 | Type::U64 => big_endian(bytes).into(),
             Type::Ipv4 => Ipv4Addr::from(big_endian(bytes) as u32).to_string().into(),

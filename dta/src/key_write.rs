@@ -84,7 +84,7 @@ struct SlotAddrs<const N: usize> {
 }
 
 impl<const N: usize> SlotAddrs<N> {
-    /// Whether word `n` of the key's slots is a copy of the key. Two hashes may give one slot, which is one copy then.
+    /// Returns whether word `n` of the key's slots is a copy of the key. Two hashes may give one slot, which is one copy then.
     #[inline(always)]
     fn is_copy(&self, words: &[u64; N], n: usize) -> bool {
         let at = self.at[n];
@@ -97,7 +97,7 @@ impl<const N: usize> SlotAddrs<N> {
 struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
     matching: u8,
-    /// One of them begins with zeros followed by other bytes: it may be in the middle of a write.
+    /// Whether a copy begins with zeros followed by other bytes: it may be in the middle of a write.
     begun: bool,
 }
 

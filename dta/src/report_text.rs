@@ -240,12 +240,12 @@ impl<'a> Words<'a> {
             .map(|(_, value)| *value)
     }
 
-    fn one(&self, name: &str) -> Result<&'a str, LineError> {
+    fn single(&self, name: &str) -> Result<&'a str, LineError> {
         self.values(name).next().ok_or(LineError::MissingWord)
     }
 
     fn number<T: FromStr>(&self, name: &str) -> Result<T, LineError> {
-        self.one(name)?.parse().map_err(|_| LineError::BadValue)
+        self.single(name)?.parse().map_err(|_| LineError::BadValue)
     }
 
     fn number_or<T: FromStr>(&self, name: &str, default: T) -> Result<T, LineError> {
@@ -257,7 +257,7 @@ impl<'a> Words<'a> {
     }
 
     fn key(&self) -> Result<Vec<u8>, LineError> {
-        key(self.one("key")?)
+        key(self.single("key")?)
             .map(|bytes| bytes.0)
             .map_err(|_| LineError::BadValue)
     }
@@ -279,7 +279,7 @@ impl<'a> Words<'a> {
         let key = self.key()?;
         Ok(match operation {
             "key-write" => {
-                let data = hex(self.one("data")?).map_err(|_| LineError::BadValue)?.0;
+                let data = hex(self.single("data")?).map_err(|_| LineError::BadValue)?.0;
                 Kind::KeyWrite {
                     store,
                     copies: self.number_or("copies", 2)?,

@@ -229,7 +229,7 @@ pub struct ListRange {
 }
 
 impl ListRange {
-    /// The number of lists.
+    /// Returns the number of lists.
     pub fn count(self) -> u32 {
         (self.last - self.first).saturating_add(1)
     }
@@ -281,7 +281,7 @@ impl Setting for FieldsSetting {
 }
 
 impl MemorySettings {
-    /// A warning of one sentence if other machines can reach the exchange without a secret.
+    /// Returns a warning of one sentence if other machines can reach the exchange without a secret.
     pub fn missing_secret_warning(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(
@@ -314,7 +314,7 @@ impl RegionSettings {
         )
     }
 
-    /// The group of kinds within which its ID must be unique.
+    /// Returns the group of kinds within which its ID must be unique.
     fn group(&self) -> &'static str {
         match self.kind {
             StoreKind::Sketch => "sketch",
@@ -470,7 +470,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// Whether reports could mean either of two stores with one ID. The artifact's reports name no store: of each kind one is
+/// Returns whether reports could mean either of two stores with one ID. The artifact's reports name no store: of each kind one is
 /// store 0.
 fn is_confusable(one: &RegionSettings, other: &RegionSettings) -> bool {
     let both_artifact = one.hash == Family::Artifact && other.hash == Family::Artifact;

@@ -2,7 +2,7 @@
 //!
 //! A buffer's trailer is written last: an epoch is complete when its trailer is there. While the translator writes epoch e + 1
 //! into the other buffer, epoch e does not change; once e + 1 is complete, e's buffer may be overwritten with e + 2. So the newest
-//! epoch can be read consistently, and the copy is repeated if a newer one was completed meanwhile.
+//! epoch can be read consistently, and the copy is repeated if a newer one was completed during it.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -15,7 +15,7 @@ use wire::dta::sketch::{column, is_negative, row_hash};
 use crate::header::BODY;
 use crate::key_increment::Bound;
 
-/// Maximum attempts to copy the newest epoch; another one follows if a newer epoch was completed meanwhile.
+/// Maximum number of attempts to copy the newest epoch; another one follows if a newer epoch was completed during the copy.
 const TRIES: usize = 4;
 /// Maximum number of rows: wire-formats 5.4.
 const MAX_DEPTH: usize = 16;
@@ -128,7 +128,7 @@ impl SketchReader {
     /// overwritten with those of the epoch after the newest.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile.
+    /// [`SketchError::NoEpoch`], also if the epoch was overwritten during the read.
     pub fn copy_epoch(&self, epoch: u16, into: &mut SketchCopy) -> Result<(), SketchError> {
         let trailer = self.trailer(epoch & 1).filter(|trailer| trailer.epoch == epoch);
         self.copy_buffer(trailer.ok_or(SketchError::NoEpoch)?, into);
@@ -145,7 +145,8 @@ impl SketchReader {
     /// Reads one column of an epoch: its counters, the first row's first.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile; [`SketchError::NoColumn`] for a column that was not written.
+    /// [`SketchError::NoEpoch`], also if the epoch was overwritten during the read; [`SketchError::NoColumn`] for a column that was not
+    /// written.
     pub fn column(&self, epoch: u16, column: u32, out: &mut [u64]) -> Result<(), SketchError> {
         let out = out
             .get_mut(..usize::from(self.shape.depth))
@@ -302,7 +303,7 @@ impl SketchCopy {
         self.counters.get(index).copied()
     }
 
-    fn is(&self, kind: SketchKind) -> Result<(), SketchError> {
+    fn check_kind(&self, kind: SketchKind) -> Result<(), SketchError> {
         if self.kind == kind {
             Ok(())
         } else {
@@ -337,7 +338,7 @@ impl SketchCopy {
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
     pub fn count_min(&self, key: &[u8]) -> Result<Estimate, SketchError> {
-        self.is(SketchKind::CountMin)?;
+        self.check_kind(SketchKind::CountMin)?;
         let mut least = u64::MAX;
         let mut rows = 0_u8;
         for (_, counter) in self.cells(key) {
@@ -375,7 +376,7 @@ impl SketchCopy {
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
     pub fn count(&self, key: &[u8]) -> Result<Estimate, SketchError> {
-        self.is(SketchKind::Count)?;
+        self.check_kind(SketchKind::Count)?;
         let mut values = [0.0; MAX_DEPTH];
         let mut rows = 0;
         for ((hash, counter), value) in self.cells(key).zip(&mut values) {
@@ -409,7 +410,7 @@ impl SketchCopy {
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
     pub fn cardinality(&self) -> Result<Estimate, SketchError> {
-        self.is(SketchKind::HyperLogLog)?;
+        self.check_kind(SketchKind::HyperLogLog)?;
         let registers = self.counters.len() as f64;
         if self.counters.is_empty() {
             return Err(SketchError::NoColumn);
@@ -448,7 +449,7 @@ impl SketchCopy {
     /// # Errors
     /// [`SketchError::Kind`].
     pub fn samples(&self) -> Result<impl Iterator<Item = Sampled>, SketchError> {
-        self.is(SketchKind::Aroma)?;
+        self.check_kind(SketchKind::Aroma)?;
         let full = self.counters.iter().filter(|bucket| **bucket != 0);
         Ok(full.map(|bucket| Sampled {
             hash: (bucket >> 32) as u32,
@@ -463,7 +464,7 @@ impl SketchCopy {
     /// # Errors
     /// [`SketchError::Kind`]; [`SketchError::NoColumn`], also for fewer than three buckets.
     pub fn sampled_from(&self) -> Result<Estimate, SketchError> {
-        self.is(SketchKind::Aroma)?;
+        self.check_kind(SketchKind::Aroma)?;
         let buckets = self.counters.len() as f64;
         if self.counters.len() < 3 {
             return Err(SketchError::NoColumn);

@@ -3,7 +3,7 @@
 //! The live store is written while it is copied, so that a snapshot is not a point-in-time copy: each slot is as old as its read,
 //! between beginning and end. The guarantee is that nothing half-written looks complete: key-write and postcard slots
 //! are copied as readers read them, and a slot that changes at each read is left empty and counted; blocks of tagged
-//! lists have their CRCs; counters are copied atomically, one by one; a sketch buffer whose epoch was overwritten meanwhile gets
+//! lists have their CRCs; counters are copied atomically, one by one; a sketch buffer whose epoch was overwritten during the copy gets
 //! no trailer. Bare lists have no such check.
 
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Counts the days of the records of a batch.
+//! Limits the number of UTC days in a batch.
 
 use std::collections::BTreeSet;
 
-/// Counts the different days, of UTC, of the records of a batch: a server that partitions by day accepts a limited number of them at once.
+/// Limits the number of UTC days in a batch: a server that partitions by day accepts a limited number of them at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Days {
+pub struct DayLimit {
     most: usize,
     seen: BTreeSet<u64>,
     last: Option<u64>,
@@ -12,8 +12,8 @@ pub struct Days {
 
 const DAY: u64 = 24 * 3600 * 1_000_000_000;
 
-impl Days {
-    /// Returns a counter of at most `most` days.
+impl DayLimit {
+    /// Returns a limit of `most` days, without records.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -22,18 +22,19 @@ impl Days {
         }
     }
 
-    /// Returns true if a record of this time belongs to the batch, too. The first one always does.
-    pub fn accepts(&mut self, ts: u64) -> bool {
+    /// Adds a record of this time, ns since 1970, to the batch. Returns false if its day would be one too many; the first record is
+    /// always admitted.
+    pub fn admit(&mut self, ts: u64) -> bool {
         let day = ts / DAY;
         if self.last == Some(day) {
             return true;
         }
-        let accepts = self.seen.len() < self.most || self.seen.is_empty() || self.seen.contains(&day);
-        if accepts {
+        let is_admitted = self.seen.len() < self.most || self.seen.is_empty() || self.seen.contains(&day);
+        if is_admitted {
             self.seen.insert(day);
             self.last = Some(day);
         }
-        accepts
+        is_admitted
     }
 }
 
@@ -43,11 +44,11 @@ mod tests {
 
     #[test]
     fn days_are_counted_once_however_they_are_mixed() {
-        let mut days = Days::new(2);
-        let taken = [5, 9, 5, 6, 9, 5].map(|day| days.accepts(day * DAY + day));
+        let mut days = DayLimit::new(2);
+        let taken = [5, 9, 5, 6, 9, 5].map(|day| days.admit(day * DAY + day));
         assert_eq!(taken, [true, true, true, false, true, true]);
-        assert!(Days::new(0).accepts(7), "a batch has a record");
-        let mut days = Days::new(1);
-        assert_eq!([DAY - 1, DAY, 0].map(|ts| days.accepts(ts)), [true, false, true]);
+        assert!(DayLimit::new(0).admit(7), "a batch has a record");
+        let mut days = DayLimit::new(1);
+        assert_eq!([DAY - 1, DAY, 0].map(|ts| days.admit(ts)), [true, false, true]);
     }
 }

@@ -35,7 +35,7 @@ mod text;
 
 pub use backoff::Nanos;
 pub use cursor::{Cursor, NoCursor, Position};
-pub use days::Days;
+pub use days::DayLimit;
 pub use delivery::{Action, Delivery, Keyed, Notice, Page, RequestId, Settings};
 pub use ledger::Ledger;
 pub use outcome::Outcome;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::cursor::{Cursor, Position};
-use crate::days::Days;
+use crate::days::DayLimit;
 use crate::delivery::{Keyed, Page};
 use crate::json;
 use crate::received::Received;
@@ -184,7 +184,7 @@ pub struct Reading {
     at: u64,
     items: Vec<Arc<Item>>,
     size: usize,
-    days: Days,
+    days: DayLimit,
     /// The next message is of one day too many.
     is_cut: bool,
     expired: u64,
@@ -202,7 +202,7 @@ impl Reading {
             at,
             items: Vec::new(),
             size: 0,
-            days: Days::new(DAYS),
+            days: DayLimit::new(DAYS),
             is_cut: false,
             expired: 0,
             end: None,
@@ -299,10 +299,7 @@ impl Reading {
             }
             let item = Item::new(*stream, offset, &message);
             // By the records alone, so that each reading has the same borders.
-            *is_cut = item
-                .content
-                .as_ref()
-                .is_ok_and(|record| !days.accepts(record.ts()));
+            *is_cut = item.content.as_ref().is_ok_and(|record| !days.admit(record.ts()));
             if !*is_cut {
                 *size += item.bytes();
                 items.push(Arc::new(item));

@@ -122,7 +122,7 @@ fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'stati
         Expected::Operator(field) => field
             .operators()
             .iter()
-            .map(|operator| (format!("{} ", operator.text()), about(*operator)))
+            .map(|operator| (format!("{} ", operator.text()), describe(*operator)))
             .collect(),
         Expected::Value(field, _) => match field.form() {
             Form::Word(words) => words.iter().map(|word| ((*word).to_owned(), "")).collect(),
@@ -141,7 +141,7 @@ fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'stati
     }
 }
 
-fn about(operator: Operator) -> &'static str {
+fn describe(operator: Operator) -> &'static str {
     match operator {
         Operator::Equal => "is",
         Operator::Unequal => "is not",

@@ -15,7 +15,7 @@ pub(crate) struct Scanner<'a> {
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a str,
     pub(crate) start: usize,
-    /// In quotes, which `text` lacks.
+    /// Whether the word was in quotation marks, which `text` lacks.
     pub(crate) is_quoted: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn parse(
         names,
         tests: 0,
     };
-    let root = parser.any(0)?;
+    let root = parser.parse_or(0)?;
     if !parser.scanner.is_at_end() {
         return Err(parser.expected("write `and` or `or` between two tests"));
     }
@@ -61,15 +61,15 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn any(&mut self, depth: usize) -> Result<Expression, Fault> {
-        let mut parts = vec![self.all(depth)?];
+    fn parse_or(&mut self, depth: usize) -> Result<Expression, Fault> {
+        let mut parts = vec![self.parse_and(depth)?];
         while self.scanner.word("or") {
-            parts.push(self.all(depth)?);
+            parts.push(self.parse_and(depth)?);
         }
         Ok(combine(parts, Expression::Or))
     }
 
-    fn all(&mut self, depth: usize) -> Result<Expression, Fault> {
+    fn parse_and(&mut self, depth: usize) -> Result<Expression, Fault> {
         let mut parts = vec![self.negated(depth)?];
         while self.scanner.word("and") {
             parts.push(self.negated(depth)?);
@@ -85,7 +85,7 @@ impl<'a> Parser<'a> {
             return Ok(Expression::Not(Box::new(self.negated(depth + 1)?)));
         }
         if self.scanner.symbol("(") {
-            let inner = self.any(depth + 1)?;
+            let inner = self.parse_or(depth + 1)?;
             if !self.scanner.symbol(")") {
                 return Err(self.expected("close the parenthesis with `)`"));
             }

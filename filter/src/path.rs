@@ -1,6 +1,6 @@
 //! Patterns of paths: `101>*>103`.
 
-/// One part of a pattern.
+/// A part of a path pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Node(u32),
@@ -38,8 +38,8 @@ impl Pattern {
         &self.steps
     }
 
-    /// Returns whether the path contains the pattern. Each part between two `*` is taken where it first fits:
-    /// no later place would match more.
+    /// Returns whether the path contains the pattern. Each part between two `*` is matched at its first
+    /// position: a later one would leave less of the path for the parts that follow.
     pub(crate) fn is_in(&self, path: &[u32]) -> bool {
         let mut rest = path;
         for part in self.steps.split(|step| *step == Step::Any) {

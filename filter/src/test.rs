@@ -77,8 +77,8 @@ pub(crate) enum Test {
 impl Expression {
     pub(crate) fn truth(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
-            Self::And(parts) => all(parts.iter().map(|part| part.truth(facts)), false),
-            Self::Or(parts) => all(parts.iter().map(|part| part.truth(facts)), true),
+            Self::And(parts) => combine(parts.iter().map(|part| part.truth(facts)), false),
+            Self::Or(parts) => combine(parts.iter().map(|part| part.truth(facts)), true),
             Self::Not(part) => part.truth(facts).map(|truth| !truth),
             Self::Test(test) => test.truth(facts),
         }
@@ -167,8 +167,8 @@ impl Expression {
     }
 }
 
-/// Kleene's logic: `decisive` decides, else what is unknown does.
-fn all(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
+/// Combines truths by Kleene's logic: `decisive` if one has that value, else unknown if one is unknown.
+fn combine(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
     let mut result = Some(!decisive);
     for truth in truths {
         match truth {
@@ -215,7 +215,7 @@ fn contains(ranges: &[(u64, u64)], number: u64) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&number))
 }
 
-/// The flow, if its addresses are known and not only its id.
+/// Returns the flow, if its addresses are known and not only its id.
 fn addressed<'a>(facts: &Facts<'a>) -> Option<&'a FlowKey> {
     facts.flow.filter(|flow| flow.known_id().is_none())
 }

@@ -26,7 +26,7 @@ const NONE: u32 = u32::MAX;
 /// Links of an element. Valid only between [`AgeList::push`] and [`AgeList::remove`].
 #[derive(Clone, Copy, Debug)]
 pub struct AgeLink {
-    /// When it was pushed, ns.
+    /// Time at which the entry was pushed, ns.
     pub since: u64,
     /// Indices of the next newer and older elements.
     newer: u32,

@@ -102,7 +102,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// A length that pointers can span.
+/// Returns a length that pointers can span.
 fn length(len: u64) -> io::Result<usize> {
     match usize::try_from(len) {
         Ok(0) => Err(invalid("an empty region")),
@@ -192,7 +192,7 @@ fn map_file(file: &File, access: Access) -> io::Result<Region> {
     Ok(unsafe { Region::from_mapping(base, len, access, pages) })
 }
 
-/// The unit in which a file's memory comes: the page size of a hugetlbfs mount, else the small page.
+/// Returns the unit in which a file's memory comes: the page size of a hugetlbfs mount, else the small page.
 fn block(file: &File) -> io::Result<usize> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open and the target as large as the call writes.

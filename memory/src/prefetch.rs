@@ -30,7 +30,7 @@ pub(crate) fn fetch(address: *const i8) {
 #[inline(always)]
 pub(crate) fn fetch(_address: *const i8) {}
 
-/// The same for a line that will be written: it is fetched in exclusive state.
+/// Prefetches a line that will be written: it is fetched in exclusive state.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn fetch_to_write(address: *const i8) {

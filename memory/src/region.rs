@@ -91,7 +91,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region over a mapping of `len` bytes that starts at `base`.
+    /// Returns a region over a mapping of `len` bytes that starts at `base`.
     ///
     /// # Safety
     /// `base..base + len` is mapped readable (and writable, with [`Access::ReadWrite`]), by `mmap` and aligned to a page,
@@ -107,7 +107,7 @@ impl Region {
         }
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         self.len
@@ -118,17 +118,17 @@ impl Region {
         self.len == 0
     }
 
-    /// The pages under it.
+    /// Returns the pages under it.
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// Whether it can be written.
+    /// Returns whether the region can be written.
     pub fn is_writable(&self) -> bool {
         self.writable != 0
     }
 
-    /// The address of the mapping, for registering it with a device. Access the memory through the methods only.
+    /// Returns the address of the mapping, for registering it with a device. Access the memory through the methods only.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -192,7 +192,7 @@ impl Region {
         Ok(())
     }
 
-    /// The first piece of data that is written in several: as [`Region::write_head_last`] without its last step. The first 8
+    /// Returns the first piece of data that is written in several: as [`Region::write_head_last`] without its last step. The first 8
     /// bytes are zero afterwards; when all pieces are written, store them with [`Region::store_u64`] as a native word.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl Region {
         Ok(unsafe { crate::crc::load_with_crc(source, out, covered.min(out.len())) })
     }
 
-    /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
+    /// Returns whether the bytes at `at` are `bytes` now; `false` also out of range.
     #[inline]
     pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
         let Ok(source) = self.resolve(at, bytes.len(), self.len) else {
@@ -264,7 +264,7 @@ impl Region {
         Ok(unsafe { AtomicU64::from_ptr(target.cast()) }.fetch_add(delta, Ordering::Relaxed))
     }
 
-    /// The native u64 at `at`. Later loads return no older values (acquire).
+    /// Returns the native u64 at `at`. Later loads return no older values (acquire).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8.
@@ -275,7 +275,7 @@ impl Region {
         Ok(unsafe { AtomicU64::from_ptr(source.cast()) }.load(Ordering::Acquire))
     }
 
-    /// The native u32 at `at`. Later loads return no older values (acquire).
+    /// Returns the native u32 at `at`. Later loads return no older values (acquire).
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 4.
@@ -381,7 +381,7 @@ impl Region {
         crate::mapping::huge_bytes(self.base, self.len)
     }
 
-    /// The address of `at..at + len`, if that lies in the first `limit` bytes.
+    /// Returns the address of `at..at + len`, if that lies in the first `limit` bytes.
     #[inline(always)]
     fn resolve(&self, at: u64, len: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
         match at.checked_add(len as u64) {

@@ -94,7 +94,7 @@ section! {
 pub struct NodeEntry(pub NodeSettings);
 
 impl NodeEntry {
-    /// A node of which only the name is known.
+    /// Returns a node of which only the name is known.
     pub fn named(name: String) -> Self {
         Self(NodeSettings {
             name: Some(name),

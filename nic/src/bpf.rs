@@ -62,7 +62,7 @@ impl Object {
         Ok(Self { bpf, maps })
     }
 
-    /// The names of its XDP programs, in order.
+    /// Returns the names of its XDP programs, in order.
     pub fn programs(&self) -> Vec<String> {
         program::names(&self.bpf)
     }
@@ -72,7 +72,7 @@ impl Object {
         self.maps.values()
     }
 
-    /// A map by its name in the object.
+    /// Returns a map by its name in the object.
     ///
     /// # Errors
     /// The object has none of this name.
@@ -80,7 +80,7 @@ impl Object {
         self.maps.get(name).ok_or_else(|| program::missing("map", name))
     }
 
-    /// The ring buffer of this name, to be read. A second call finds none: a ring has one reader.
+    /// Returns the reader of the ring buffer of this name. A ring has one reader, so a second call fails.
     ///
     /// # Errors
     /// There is no such ring buffer, or it was taken before.
@@ -102,7 +102,7 @@ impl Object {
         self.map(map)?.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes())
     }
 
-    /// The kernel's ID of a program, as `bpftool prog` shows it.
+    /// Returns the kernel's ID of a program, as `bpftool prog` shows it.
     ///
     /// # Errors
     /// The object has none of this name.
@@ -110,7 +110,7 @@ impl Object {
         program::id(&self.bpf, program)
     }
 
-    /// The kernel's IDs of all programs and maps.
+    /// Returns the kernel's IDs of all programs and maps.
     ///
     /// # Errors
     /// The system call failed.

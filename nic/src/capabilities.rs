@@ -100,28 +100,28 @@ const NAMES: [&str; 41] = [
 pub struct CapSet(u64);
 
 impl CapSet {
-    /// The set of these.
+    /// Returns the set of these.
     pub fn of(caps: &[Cap]) -> Self {
         Self(caps.iter().fold(0, |bits, cap| bits | 1 << cap.0))
     }
 
-    /// Whether it is in the set.
+    /// Returns whether it is in the set.
     pub fn has(self, cap: Cap) -> bool {
         self.0 >> cap.0 & 1 == 1
     }
 
-    /// Those that are in both.
+    /// Returns the capabilities that are in both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each of the set, by number.
+    /// Iterates over the capabilities of the set, by number.
     pub fn iter(self) -> impl Iterator<Item = Cap> {
         Cap::ALL.map(Cap).filter(move |cap| self.has(*cap))
     }
@@ -164,12 +164,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether it may load BPF programs. CAP_SYS_ADMIN includes CAP_BPF.
+    /// Returns whether the process may load BPF programs. CAP_SYS_ADMIN includes CAP_BPF.
     pub fn may_load(&self) -> bool {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Whether the verifier allows its programs pointer arithmetic. CAP_SYS_ADMIN includes CAP_PERFMON.
+    /// Returns whether the verifier allows its programs pointer arithmetic. CAP_SYS_ADMIN includes CAP_PERFMON.
     pub fn may_compute(&self) -> bool {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
@@ -189,7 +189,7 @@ impl Capabilities {
     }
 }
 
-/// The words of a field of a `status` file.
+/// Returns the words of a field of a `status` file.
 fn words_of<'s>(status: &'s str, field: &str) -> Option<std::str::SplitAsciiWhitespace<'s>> {
     let mut lines = status.lines();
     let line = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
@@ -201,7 +201,7 @@ fn set_in(status: &str, field: &str) -> Option<CapSet> {
     u64::from_str_radix(bits, 16).ok().map(CapSet)
 }
 
-/// The capabilities of the calling thread.
+/// Returns the capabilities of the calling thread.
 ///
 /// # Errors
 /// /proc is not mounted, or not readable.

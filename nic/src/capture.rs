@@ -36,10 +36,10 @@ pub use link::{Layer, LinkType};
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
-/// One captured frame, borrowed from the reader until the next is read.
+/// A captured frame, borrowed from the reader until the next is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// When it was captured, ns since the epoch; 0 in a simple packet block, which has no timestamp.
+    /// Time of the capture, ns since the epoch; 0 in a simple packet block, which has no timestamp.
     pub ts: u64,
     /// Bytes of the frame, as many as were captured.
     pub data: &'a [u8],
@@ -47,14 +47,14 @@ pub struct Frame<'a> {
     pub link: LinkType,
     /// Length of the frame on the wire, bytes.
     pub length: u32,
-    /// Only a part of it was captured.
+    /// Whether only a part of the frame was captured.
     pub truncated: bool,
     /// The number of its interface in a section of a pcapng file; 0 in pcap.
     pub interface: u16,
 }
 
 impl<'a> Frame<'a> {
-    /// Where its Ethernet or network header begins.
+    /// Returns the frame from its Ethernet or network header on.
     pub fn layer(&self) -> Layer<'a> {
         self.link.layer(self.data)
     }
@@ -74,7 +74,7 @@ enum Order {
 }
 
 impl Order {
-    /// The number at `at`; the caller has checked that it is inside.
+    /// Returns the number at `at`; the caller has checked that it is inside.
     #[inline]
     fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let mut four = [0; 4];
@@ -85,7 +85,7 @@ impl Order {
         }
     }
 
-    /// The number at `at`; the caller has checked that it is inside.
+    /// Returns the number at `at`; the caller has checked that it is inside.
     #[inline]
     fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let two = [bytes[at], bytes[at + 1]];
@@ -100,7 +100,7 @@ impl Order {
 #[derive(Clone, Copy, Debug)]
 struct PacketRef {
     ts: u64,
-    /// Where it begins in the buffer's memory, and its length.
+    /// Its begin in the buffer's memory, and its length.
     start: usize,
     len: usize,
     link: LinkType,

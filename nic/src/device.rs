@@ -33,7 +33,7 @@ pub struct Facts {
     pub name: String,
     /// Index of the interface in this network namespace.
     pub index: u32,
-    /// It is administratively up, by `ip link set … up` or the like.
+    /// Whether the interface is administratively up, as by `ip link set … up`.
     pub up: bool,
     /// The link has a carrier.
     pub carrier: Option<bool>,
@@ -59,7 +59,7 @@ pub struct Facts {
     pub xdp_features: Option<XdpFeatures>,
     /// The other end of a veth.
     pub peer: Option<Peer>,
-    /// It is a member of something.
+    /// The bridge, bond or team of which it is a member.
     pub member: Option<Member>,
     /// Frames that never reached any program.
     pub lost: Option<RxErrors>,
@@ -102,7 +102,7 @@ impl Queues {
 pub struct Feature {
     /// The offload is active.
     pub on: bool,
-    /// It cannot be changed here.
+    /// Whether the feature cannot be changed.
     pub fixed: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct Offloads {
 pub struct XdpFeatures(pub u64);
 
 impl XdpFeatures {
-    /// It runs programs itself, and supports their basic verdicts.
+    /// Returns whether the driver runs XDP programs itself, and supports their basic verdicts.
     pub fn native(self) -> bool {
         self.0 & 1 != 0
     }
@@ -140,12 +140,12 @@ impl XdpFeatures {
         self.0 & 2 != 0
     }
 
-    /// It receives straight into the memory of an AF_XDP socket.
+    /// Returns whether the driver receives straight into the memory of an AF_XDP socket.
     pub fn zero_copy(self) -> bool {
         self.0 & 8 != 0
     }
 
-    /// It supports frames in several buffers.
+    /// Returns whether the driver supports frames in several buffers.
     pub fn frags(self) -> bool {
         self.0 & 32 != 0
     }
@@ -184,7 +184,7 @@ pub struct Attached {
     pub name: Option<String>,
     /// Mode in which the program runs.
     pub mode: Mode,
-    /// It is one of hopwise's; known with the name.
+    /// Whether the program is one of hopwise's; `None` if its name is unknown.
     pub ours: Option<bool>,
 }
 
@@ -193,7 +193,7 @@ pub struct Attached {
 pub struct Peer {
     /// Index of the interface in its namespace.
     pub index: u32,
-    /// It is in another network namespace: then the rest is unknown.
+    /// Whether the peer is in another network namespace: then the rest is unknown.
     pub elsewhere: bool,
     /// Name of the interface.
     pub name: Option<String>,
@@ -304,7 +304,7 @@ fn known_peer(netlink: &Netlink, peer: Peer) -> Peer {
     }
 }
 
-/// The NUMA node of the bus. Read from the directory of the bus in /sys, because that of the interface belongs to the network
+/// Returns the NUMA node of the bus. Read from the directory of the bus in /sys, because that of the interface belongs to the network
 /// namespace in which /sys was mounted.
 fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
     let (kind, address) = match (&link.parent, bus) {
@@ -327,7 +327,7 @@ fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The interfaces of this network namespace, in the kernel's order.
+/// Returns the interfaces of this network namespace, in the kernel's order.
 ///
 /// # Errors
 /// /proc is not mounted, or not readable.
@@ -337,7 +337,7 @@ pub fn interfaces() -> Result<Vec<String>, Error> {
     Ok(devices(&table))
 }
 
-/// The first column of the table, below its two lines of headings.
+/// Returns the first column of the table, below its two lines of headings.
 fn devices(table: &str) -> Vec<String> {
     let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
     names.map(|(name, _)| name.trim().to_owned()).collect()

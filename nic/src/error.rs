@@ -27,12 +27,12 @@ impl Error {
         }
     }
 
-    /// The error of the call that just returned a negative number.
+    /// Returns the error of the call that just returned a negative number.
     pub(crate) fn last(call: &'static str, about: impl fmt::Display) -> Self {
         Self::new(call, about, io::Error::last_os_error())
     }
 
-    /// For `map_err`: turns the error of `call` into one that says that it was about `about`.
+    /// Returns a function for `map_err`, which turns the error of `call` into one that says that it was about `about`.
     pub(crate) fn failed(call: &'static str, about: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::new(call, about, source)
     }
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// The same, with an explanation and a remedy.
+    /// Adds an explanation and a remedy.
     #[must_use]
     pub(crate) fn with_advice(self, advice: String) -> Self {
         Self {
@@ -54,17 +54,17 @@ impl Error {
         }
     }
 
-    /// The system call, as in its manual page.
+    /// Returns the system call, as in its manual page.
     pub fn call(&self) -> &'static str {
         self.call
     }
 
-    /// The system's error number, if it was the system that refused.
+    /// Returns the system's error number, if it was the system that refused.
     pub fn errno(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
 
-    /// The remedy, if it is known.
+    /// Returns the remedy, if it is known.
     fn advice(&self) -> Option<String> {
         if self.advice.is_some() {
             return self.advice.clone();

@@ -25,7 +25,7 @@ pub(crate) struct LinkState {
     pub(crate) programs: Vec<Attached>,
     /// MTU: the longest packet without the Ethernet header, bytes.
     pub(crate) mtu: Option<u32>,
-    /// It is administratively up.
+    /// Whether the interface is administratively up.
     pub(crate) up: bool,
 }
 
@@ -39,7 +39,7 @@ const NESTED: u16 = 0x8000;
 const INFO: usize = 16;
 
 impl Link {
-    /// The interface `name` of the caller's network namespace.
+    /// Returns the interface `name` of the caller's network namespace.
     pub(crate) fn open(name: &str) -> Result<Self, Error> {
         Ok(Self {
             name: name.to_owned(),
@@ -96,12 +96,13 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
     put(&mut inner, IFLA_XDP_FD, &descriptor.to_ne_bytes());
     put(&mut inner, IFLA_XDP_FLAGS, &flags.to_ne_bytes());
     let mut body = vec![0; INFO];
+    // `ifi_index` of `ifinfomsg`.
     body[4..8].copy_from_slice(&index.to_ne_bytes());
     put(&mut body, IFLA_XDP | NESTED, &inner);
     netlink.request(RTM_SETLINK, &body)
 }
 
-/// The XDP programs on an interface; none if it was removed.
+/// Returns the XDP programs on an interface; none if it was removed.
 pub(crate) fn programs(netlink: &Netlink, index: u32) -> Result<Vec<Attached>, Error> {
     Ok(link::get(netlink, LinkSelector::Index(index))?
         .and_then(|found| found.xdp)

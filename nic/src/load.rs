@@ -84,7 +84,7 @@ pub struct Discarded {
     pub datagrams: u64,
     /// System calls that returned datagrams.
     pub calls: u64,
-    /// From the first datagram to the last, ns.
+    /// Time from the first datagram to the last, ns.
     pub elapsed_ns: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_drops: u64,
@@ -112,7 +112,7 @@ impl Discard {
         })
     }
 
-    /// The address listened on, with the port the kernel chose.
+    /// Returns the address listened on, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.receiver.local_addr()
     }

@@ -94,9 +94,9 @@ pub fn enter(name: &str) -> Result<(), Error> {
 /// Two fresh namespaces with one link between them; removed when dropped.
 #[derive(Debug)]
 pub struct Pair {
-    /// One side: 10.97.0.1 and fd97::1, on the device `veth0`.
+    /// The near side: 10.97.0.1 and fd97::1, on the device `veth0`.
     pub near: Namespace,
-    /// The other side: 10.97.0.2 and fd97::2, on the device `veth0`.
+    /// The far side: 10.97.0.2 and fd97::2, on the device `veth0`.
     pub far: Namespace,
     /// Receive queues at each end, and as many transmit queues.
     queues: u32,
@@ -123,7 +123,7 @@ impl Pair {
         Self::with_queues(1)
     }
 
-    /// The same, with this many receive and transmit queues at each end.
+    /// Creates a pair with this many receive and transmit queues at each end.
     ///
     /// # Errors
     /// This needs root, and `ip`.
@@ -218,7 +218,7 @@ impl Pair {
     }
 }
 
-/// Sends until something arrives, for some seconds.
+/// Sends datagrams until one arrives, for at most some seconds.
 fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
     const TRIES: u32 = 2000;
     receiver.set_read_timeout(Some(Duration::from_millis(10)))?;

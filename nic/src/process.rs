@@ -27,7 +27,7 @@ pub enum Signal {
 }
 
 impl Process {
-    /// The process of this number; `None` if there is none.
+    /// Returns the process of this number; `None` if there is none.
     ///
     /// # Errors
     /// Linux is older than 5.3, or there are no descriptors left.
@@ -52,7 +52,7 @@ impl Process {
         self.id
     }
 
-    /// The words of its command line; empty if it has ended, or is a kernel thread.
+    /// Returns the words of its command line; empty if it has ended, or is a kernel thread.
     pub fn command(&self) -> Vec<String> {
         let bytes = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
         if self.has_ended() {
@@ -66,7 +66,7 @@ impl Process {
         words
     }
 
-    /// Whether it runs in the network namespace called `name`.
+    /// Returns whether the process runs in the network namespace called `name`.
     pub fn is_in(&self, name: &str) -> bool {
         let wanted = fs::metadata(Path::new("/run/netns").join(name));
         let found = fs::metadata(format!("/proc/{}/ns/net", self.id));
@@ -103,7 +103,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended. (Its parent may not have waited for it yet.)
+    /// Returns whether the process has ended. (Its parent may not have waited for it yet.)
     pub fn has_ended(&self) -> bool {
         self.wait(Duration::ZERO)
     }
@@ -124,14 +124,14 @@ impl Process {
     }
 }
 
-/// All processes of this machine.
+/// Lists the processes of this machine.
 ///
 /// # Errors
 /// /proc cannot be read.
 pub fn all() -> Result<Vec<Process>, Error> {
     let entries = fs::read_dir("/proc").map_err(Error::failed("open", "/proc"))?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // One that ended meanwhile is left out.
+    // A process that ended since the listing is left out.
     Ok(numbers
         .filter_map(|id| Process::open(id).ok().flatten())
         .collect())

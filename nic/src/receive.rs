@@ -224,7 +224,7 @@ fn open_without_xdp(
     })
 }
 
-/// A socket on a port, for datagrams that arrive on the interface.
+/// Returns a socket on a port, for datagrams that arrive on the interface.
 fn receiver(link: &Link, port: u16, options: &Options) -> Result<Receiver, Error> {
     Receiver::bind_any(port, Some(link.name()), &options.udp)
 }

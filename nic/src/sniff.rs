@@ -25,7 +25,7 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
     /// Length of the whole frame, bytes.
     pub length: usize,
-    /// When the kernel received or sent it, ns since the epoch.
+    /// Time at which the kernel received or sent it, ns since the epoch.
     pub received: u64,
 }
 
@@ -49,7 +49,7 @@ impl Frames {
         Ok(frames)
     }
 
-    /// The next frame, into `buffer`; `None` if there is none within `timeout_ms`.
+    /// Reads the next frame into `buffer`. Returns `None` if there is none within `timeout_ms`.
     ///
     /// # Errors
     /// The interface is gone.

@@ -7,7 +7,7 @@ use wire::RefusalCounts;
 
 use crate::error::Error;
 
-/// One datagram as it arrived. Borrowed from the source's memory.
+/// A datagram as it arrived, borrowed from the source's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// The UDP payload, as many bytes as fitted.
@@ -16,9 +16,9 @@ pub struct Packet<'a> {
     pub source: SocketAddr,
     /// The UDP port it was sent to.
     pub port: u16,
-    /// When the kernel received it, ns since the epoch.
+    /// Time at which the kernel received it, ns since the epoch.
     pub received: u64,
-    /// It was longer than the slot: `data` is its beginning.
+    /// Whether the datagram was longer than the slot: then `data` is its beginning.
     pub truncated: bool,
 }
 
@@ -60,7 +60,7 @@ impl Stats {
             + self.refused.iter().sum::<u64>()
     }
 
-    /// The difference to `before`, an earlier reading of the same source.
+    /// Returns the difference to `before`, an earlier reading of the same source.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut refused = self.refused;
@@ -112,14 +112,14 @@ pub trait Source: Send {
     /// The system refused; the call may be repeated.
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error>;
 
-    /// Whether the latest call of [`Source::receive`] left nothing waiting: every datagram that had arrived before that call has been passed
-    /// on. Otherwise this holds only for those that arrived before the latest one passed on.
+    /// Returns whether the latest call of [`Source::receive`] left nothing waiting: every datagram that had arrived before that call has
+    /// been passed on. Otherwise this holds only for those that arrived before the latest one passed on.
     fn is_drained(&self) -> bool;
 
-    /// The counters, read from the kernel now.
+    /// Returns the counters, read from the kernel now.
     fn stats(&mut self) -> Stats;
 
-    /// The address listened on.
+    /// Returns the address listened on.
     fn address(&self) -> SocketAddr;
 
     /// `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`; for display.

@@ -59,7 +59,7 @@ pub(crate) fn vector_of(bytes: &[u8]) -> libc::iovec {
     }
 }
 
-/// A new socket, closed on exec.
+/// Returns a new socket, closed on exec.
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
@@ -68,7 +68,7 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A socket for whole frames of `interface`. Its protocol is 0: it receives nothing until it is bound.
+/// Returns a socket for whole frames of `interface`. Its protocol is 0: it receives nothing until it is bound.
 pub(crate) fn packet_socket(interface: &str) -> Result<OwnedFd, Error> {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
         let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
@@ -141,7 +141,7 @@ pub(crate) fn poll_precisely(poll_fds: &mut [libc::pollfd], timeout: Duration) -
     })
 }
 
-/// The result of a poll; 0 if a signal ended it.
+/// Returns the result of a poll; 0 if a signal ended it.
 fn unless_interrupted(result: i32) -> io::Result<usize> {
     match check(result) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -180,7 +180,7 @@ pub(crate) fn bind_when_free(socket: &OwnedFd, name: &libc::sockaddr_xdp, tries:
     }
 }
 
-/// An entry for [`poll`]: waits until `fd` is readable.
+/// Returns an entry for [`poll`]: waits until `fd` is readable.
 pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -189,13 +189,13 @@ pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     }
 }
 
-/// The error a socket holds, if any; asking clears it.
+/// Returns the error a socket holds, if any; asking clears it.
 pub(crate) fn pending_error(socket: &impl AsFd) -> Option<io::Error> {
     let errno = get::<i32>(socket, libc::SOL_SOCKET, libc::SO_ERROR, 0).unwrap_or(0);
     (errno != 0).then(|| io::Error::from_raw_os_error(errno))
 }
 
-/// The index of a network interface in the caller's network namespace.
+/// Returns the index of a network interface in the caller's network namespace.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let name = std::ffi::CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: a string that ends in zero and lives through the call.
@@ -205,7 +205,7 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// The number at `at`, in the machine's byte order; 0 outside `bytes`.
+/// Returns the number at `at`, in the machine's byte order; 0 outside `bytes`.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes
@@ -264,7 +264,7 @@ impl Mapping {
         self.start
     }
 
-    /// The address of `at`, if `len` bytes from there are inside.
+    /// Returns the address of `at`, if `len` bytes from there are inside.
     #[inline]
     pub(crate) fn place(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let end = at.checked_add(len)?;

@@ -67,7 +67,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     nanoseconds(at.tv_sec, at.tv_nsec)
 }
 
-/// A `timespec` as one number; 0 for times before the epoch.
+/// Returns a `timespec` as one number; 0 for times before the epoch.
 pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     let whole = u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000);
     whole.saturating_add(u64::try_from(nanoseconds).unwrap_or(0))

@@ -59,7 +59,7 @@ pub fn check_library() -> Result<(), &'static str> {
     library().map(|_| ())
 }
 
-/// The meaning of a status, as worded by libibverbs.
+/// Returns the meaning of a status, as worded by libibverbs.
 pub fn status_name(status: u32) -> &'static str {
     let Ok(library) = library() else { return "unknown" };
     // SAFETY: the function returns one of its constant strings for any number.
@@ -68,7 +68,7 @@ pub fn status_name(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
 }
 
-/// An address as it is stored in a device's GID table.
+/// Returns an address as it is stored in a device's GID table.
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -102,7 +102,7 @@ impl Drop for DeviceContext {
     }
 }
 
-/// A device's port that has the address: its number, the address's index in the GID table, and the path MTU.
+/// Returns a device's port that has the address: its number, the address's index in the GID table, and the path MTU.
 fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
     let mut device = DeviceAttributes::default();
     // SAFETY: the device is open, and libibverbs writes fewer bytes than our structure has.
@@ -138,7 +138,7 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
     None
 }
 
-/// Whether the error means that no device has the address.
+/// Returns whether the error means that no device has the address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV))
 }
@@ -148,7 +148,8 @@ fn is_absent(error: &io::Error) -> bool {
 pub struct Device(Arc<DeviceContext>);
 
 impl Device {
-    /// The device that has this address. It works only in threads with the same credentials and capabilities as the calling thread has now.
+    /// Returns the device that has this address. It works only in threads with the same credentials and capabilities as the calling thread
+    /// has now.
     ///
     /// # Errors
     /// There is none, or it cannot be opened; or this machine has no libibverbs.
@@ -222,7 +223,7 @@ impl Device {
         }
     }
 
-    /// The largest path MTU of its port, bytes.
+    /// Returns the largest path MTU of its port, bytes.
     pub fn mtu(&self) -> u16 {
         self.0.mtu
     }
@@ -235,7 +236,7 @@ impl Device {
         self.register_from(region, 0, for_others)
     }
 
-    /// The same from byte `start` on: the bytes before it are not accessible remotely.
+    /// Registers the region from byte `start` on: the bytes before it are not accessible remotely.
     ///
     /// # Errors
     /// As for [`Device::register`]; `start` is not inside the region.
@@ -294,7 +295,7 @@ impl Device {
         had(queue, "ibv_create_cq", requests)
     }
 
-    /// A queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is polled.
+    /// Returns a queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is polled.
     ///
     /// # Errors
     /// The device cannot create one.
@@ -365,12 +366,12 @@ pub struct Registered {
 unsafe impl Send for Registered {}
 
 impl Registered {
-    /// The rkey, which permits remote writes.
+    /// Returns the rkey, which permits remote writes.
     pub fn key(&self) -> u32 {
         self.rkey
     }
 
-    /// The virtual address by which others name its first byte.
+    /// Returns the virtual address by which others name its first byte.
     pub fn address(&self) -> u64 {
         self.region.as_ptr() as u64 + self.start
     }
@@ -380,7 +381,7 @@ impl Registered {
         self.region.len() - self.start
     }
 
-    /// Whether it has none. Registered memory is never empty.
+    /// Returns whether it has no bytes, which is never so for registered memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -416,7 +417,7 @@ pub struct Peer {
 /// A queue pair of an RDMA device.
 #[derive(Debug)]
 pub struct Pair {
-    /// All three are `None` while it is being created.
+    /// The verbs object. This and the next two are `None` while the queue pair is being created.
     raw: Option<NonNull<QueuePair>>,
     sent: Option<NonNull<CompletionQueue>>,
     received: Option<NonNull<CompletionQueue>>,
@@ -558,7 +559,7 @@ fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> 
     &out[..count]
 }
 
-/// The verbs' code of a path MTU.
+/// Returns the verbs' code of a path MTU.
 fn mtu_code(bytes: u16) -> u32 {
     match bytes {
         4096.. => 5,

@@ -8,7 +8,7 @@
 //! A queue's receive ring has as many entries as the queue has frames, and its fill ring twice as many. So neither is ever full, and
 //! no frame is lost between them. Under overload the fill ring is empty, and the kernel drops the frame before it copies it.
 //!
-//! The timestamp of a packet is the time at which the steering program redirected it, which writes it in front of the frame. A source of several
+//! The timestamp of a packet is the time at which the steering program redirected it; that program writes it in front of the frame. A source of several
 //! queues passes on their frames in the order of these times. The kernel publishes the frames of a queue after up to 64 of them, so frames of
 //! different queues may still be out of order by as many. Where a driver leaves no space for metadata, the timestamp is the time at which the
 //! burst was fetched, and the order is that of each queue only. Nobody verifies UDP checksums, because the stack does not see the frames.

@@ -36,7 +36,7 @@ pub enum Message {
 pub struct Asked {
     /// The rules of all intents.
     pub rules: Vec<AskedRule>,
-    /// Their thresholds: of those that match a flow, the least applies.
+    /// The thresholds of intents: of those that match a flow, the least applies.
     pub thresholds: Vec<(Match, Override)>,
 }
 

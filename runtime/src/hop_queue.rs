@@ -118,7 +118,7 @@ impl HopQueue {
         inbox + self.with(|spool| spool.bytes().0)
     }
 
-    /// Waits until something comes, at most for a moment. Returns whether more can come.
+    /// Waits until a chunk arrives, at most for a short time. Returns whether more can arrive.
     pub fn wait(&self) -> bool {
         let inbox = lock(&self.inbox);
         let waited = self
@@ -128,7 +128,7 @@ impl HopQueue {
         !inbox.is_closed
     }
 
-    /// Nothing more is taken: what comes is refused.
+    /// Closes the queue: it refuses everything from now on.
     pub fn close(&self) {
         lock(&self.inbox).is_closed = true;
         self.filled.notify_all();

@@ -45,7 +45,7 @@ pub struct TranslatorEnd {
     pub replies: Sender,
 }
 
-/// Both ends.
+/// Creates both ends.
 ///
 /// # Errors
 /// The limit on open files.
@@ -166,7 +166,7 @@ impl Batch {
             .map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
     }
 
-    /// The same in runs of one destination: peer and payload of each.
+    /// Iterates over the datagrams in runs with one destination: peer and payload of each.
     pub fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
         let runs = self
             .datagrams
@@ -194,7 +194,7 @@ impl Sender {
         self.staged.push(destination, peer, payload)
     }
 
-    /// Passes on what is staged. False: the receiver has not taken the last batch; try again soon.
+    /// Passes on the staged datagrams. Returns false if the receiver has not taken the last batch; try again soon.
     pub fn flush(&mut self) -> bool {
         if self.staged.is_empty() {
             return true;
@@ -215,7 +215,7 @@ impl Sender {
         true
     }
 
-    /// Passes on all that is staged, whether or not the receiver has taken the last batch; to be called when nothing more will be sent.
+    /// Passes on all staged datagrams, whether or not the receiver has taken the last batch; to be called when nothing more will be sent.
     /// Returns how many datagrams are lost, because the receiver has closed.
     pub fn close(&mut self) -> u64 {
         let mut slot = lock(&self.slot);
@@ -230,7 +230,7 @@ impl Sender {
         0
     }
 
-    /// Whether something is staged.
+    /// Returns whether datagrams are staged.
     pub fn is_pending(&self) -> bool {
         !self.staged.is_empty()
     }
@@ -245,7 +245,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The next batch, which may be empty. The previous one is discarded.
+    /// Returns the next batch, which may be empty. The previous one is discarded.
     pub fn receive(&mut self) -> &Batch {
         self.taken.clear();
         // Read before the slot: a batch that comes in between wakes again.

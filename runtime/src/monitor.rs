@@ -36,7 +36,7 @@ pub struct StreamMessage {
 /// Flows whose events are counted, of all names together: each event is compared with each.
 pub const MAX_COUNTED_FLOWS: usize = 1024;
 
-/// The collector of this process, and the live streams beside it.
+/// The collector of this process, and its live streams.
 pub trait CollectorMonitor: Send + Sync + 'static {
     /// Asks all workers.
     ///
@@ -58,10 +58,10 @@ pub trait CollectorMonitor: Send + Sync + 'static {
         process: impl FnMut(usize, T) + Send,
     ) -> impl Future<Output = Result<(), Busy>> + Send;
 
-    /// The streams of reports, by sequence numbers.
+    /// Returns the streams of reports, by sequence numbers.
     fn streams(&self) -> Vec<StreamView>;
 
-    /// The sum of `count` over all workers.
+    /// Returns the sum of `count` over all workers.
     fn total(&self, count: fn(&Stats) -> u64) -> u64;
 
     /// Queues each rule of [`CollectorMonitor::set_followed`] that becomes true from now on.
@@ -70,7 +70,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     /// Selects the rules to follow.
     fn set_followed(&self, rules: BTreeSet<String>);
 
-    /// The rules that became true and found the queue full since the last call.
+    /// Returns the rules that became true and found the queue full since the last call.
     fn drain_missed_rules(&self) -> u64;
 
     /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names with more flows
@@ -80,7 +80,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
         wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
     ) -> BTreeMap<String, u64>;
 
-    /// The number of clients that the manager's stream has had so far, if there is one now.
+    /// Returns the number of clients that the manager's stream has had so far, if there is one now.
     fn stream_clients(&self) -> Option<u64>;
 
     /// Offers a change to the clients of the manager's stream. Never blocks.

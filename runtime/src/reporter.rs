@@ -84,12 +84,12 @@ impl Sockets {
         }
     }
 
-    /// The address on which control messages arrive.
+    /// Returns the address on which control messages arrive.
     pub fn control_address(&self) -> SocketAddr {
         self.control.local_addr()
     }
 
-    /// The socket that receives control messages.
+    /// Returns the socket that receives control messages.
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
@@ -143,7 +143,7 @@ impl Sockets {
     }
 }
 
-/// The collector with this address and port.
+/// Returns the collector with this address and port.
 fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     let at = collectors.iter().position(|collector| {
         collector.ip().to_canonical() == source.ip().to_canonical() && collector.port() == source.port()
@@ -151,8 +151,8 @@ fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     at.and_then(|at| u8::try_from(at).ok())
 }
 
-/// The first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead of
-/// or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
+/// Returns the first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead
+/// of or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
 pub fn first_sequence(now: u64) -> u16 {
     (now / 4_000_000) as u16
 }

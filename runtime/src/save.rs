@@ -21,7 +21,7 @@ use crate::lock::lock;
 /// The files that are in use.
 static SAVED: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
 static RESTORED: AtomicU64 = AtomicU64::new(0);
-/// Files that something else replaced, and that are not written any more.
+/// Files that another program replaced, and that are not written any more.
 static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A file that must be there for the next start. As long as this is in use, [`restore`] writes it again if something removes it. If
@@ -72,7 +72,8 @@ impl Content {
         }
     }
 
-    /// Returns what something else did to the file since it was written or read. A copy with the same content is as good as the file.
+    /// Returns the change that another program made to the file since it was written or read. A copy with the same content is as good as
+    /// the file.
     fn change(&mut self, path: &Path) -> Option<FileChange> {
         let version = self.version.as_ref()?;
         if version.identity.change() == Some(FileChange::Removed) {
@@ -96,7 +97,7 @@ impl Content {
 }
 
 impl SavedFile {
-    /// The file at `path`, which gets this mode when it is written.
+    /// Returns the file at `path`, which gets this mode when it is written.
     pub fn new(path: PathBuf, mode: u32) -> Arc<Self> {
         let file = Arc::new(Self {
             path,
@@ -114,7 +115,7 @@ impl SavedFile {
         &self.path
     }
 
-    /// Replaces it. A crash leaves the old content or the new one; on return, the new one survives a power failure.
+    /// Replaces the file. A crash leaves the old content or the new one; on return, the new one survives a power failure.
     ///
     /// # Errors
     /// It cannot be written, or something else replaced it: what is there stays.
@@ -142,7 +143,7 @@ impl SavedFile {
         Ok(bytes)
     }
 
-    /// Writes it again if something removed it, and names it if something replaced it.
+    /// Writes the file again if another program removed it, and names it in the log if another program replaced it.
     fn restore(&self) {
         let mut content = lock(&self.content);
         let change = content.change(&self.path);
@@ -180,7 +181,7 @@ impl Drop for SavedFile {
     }
 }
 
-/// Sets whether something else replaced a file, which is not written any more then. The log names it once.
+/// Sets whether another program replaced a file, which is then not written any more. The log names it once.
 pub fn set_replaced(path: &Path, is_replaced: bool) {
     let mut all = lock(&REPLACED);
     if !is_replaced {
@@ -194,7 +195,7 @@ pub fn set_replaced(path: &Path, is_replaced: bool) {
     }
 }
 
-/// The files that something else replaced and that are not written any more.
+/// Returns the files that another program replaced and that are not written any more.
 pub fn replaced() -> Vec<String> {
     lock(&REPLACED)
         .iter()
@@ -202,17 +203,17 @@ pub fn replaced() -> Vec<String> {
         .collect()
 }
 
-/// The error of a file that something else replaced.
+/// The error of a file that another program replaced.
 pub const NOT_WRITTEN: &str =
     "it was replaced while hopwise ran; restart hopwise to continue with the new file";
 
-/// Writes the files again that something removed since they were written or read. May wait for the disk.
+/// Writes the files again that another program removed since they were written or read. May wait for the disk.
 pub fn restore() {
     let all: Vec<Arc<SavedFile>> = lock(&SAVED).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|file| file.restore());
 }
 
-/// The number of files that were written again.
+/// Returns the number of files that were written again.
 pub fn restored() -> u64 {
     RESTORED.load(Ordering::Relaxed)
 }

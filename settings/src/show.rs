@@ -35,7 +35,8 @@ impl Shown {
     fn inline(&self) -> String {
         match self {
             Self::Nothing => String::new(),
-            // A JSON string, number or boolean is a TOML one, too.
+            Self::Plain(serde_json::Value::String(text)) => quoted(text),
+            // A number or boolean of JSON is one of TOML, too.
             Self::Plain(value) => value.to_string(),
             Self::List(list) => format!(
                 "[{}]",
@@ -89,11 +90,15 @@ fn key(name: &str) -> String {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if bare {
-        name.to_owned()
-    } else {
-        serde_json::Value::from(name).to_string()
-    }
+    if bare { name.to_owned() } else { quoted(name) }
+}
+
+/// Formats a text as a TOML string in quotation marks. The escapes of JSON are those of TOML, but JSON leaves U+007F as it is, which TOML
+/// does not allow in a string.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text)
+        .to_string()
+        .replace('\u{7f}', "\\u007f")
 }
 
 /// Renders a page that begins with `head`, in Markdown.
@@ -129,7 +134,14 @@ fn write_key(out: &mut String, key: &Key) {
 
 #[cfg(test)]
 mod tests {
+    use toml::de::{DeTable, DeValue};
+
     use super::*;
+
+    fn only_entry<'a>(table: &'a DeTable<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
+        let (key, value) = table.iter().next()?;
+        Some((key.get_ref(), value.get_ref()))
+    }
 
     #[test]
     fn a_table_becomes_toml_with_plain_keys_first() {
@@ -152,5 +164,34 @@ mod tests {
         assert_eq!(shown.to_toml(), expected);
         let text = toml::de::DeTable::parse(expected);
         assert!(text.is_ok(), "{text:?}");
+    }
+
+    #[test]
+    fn every_character_of_a_key_and_a_value_is_read_again() {
+        let characters = (0..=0xff).chain([0x2028, 0xfeff, 0xffff, 0x1_f600]);
+        for character in characters.filter_map(char::from_u32) {
+            let text = format!("a{character}b");
+            let plain = Shown::Plain(text.as_str().into());
+            let shown = Shown::Table(vec![(
+                text.clone(),
+                Shown::List(vec![plain.clone(), Shown::Table(vec![(text.clone(), plain)])]),
+            )]);
+            let dump = shown.to_toml();
+            let root = match DeTable::parse(&dump) {
+                Ok(root) => root.into_inner(),
+                Err(error) => panic!("{character:?}: {error}"),
+            };
+            let Some((key, DeValue::Array(list))) = only_entry(&root) else {
+                panic!("{dump}");
+            };
+            let [DeValue::String(plain), DeValue::Table(table)] = [list[0].get_ref(), list[1].get_ref()]
+            else {
+                panic!("{dump}");
+            };
+            let Some((inner_key, DeValue::String(value))) = only_entry(table) else {
+                panic!("{dump}");
+            };
+            assert_eq!([key, plain, inner_key, value], [text.as_str(); 4]);
+        }
     }
 }

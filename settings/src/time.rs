@@ -97,7 +97,7 @@ const ERA: i64 = 146_097;
 const EPOCH: i64 = 719_468;
 
 impl Date {
-    /// Returns the date so many days after 1970-01-01.
+    /// Returns the date `days` days after 1970-01-01.
     #[inline]
     pub fn from_days(days: i64) -> Self {
         let era = (days + EPOCH).div_euclid(ERA);

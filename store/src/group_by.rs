@@ -249,6 +249,7 @@ impl Reader {
         Ok(grouping.answer(counted))
     }
 
+    /// Adds up the values of the files. Reads them again, with the greatest groups only, if there were more groups than fit.
     fn add_up(
         &self,
         query: &TrafficQuery,
@@ -307,7 +308,7 @@ impl TrafficQuery {
     }
 
     /// Returns true if the paths of flows are needed.
-    pub fn by_path(&self) -> bool {
+    pub fn needs_paths(&self) -> bool {
         let of_paths = [
             Dimension::Path,
             Dimension::Node,
@@ -318,7 +319,7 @@ impl TrafficQuery {
     }
 
     /// Returns true if sums of flows in the whole span are needed.
-    pub fn by_sum(&self) -> bool {
+    pub fn needs_sums(&self) -> bool {
         self.measure.source() == Source::Flows
             && self
                 .fields()
@@ -409,8 +410,8 @@ fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
 }
 
 const DAY: u64 = 86_400 * SECOND;
-/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches
-/// are committed every 5 s at most.
+/// Time after the end of a minute at which the last of its reports have been stored, ns: each flow is visited at least every 30 s, and
+/// batches are committed at least every 5 s.
 const LATE: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.
 const COLUMNS: [u64; 18] = [

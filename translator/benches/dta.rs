@@ -1,7 +1,7 @@
 //! The DTA translator on one core, in process: payloads in, operations or whole RoCEv2 frames with ICRC out.
 //! `cargo bench -p hopwise-translator --bench dta`, or with case names after `--`. Prints the minimum and the median of several
 //! short runs, ns per report, millions of reports and of entries per second, and for sketches GB of counters merged per second,
-//! beside the machine's copy rate in the same run.
+//! compared with the machine's copy rate in the same run.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -153,7 +153,7 @@ fn copies(runs: usize) {
     );
 }
 
-/// A link to a collector that never answers, with the case's region.
+/// Returns a link to a collector that never answers, with the case's region.
 fn links(case: &Case) -> Links {
     let mut links = Links::new(requester::Config::default()).expect("good settings");
     let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));

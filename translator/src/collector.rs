@@ -18,7 +18,7 @@ pub(crate) struct CollectorState {
 }
 
 impl CollectorState {
-    /// A collector that is not attached yet: reports that must not be lost wait.
+    /// Returns a collector that is not attached yet: reports that must not be lost wait.
     pub(crate) fn new(local: usize) -> Self {
         let meter = Meter::new(Rate::UNLIMITED);
         Self {
@@ -31,7 +31,7 @@ impl CollectorState {
         }
     }
 
-    /// The current level, by the meter alone.
+    /// Returns the current level, by the meter alone.
     #[inline(always)]
     pub(crate) fn update_level(&mut self, now: u64, stats: &mut Stats) -> u8 {
         let level = if self.attached { self.meter.level(now) } else { 3 };

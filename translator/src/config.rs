@@ -184,7 +184,7 @@ pub struct StoreEntry {
 }
 
 impl StoreEntry {
-    /// A store, or a sketch of one reporter.
+    /// Returns a store, or a sketch of one reporter.
     pub const fn new(region: u16, id: u16, geometry: Geometry) -> Self {
         Self {
             region,
@@ -358,7 +358,7 @@ impl StoreEntry {
         }
     }
 
-    /// The first ID that both have.
+    /// Returns the first ID that both have.
     fn overlap(&self, other: &Self) -> Option<u32> {
         let (kind, first, count) = self.ids();
         let (others, second, seconds) = other.ids();

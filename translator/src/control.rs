@@ -16,7 +16,7 @@ pub(super) const ESSENTIAL: u8 = 0x40;
 /// The first byte of an Append.
 pub(super) const APPEND: u8 = 0x12;
 
-/// The base header of an essential report, whatever follows it.
+/// Returns the base header of an essential report, whatever follows it.
 pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     let header = payload.first_chunk::<BASE_LEN>()?;
     let [first, flags, a, b, c, d, e, f] = *header;

@@ -35,12 +35,12 @@ pub(super) struct HashTable<K, V> {
     shift: u32,
     used: usize,
     most: usize,
-    /// Where the next sweep begins.
+    /// The slot at which the next sweep begins.
     sweep: usize,
 }
 
 impl<K: Key, V: Copy + Default> HashTable<K, V> {
-    /// A table for `most` entries, at least 1.
+    /// Returns a table for `most` entries, at least 1.
     pub(super) fn new(most: usize) -> Self {
         let places = (2 * most).next_power_of_two().max(8);
         Self {
@@ -67,7 +67,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.keys.len() - 1
     }
 
-    /// The slot of this key, or the one where it would be inserted.
+    /// Returns the slot of this key, or the one where it would be inserted.
     #[inline]
     fn search(&self, key: K) -> Result<usize, usize> {
         let mut at = self.home(key);
@@ -91,7 +91,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         memory::prefetch(&self.values[home]);
     }
 
-    /// The slot of a key, if it is in the table. Valid until an entry is removed.
+    /// Returns the slot of a key, if it is in the table. Valid until an entry is removed.
     #[inline]
     pub(super) fn find(&self, key: K) -> Option<usize> {
         self.search(key).ok()
@@ -112,24 +112,24 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// The value in a slot.
+    /// Returns the value in a slot.
     #[inline(always)]
     pub(super) fn at(&mut self, place: usize) -> &mut V {
         &mut self.values[place]
     }
 
-    /// The value in a slot, for reading.
+    /// Returns the value in a slot, for reading.
     #[inline(always)]
     pub(super) fn get(&self, place: usize) -> &V {
         &self.values[place]
     }
 
-    /// Whether there is no room for another key.
+    /// Returns whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
         self.used >= self.most
     }
 
-    /// All values, in no order.
+    /// Iterates over all values, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.keys
             .iter()

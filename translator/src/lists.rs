@@ -17,13 +17,13 @@ struct List {
     sequence: u32,
     /// Number of pending entries.
     filled: u16,
-    /// One of them is essential.
+    /// Whether one of the entries is essential.
     reliable: bool,
-    /// One of them requests an immediate.
+    /// Whether one of the entries requests an immediate.
     notice: bool,
     /// Bare: position of the first of them, in entries.
     head: u64,
-    /// When the first of them arrived.
+    /// Arrival time of the first entry, ns.
     age: AgeLink,
 }
 
@@ -121,7 +121,7 @@ impl Lists {
         self.entry_len
     }
 
-    /// Where the list continues: see [`super::Translator::set_next`]. Pending entries are numbered from there on.
+    /// Sets the number of the next entry: see [`super::Translator::set_next`]. Pending entries are numbered from there on.
     pub(super) fn set_next(&mut self, at: usize, next: u64) {
         let Some(list) = self.lists.get_mut(at) else {
             return;
@@ -142,7 +142,7 @@ impl Lists {
         self.lists.iter().map(|list| u64::from(list.filled)).sum()
     }
 
-    /// When the oldest pending entry arrived.
+    /// Returns the arrival time of the oldest pending entry, ns.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.lists.get(self.waiting.oldest()).map(|list| list.age.since)
     }

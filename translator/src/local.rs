@@ -46,7 +46,7 @@ impl LocalQueue {
         (self.records, self.used)
     }
 
-    /// Whether at least half of it is in use.
+    /// Returns whether at least half of it is in use.
     pub(super) fn is_half_full(&self) -> bool {
         2 * (self.used + self.records * HEAD as u64) >= self.bytes.len() as u64
     }
@@ -56,6 +56,7 @@ impl LocalQueue {
         let len = HEAD + record.payload.len();
         let Some(at) = self.reserve(len) else { return false };
         let place = &mut self.bytes[at..at + len];
+        // The head of a record: length of the payload, reporter, and whether it is in the artifact's layout.
         place[..4].copy_from_slice(&(record.payload.len() as u32).to_le_bytes());
         place[4..8].copy_from_slice(&record.reporter.to_le_bytes());
         place[8] = u8::from(record.artifact);

@@ -74,7 +74,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// A table for `places` paths, a power of two; `None` if the entry is not a Postcarding store.
+    /// Returns a table for `places` paths, a power of two; `None` if the entry is not a Postcarding store.
     pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
         let Geometry::Postcarding { slots, hops, family } = entry.geometry else {
             return None;
@@ -103,7 +103,7 @@ impl Paths {
             .sum()
     }
 
-    /// When the oldest pending path began.
+    /// Returns the arrival time of the oldest pending path's first report, ns.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.paths.get(self.waiting.oldest()).map(|path| path.age.since)
     }

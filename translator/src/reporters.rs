@@ -93,13 +93,13 @@ impl Reporters {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
-    /// Whether there is no rate limit.
+    /// Returns whether there is no rate limit.
     #[inline(always)]
     pub(super) fn is_unmetered(&self) -> bool {
         self.rate.is_unlimited()
     }
 
-    /// Whether no congestion notice is active.
+    /// Returns whether no congestion notice is active.
     #[inline(always)]
     pub(super) fn is_nobody_notified(&self, now: u64) -> bool {
         now >= self.notified_until

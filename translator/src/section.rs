@@ -168,7 +168,7 @@ impl Section {
         }
     }
 
-    /// Returns when [`Section::tick`] has something to send, ns; `None`: not before another epoch is over.
+    /// Returns the time at which [`Section::tick`] has something to send, ns, or `None` if that is not before another epoch is over.
     pub fn next(&self) -> Option<u64> {
         self.progress
             .iter()

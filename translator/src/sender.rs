@@ -49,7 +49,7 @@ pub(super) struct Target {
 }
 
 impl<W: Transport> Sender<'_, W> {
-    /// Whether the transport has credit for this now.
+    /// Returns whether the transport has credit for this now.
     #[inline(always)]
     pub(super) fn has_credit(&self, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.transport

@@ -86,7 +86,7 @@ fn non_member(epoch: u16, reporter: u32) -> u64 {
 }
 
 impl NonMembers {
-    /// Whether a NACK to this reporter is due. If so, starts the interval until the next.
+    /// Returns whether a NACK to this reporter is due. If so, starts the interval until the next.
     fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let slot = self.0.find_or_insert(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);

@@ -4,12 +4,12 @@ use super::config::Config;
 
 /// Essential reports that a reporter keeps for retransmission: an older number is not a duplicate.
 const WINDOW: u16 = 256;
-/// This many consecutive numbers before the window mean that the reporter restarted.
+/// Number of consecutive sequence numbers before the window that mean that the reporter restarted.
 const RESTART_RUN: u8 = 8;
 /// After this time without new numbers, ns, and without a NACK that requested them, consecutive numbers from within the window
 /// are no duplicates either: the network duplicates sooner, and a reporter retransmits only its last report by itself.
 const CALM: u64 = 250_000_000;
-/// One ACK for this many accepted reports.
+/// Accepted reports per ACK.
 const ACK_EVERY: u8 = 64;
 
 /// Number of bits of a sequence number.
@@ -35,28 +35,28 @@ impl Width {
 pub(super) struct Tracker {
     /// The only address that may use this reporter's ID.
     pub(super) address: u128,
-    /// When its last report arrived, accepted or not.
+    /// Arrival time of its last report, accepted or not, ns.
     pub(super) seen: u64,
-    /// When its last columns without a sequence number were merged.
+    /// Time at which its last columns without a sequence number were merged, ns.
     pub(super) merged: u64,
-    /// It is in the settings and never expires.
+    /// Whether the reporter is in the settings and never expires.
     pub(super) pinned: bool,
-    /// The number in `last` is valid.
+    /// Whether `last` is valid.
     begun: bool,
     /// The last sequence number in order.
     last: u16,
-    /// NACKs for the gap after it.
+    /// Number of NACKs for the gap after `last`.
     nacks: u8,
     nacked_at: u64,
     /// A due report was refused since the last NACK for a gap: later ones are missing because of the refusal.
     refused: bool,
-    /// Consecutive numbers before the window: their count, the first, and the next one expected.
+    /// The run of consecutive numbers before the window: its length, its first number, and the number expected next.
     run: u8,
     run_first: u16,
     run_next: u16,
-    /// Arrival time of the newest of them.
+    /// Arrival time of the newest report of the run, ns.
     run_at: u64,
-    /// They have no other explanation, see [`CALM`].
+    /// Whether only a restart of the reporter explains the run, see [`CALM`].
     run_calm: bool,
     /// Accepted since the last ACK.
     accepted: u8,
@@ -174,7 +174,7 @@ impl Tracker {
         }
     }
 
-    /// Whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
+    /// Returns whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
     /// number, such as that of a reporter's last report, counts as consecutive.
     fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, now: u64, config: &Config) -> bool {
         if width == Width::Eight {
@@ -250,7 +250,7 @@ impl Tracker {
         self.try_nack(now, config)
     }
 
-    /// Whether a NACK of another cause is due. If so, starts the interval until the next.
+    /// Returns whether a NACK of another cause is due. If so, starts the interval until the next.
     pub(super) fn try_nack(&mut self, now: u64, config: &Config) -> bool {
         let due = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if due {

@@ -52,7 +52,7 @@ pub struct Translator {
     operations: Operations,
     collectors: Vec<CollectorState>,
     reporters: Reporters,
-    /// When each trigger made its last entry, plus one; 0: never.
+    /// For each trigger, the time of its last entry plus one, ns; 0 for none.
     fired: Vec<u64>,
     messages: Emitter,
     now: u64,
@@ -61,9 +61,9 @@ pub struct Translator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Done,
-    /// It is in local memory, because of this level.
+    /// The report went to local memory, because of this congestion level.
     Diverted(u8),
-    /// It was dropped because of this level.
+    /// The report was dropped because of this congestion level.
     Congested(u8, Reason),
     Dropped(Reason),
     /// A sketch's columns are missing: the expected column, and whether to send a NACK.
@@ -71,7 +71,7 @@ enum Outcome {
 }
 
 impl Translator {
-    /// An empty translator. Allocates all memory for the known collectors.
+    /// Returns an empty translator. Allocates all memory for the known collectors.
     ///
     /// # Errors
     /// Settings that cannot be used.

@@ -243,7 +243,7 @@ impl Trigger {
             && self.target.is_none_or(|target| target == id)
     }
 
-    /// Whether all conditions hold.
+    /// Returns whether all conditions hold.
     pub(super) fn holds(&self, input: &TriggerInput<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(input))
     }

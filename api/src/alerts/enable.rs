@@ -9,7 +9,6 @@ use std::{
 
 use axum::{Json, extract::State};
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::{
     sync::OwnedMutexGuard,
     task::{self, JoinError},
@@ -22,6 +21,7 @@ use crate::{
 };
 use config::Settings;
 use runtime::save;
+use settings::show::quoted;
 use view::EnabledView;
 
 /// The body of a rule.
@@ -36,7 +36,7 @@ pub(crate) struct NewRule {
     when: String,
 }
 
-/// Enables a rule. What is wrong with it is a refusal; a configuration that cannot be changed is an answer with the text to put there.
+/// Enables a rule. An invalid rule is refused; if the configuration file cannot be changed, the answer has the text to add to it.
 pub(crate) async fn enable(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -48,8 +48,8 @@ pub(crate) async fn enable(
             "there is no collector in this process that evaluates rules",
         ));
     }
-    let text = written(&name, &when);
-    // Beside the others: names, and the room for what rules remember.
+    let text = rule_toml(&name, &when);
+    // The rule is compiled with the existing ones: names must differ, and all share one limit of state.
     let mut rules: Vec<_> = settings
         .rules
         .iter()
@@ -65,7 +65,7 @@ pub(crate) async fn enable(
             text,
         }));
     };
-    let guard = Arc::clone(&context.enabling).lock_owned().await;
+    let turn = Arc::clone(&context.enabling).lock_owned().await;
     let control = context.control.clone();
     let reload = async move {
         match control.reload().await {
@@ -74,8 +74,10 @@ pub(crate) async fn enable(
             Err(_) => Err("hopwise is stopping".to_owned()),
         }
     };
-    let added = add(guard, file, text.clone(), reload).await.map_err(|_| {
-        Refusal::unavailable("the rule may not be enabled; this is a fault in hopwise, please report it")
+    let added = add(turn, file, text.clone(), reload).await.map_err(|_| {
+        Refusal::unavailable(
+            "it is unknown whether the rule was enabled; this is a fault in hopwise, please report it",
+        )
     })?;
     Ok(Json(EnabledView {
         enabled: added.is_ok(),
@@ -84,16 +86,16 @@ pub(crate) async fn enable(
     }))
 }
 
-/// Appends a text to the configuration file, and removes it again if the configuration is then refused. It runs to its end even if the
-/// requester disconnects. `guard` excludes another change at the same time.
+/// Adds a text to the configuration file, and removes it again if the configuration is refused. Runs to the end even if the client
+/// disconnects, and one at a time: `turn` is held until then. The inner error says why the rule is not enabled.
 async fn add(
-    guard: OwnedMutexGuard<()>,
+    turn: OwnedMutexGuard<()>,
     file: PathBuf,
     text: String,
     reload: impl Future<Output = Result<(), String>> + Send + 'static,
 ) -> Result<Result<(), String>, JoinError> {
     let work = async move {
-        let _guard = guard;
+        let _turn = turn;
         let path = file.clone();
         let change = match task::spawn_blocking(move || append(&path, &text)).await? {
             Ok(change) => change,
@@ -114,16 +116,11 @@ async fn add(
     tokio::spawn(work).await?
 }
 
-/// Formats a rule as TOML. Every string of JSON is one of TOML, except for one control character, which no
-/// rule has.
-fn written(name: &str, when: &str) -> String {
+/// Formats a rule as TOML.
+fn rule_toml(name: &str, when: &str) -> String {
     let name = quoted(name);
     let when = quoted(when);
     format!("[[rules]]\nname = {name}\nwhen = {when}\n")
-}
-
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// The texts of a file before and after a change.
@@ -190,7 +187,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("hopwise-enable-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("h.toml");
-        let text = written("deep \"queue\"\u{7f}", "queue_occupancy > 50\nand hops > 1");
+        let text = rule_toml("deep \"queue\"\u{7f}", "queue_occupancy > 50\nand hops > 1");
         for before in [
             "",
             "# mine\n[[rules]]\nname = \"a\"\nwhen = \"hops > 9\"",
@@ -230,7 +227,7 @@ mod tests {
         let dir = testkit::records::Dir::new("taken-back");
         let file = dir.path().join("h.toml");
         fs::write(&file, "# mine\n").unwrap();
-        let change = append(&file, &written("deep", "hops > 1")).unwrap();
+        let change = append(&file, &rule_toml("deep", "hops > 1")).unwrap();
         let edited = format!("{}# theirs\n", change.after);
         fs::write(&file, &edited).unwrap();
         assert!(restore(&file, &change).unwrap_err().contains("changed meanwhile"));
@@ -257,8 +254,8 @@ mod tests {
                 asked.send(()).unwrap();
                 Err(answered.await.unwrap())
             };
-            let one = Arc::clone(&enabling).lock_owned().await;
-            let adding = add(one, file.clone(), written("deep", "hops > 1"), reload);
+            let turn = Arc::clone(&enabling).lock_owned().await;
+            let adding = add(turn, file.clone(), rule_toml("deep", "hops > 1"), reload);
             let requester = tokio::spawn(adding);
             is_asked.await.unwrap();
             requester.abort();

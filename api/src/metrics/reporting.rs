@@ -7,6 +7,7 @@ use view::ReporterCollector;
 
 /// DTA reports of the switch of this process.
 pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
+    // The form of `metrics!`: text [loops, outer first] [labels] { name => value, help; … }.
     metrics!(text [for view in view] [] {
         "switch_dta_reports_total" => view.reports, "DTA reports of the switch, without retransmissions.";
         "switch_dta_datagrams_total" => view.sent, "Datagrams with DTA reports sent.";
@@ -17,10 +18,10 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
         "switch_dta_controls_refused_total" => view.controls_refused,
             "Control messages refused: malformed, for another reporter, or from an unknown peer.";
     });
-    to_collectors(text, "switch_dta", view.map_or(&[], |view| &view.collectors));
+    collector_paths(text, "switch_dta", view.map_or(&[], |view| &view.collectors));
     metrics!(text [for view in view; for mapping in &view.mappings] ["mapping" = mapping.name] {
         "switch_dta_operations_total" => mapping.operations,
-            "Operations of a mapping of [switch.dta]: = pending + outcomes.";
+            "Operations of a mapping of [switch.dta]; equals pending plus all outcomes.";
         "switch_dta_pending" => mapping.pending, "Entries of a mapping that wait for a full batch.";
     });
     metrics!(text [
@@ -68,33 +69,33 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
 }
 
 /// The state of the path to each collector; names begin with `prefix`.
-fn to_collectors(text: &mut Text, prefix: &str, collectors: &[ReporterCollector]) {
-    metrics!(text [for to in collectors] ["collector" = to.address] {
-        format!("{prefix}_congestion_level") => to.congestion_level,
+fn collector_paths(text: &mut Text, prefix: &str, collectors: &[ReporterCollector]) {
+    metrics!(text [for collector in collectors] ["collector" = collector.address] {
+        format!("{prefix}_congestion_level") => collector.congestion_level,
             "Congestion level reported by a collector's translator, 0 to 3.";
-        format!("{prefix}_essential_total") => to.essential, "Essential reports.";
-        format!("{prefix}_retransmit_buffered") => to.retransmit_buffered,
+        format!("{prefix}_essential_total") => collector.essential, "Essential reports sent.";
+        format!("{prefix}_retransmit_buffered") => collector.retransmit_buffered,
             "Essential reports in the retransmit buffer.";
-        format!("{prefix}_overwritten_total") => to.overwritten,
+        format!("{prefix}_overwritten_total") => collector.overwritten,
             "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
-        format!("{prefix}_retransmitted_total") => to.retransmitted, "Reports retransmitted.";
-        format!("{prefix}_nacks_total") => to.nacks, "NACKs received from a translator.";
-        format!("{prefix}_nacks_ignored_total") => to.nacks_ignored,
+        format!("{prefix}_retransmitted_total") => collector.retransmitted, "Reports retransmitted.";
+        format!("{prefix}_nacks_total") => collector.nacks, "NACKs received from a translator.";
+        format!("{prefix}_nacks_ignored_total") => collector.nacks_ignored,
             "NACKs ignored: repeated, beyond the limit of retransmissions, or about reports never sent.";
-        format!("{prefix}_unavailable_total") => to.unavailable,
+        format!("{prefix}_unavailable_total") => collector.unavailable,
             "Reports requested by a NACK and no longer in the retransmit buffer.";
-        format!("{prefix}_refused_total") => to.refused,
+        format!("{prefix}_refused_total") => collector.refused,
             "Reports refused by a translator: no such store or list, or malformed.";
-        format!("{prefix}_translator_drops_total") => to.translator_drops,
+        format!("{prefix}_translator_drops_total") => collector.translator_drops,
             "Reports that a translator dropped because of congestion.";
     });
 }
 
 /// DTA reports of this machine's programs; samples only with `[reporter]`.
-pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
+pub(super) fn reporter(text: &mut Text, view: Option<&ReporterView>) {
     metrics!(text [for view in view] [] {
         "reporter_received_total" => view.received,
-            "Datagrams of programs: = reports + suppressed + queue_full + refused.";
+            "Datagrams of programs; equals reports + suppressed + queue_full + refused.";
         "reporter_reports_total" => view.reports, "DTA reports, without retransmissions.";
         "reporter_suppressed_total" => view.suppressed, "Reports suppressed because of congestion.";
         "reporter_queue_full_total" => view.queue_full, "Reports dropped because the send queue was full.";
@@ -107,5 +108,5 @@ pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
     metrics!(text [for view in view; for (reason, count) in &view.refused] ["reason" = reason] {
         "reporter_lines_refused_total" => count, "Datagrams of programs that are not reports, by reason.";
     });
-    to_collectors(text, "reporter", view.map_or(&[], |view| &view.collectors));
+    collector_paths(text, "reporter", view.map_or(&[], |view| &view.collectors));
 }

@@ -29,7 +29,7 @@ use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("span", [&[30_000], &[12_000], &[2_000]], 2_000..=60_000)
+    Parameter::scaled("span", [&[30_000], &[12_000], &[2_000]], 2_000..=60_000)
         .help("length of each phase, ms"),
     Parameter::new("rate", &[1_000], 10..=100_000).help("budget, reports per second"),
     Parameter::new("threshold", &[800, 3_200, 12_800, 51_200], 1..=1_000_000).help("fixed thresholds, bytes"),
@@ -62,13 +62,13 @@ const BURSTY: u32 = 12;
 const SERVER: u32 = 13;
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let span = settings.one("span") * 1_000_000;
-    let budget = settings.one("rate");
+    let span = settings.value("span") * 1_000_000;
+    let budget = settings.value("rate");
     let scene = Scene {
         slower: 40,
         span,
         budget,
-        seed: settings.one("seed"),
+        seed: settings.value("seed"),
     };
     let mut runs = vec![play(scene, Control::Adaptive)?];
     for threshold in settings.list("threshold") {
@@ -121,7 +121,7 @@ fn conditions(run: &Run, scene: Scene) -> Vec<String> {
 /// Parameters of the simulation.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
-    /// All times of the model are this many times as long, and all rates as much lower: queues in bytes stay the same.
+    /// Factor by which all times of the model are longer, and all rates lower: queues in bytes stay the same.
     slower: u64,
     /// Length of each phase, ns.
     span: u64,
@@ -135,7 +135,7 @@ struct Scene {
 enum Control {
     /// The budget controller changes it.
     Adaptive,
-    /// It is fixed at this value, bytes.
+    /// The threshold is fixed at this value, bytes.
     Fixed(u64),
 }
 
@@ -310,7 +310,7 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
     Ok(fabric)
 }
 
-/// In a hot period, twice the rate of the link to the server arrives.
+/// Schedules the packets of a flow. In a hot period, twice the rate of the link to the server arrives.
 fn schedule(fabric: &mut Fabric, flow: FlowId, packet: u64, scene: Scene) -> Result<(), CliError> {
     let mut random = Random(scene.seed);
     let mut hot = false;
@@ -518,7 +518,7 @@ impl FabricSink for Reader {
     }
 }
 
-/// Each setting and kind of rack, over all its phases.
+/// Makes the table of each setting and kind of rack, over all its phases.
 fn outcome_table(runs: &[Run], budget: u64) -> Table {
     let columns = "threshold_bytes,rack,packets,reports_per_s,busiest_second,seconds_over_budget,\
         shed,bursts,bursts_missed,error_mean_bytes,error_max_bytes,threshold_least,\
@@ -532,7 +532,7 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
         }
         let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
         // From the mean to the busiest second.
-        let points = [mean(&run.rates), most(&run.rates) as f64].map(|rate| (rate.max(1.0), share));
+        let points = [mean(&run.rates), maximum(&run.rates) as f64].map(|rate| (rate.max(1.0), share));
         lines.push(line_series(&run.control.label(), points.into()));
     }
     table.plot(
@@ -548,7 +548,7 @@ fn mean(values: &[u64]) -> f64 {
     values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
 }
 
-fn most(values: &[u64]) -> u64 {
+fn maximum(values: &[u64]) -> u64 {
     values.iter().copied().max().unwrap_or(0)
 }
 
@@ -576,25 +576,25 @@ fn rack_row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
         model.name,
         total.total(|phase| phase.packets),
         fixed(mean(&rates), 1),
-        most(&rates),
+        maximum(&rates),
         rates.iter().filter(|rate| **rate > budget).count(),
         total.total(|phase| phase.shed),
         total.bursts(),
         total.missed(),
         fixed(error, 1),
-        most(&errors),
+        maximum(&errors),
         thresholds.iter().copied().min().unwrap_or(0),
-        most(&thresholds),
+        maximum(&thresholds),
         total.total(|phase| phase.violations),
     ]
 }
 
-/// The rack in a second of a run whose phases last so many.
+/// Returns the rack in a second of a run whose phases last `seconds`.
 fn rack_at(second: usize, seconds: usize) -> Model {
     PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
 }
 
-/// Second by second: the adaptive run beside the finest of the fixed ones.
+/// Makes the table of each second: the adaptive run and the finest of the fixed ones.
 fn time_table(runs: &[Run]) -> Table {
     let adaptive = &runs[0];
     let finest = runs.get(1).unwrap_or(adaptive);
@@ -630,7 +630,7 @@ fn time_table(runs: &[Run]) -> Table {
     table
 }
 
-/// Each move of the controller, with its reason.
+/// Makes the table of the controller's moves, with their reasons.
 fn move_table(adaptive: &Run) -> Table {
     let columns = "after_second,reason,reports,threshold_before,threshold_after";
     let mut table = Table::new("moves", "Moves of the threshold", columns);
@@ -652,7 +652,7 @@ fn move_table(adaptive: &Run) -> Table {
     table
 }
 
-/// Computes comparisons and remarks from the rows: each fixed threshold beside the adaptive one, in every quantity of the table.
+/// Computes comparisons and remarks from the rows: each fixed threshold against the adaptive one, in every quantity of the table.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("outcome");
     let outcomes: Vec<Outcome> = rows

@@ -34,7 +34,7 @@ pub(super) const MODELS: [Model; 3] = [
 ];
 
 impl Model {
-    /// Whether a period is hot, after one that was or was not.
+    /// Returns whether a period is hot, after one that was or was not.
     pub(super) fn is_hot(self, after_hot: bool, random: &mut Random) -> bool {
         random.per_mille()
             < if after_hot {
@@ -44,7 +44,7 @@ impl Model {
             }
     }
 
-    /// Whether a burst continues for another period.
+    /// Returns whether a burst continues for another period.
     pub(super) fn stays_hot(self, random: &mut Random) -> bool {
         random.per_mille() < self.after_hot
     }
@@ -93,7 +93,7 @@ pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// Evenly distributed below a thousand.
+    /// Returns a number that is evenly distributed below a thousand.
     pub(super) fn per_mille(&mut self) -> u64 {
         let mixed = mix(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -39,35 +39,65 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         .help("events per million reports, with 100 flows, three hops and all items"),
 ];
 
-/// All eight instructions, which are the nine fields of the paper: level-1 interfaces are two.
+/// All eight instructions, which are the nine fields of the paper: the level-1 interface IDs are two fields.
 const ALL: u16 = 0xff00;
 /// Reports in a call of the collector.
 const BURST: usize = 64;
 const BATCH: usize = 8_192;
-/// The lines that the paper fits to its measurements of CPU usage: name, per cent per 1,000 reports/s, and per cent when idle.
-const PAPER: [(&str, f64, f64); 4] = [
-    ("IntMon collector", 9.71, 1.64),
-    ("INTCollector without event detection", 5.39, 3.69),
-    ("Prometheus INT exporter", 0.175, 22.9),
-    ("INTCollector", 0.00646, 0.082),
-];
+
+/// A line that the paper fits to its measurements of CPU usage.
+struct PaperLine {
+    name: &'static str,
+    /// Per cent of a core per 1,000 reports/s.
+    slope: f64,
+    /// Per cent of a core without reports.
+    idle: f64,
+}
+
+impl PaperLine {
+    const fn new(name: &'static str, slope: f64, idle: f64) -> Self {
+        Self { name, slope, idle }
+    }
+
+    /// The time of a report, ns.
+    fn ns_per_report(&self) -> f64 {
+        self.slope * 1e4
+    }
+
+    /// The time of a report as text.
+    fn text(&self) -> String {
+        let ns = units::count(self.ns_per_report().round() as u64);
+        format!("{ns} ns ({} % per 1,000 reports/s)", self.slope)
+    }
+}
+
+const INTMON: PaperLine = PaperLine::new("IntMon collector", 9.71, 1.64);
+const WITHOUT_DETECTION: PaperLine = PaperLine::new("INTCollector without event detection", 5.39, 3.69);
+const PROMETHEUS: PaperLine = PaperLine::new("Prometheus INT exporter", 0.175, 22.9);
+const INTCOLLECTOR: PaperLine = PaperLine::new("INTCollector", 0.00646, 0.082);
 
 /// Names of the two series by rate.
 const DETECTION: &str = "event detection";
 const STORING: &str = "a stored row for each report";
 
-/// The characteristics of Fig. 12, with the paper's last point of each.
-const CHARACTERISTICS: [(&str, &str); 4] = [
-    ("flows", "up to 8.79 % of the CPU for 2,000 flows"),
-    ("hops", "up to 12.06 % for six hops"),
-    ("instructions", "up to 12.59 % for all fields"),
-    ("events per million reports", "up to 15.04 % for 1,000 events/s"),
-];
-
-/// Nanoseconds per report, from per cent of a core per 1,000 reports/s.
-fn per_report(percent: f64) -> f64 {
-    percent * 1e4
+/// A characteristic of the reports in Fig. 12.
+struct Characteristic {
+    name: &'static str,
+    /// The paper's last point.
+    paper: &'static str,
 }
+
+impl Characteristic {
+    const fn new(name: &'static str, paper: &'static str) -> Self {
+        Self { name, paper }
+    }
+}
+
+const FLOWS: Characteristic = Characteristic::new("flows", "up to 8.79 % of the CPU for 2,000 flows");
+const HOPS: Characteristic = Characteristic::new("hops", "up to 12.06 % for six hops");
+const INSTRUCTIONS: Characteristic = Characteristic::new("instructions", "up to 12.59 % for all fields");
+const EVENTS: Characteristic =
+    Characteristic::new("events per million reports", "up to 15.04 % for 1,000 events/s");
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let tables = [rate_table(&by_rate(settings)?), characteristics_table(settings)?];
@@ -87,7 +117,7 @@ impl ByRate {
     }
 }
 
-/// One flow of six hops with all items, over loopback.
+/// Measures one flow of six hops with all items, over loopback.
 fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
     let mut found = Vec::new();
     for (name, values) in [(DETECTION, Values::Constant), (STORING, Values::Change)] {
@@ -100,7 +130,7 @@ fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
         };
         let payloads: Vec<Vec<u8>> = case.feed().payloads().map(<[u8]>::to_vec).collect();
         for &wanted in settings.list("rate") {
-            let runs = (0..settings.one("runs"))
+            let runs = (0..settings.value("runs"))
                 .map(|_| once(settings, &case, &payloads, wanted, name == STORING))
                 .collect::<Result<_, _>>()?;
             found.push(ByRate { name, wanted, runs });
@@ -109,7 +139,7 @@ fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
     Ok(found)
 }
 
-/// One run: detection only, or a row in the store for each report.
+/// Measures one run: detection only, or a row in the store for each report.
 fn once(
     settings: &Settings,
     case: &Case,
@@ -153,24 +183,20 @@ fn characteristics_table(settings: &Settings) -> Result<Table, CliError> {
     let columns = "by,value,ns_per_report,ns_per_report_min,ns_per_report_max";
     let about = "CPU time of a report by its characteristics, in process";
     let mut table = Table::new("reports", about, columns);
-    by_value(settings, &mut table, CHARACTERISTICS[0].0, "flows", |flows| {
-        Case {
-            flows: flows as u32,
-            bitmap: 0x8000,
-            ..base
-        }
+    by_value(settings, &mut table, FLOWS.name, "flows", |flows| Case {
+        flows: flows as u32,
+        bitmap: 0x8000,
+        ..base
     })?;
-    by_value(settings, &mut table, CHARACTERISTICS[1].0, "nodes", |hops| Case {
+    by_value(settings, &mut table, HOPS.name, "nodes", |hops| Case {
         hops: hops as u8,
         ..base
     })?;
-    by_value(settings, &mut table, CHARACTERISTICS[2].0, "items", |items| {
-        Case {
-            bitmap: ALL & !(0xffff >> items),
-            ..base
-        }
+    by_value(settings, &mut table, INSTRUCTIONS.name, "items", |items| Case {
+        bitmap: ALL & !(0xffff >> items),
+        ..base
     })?;
-    by_value(settings, &mut table, CHARACTERISTICS[3].0, "events", |_| Case {
+    by_value(settings, &mut table, EVENTS.name, "events", |_| Case {
         hops: 3,
         values: Values::Change,
         ..base
@@ -194,7 +220,8 @@ fn by_value(
     for (value, cost) in values.iter().zip(costs) {
         table.push(row![name, *value, cost.cells(1)]);
     }
-    // Zero events have no place on a logarithmic axis, and are in the table.
+    // Up to 20, the axis is linear: neighbouring values differ by one. Zero events have no place on a logarithmic axis, and are in the
+    // table.
     let is_wide = values.len() > 1 && values.last().is_some_and(|value| *value > 20);
     let x = if is_wide { log(name) } else { linear(name) };
     let line = table.line("hopwise", &[("by", name)], "value", NS);
@@ -212,7 +239,7 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
     // All flows change in one of `period` rounds. The share is exact over a period if `events` divides a million.
     let period = 1_000_000_u64.checked_div(events).unwrap_or(u64::MAX);
     let mut round = 0;
-    let mut changed = 0;
+    let mut variant = 0;
     let mut now = 1_700_000_000_000_000_000;
     // At least one period, and enough reports that the clock is read rarely; whole periods for the default numbers of events.
     let passes = if events == 0 { 1 } else { period }.max(2_048 / u64::from(case.flows));
@@ -220,9 +247,9 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
         for _ in 0..passes {
             round += 1;
             if rounds.len() > 1 && round % period == 0 {
-                changed = 1 - changed;
+                variant = 1 - variant;
             }
-            for burst in rounds[changed].chunks(BURST) {
+            for burst in rounds[variant].chunks(BURST) {
                 now += 100 * burst.len() as u64;
                 handle(&mut collector, burst, now, &mut batch);
             }
@@ -283,15 +310,17 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
     let wanted = by_rate.iter().map(|one| one.wanted as f64);
     let least = wanted.clone().fold(f64::INFINITY, f64::min);
     let most = wanted.fold(1.0, f64::max);
-    let paper = PAPER.iter().map(|(name, slope, rest)| {
-        // The paper's line, up to 100 % of its core.
-        let rates = (0..=8).map(|step| least * (most / least).powf(f64::from(step) / 8.0));
-        let points = rates.map(|rate| (rate, slope * rate / 1e3 + rest));
-        mark_series(
-            &format!("the paper, {name}"),
-            points.filter(|point| point.1 <= 100.0).collect(),
-        )
-    });
+    let paper = [INTMON, WITHOUT_DETECTION, PROMETHEUS, INTCOLLECTOR]
+        .into_iter()
+        .map(|fitted| {
+            // The paper's line, up to 100 % of its core.
+            let rates = (0..=8).map(|step| least * (most / least).powf(f64::from(step) / 8.0));
+            let points = rates.map(|rate| (rate, fitted.slope * rate / 1e3 + fitted.idle));
+            mark_series(
+                &format!("the paper, {}", fitted.name),
+                points.filter(|point| point.1 <= 100.0).collect(),
+            )
+        });
     let axes = [log("reports per second"), log("CPU (per cent of a core)")];
     let note = "marks: the paper's fitted lines, on its machine";
     table.plot(
@@ -321,18 +350,18 @@ pub(super) fn observe(results: &Results) -> Observations {
     let mut comparisons = vec![
         Comparison::new(
             "CPU per report, event detection (Fig. 11)",
-            paper(3),
+            INTCOLLECTOR.text(),
             range(&by_rate, DETECTION),
         ),
         Comparison::new(
             "CPU per report, every report stored (ours: one changed value of each report)",
-            paper(1),
+            WITHOUT_DETECTION.text(),
             range(&by_rate, STORING),
         ),
-        Comparison::new("CPU per report, IntMon collector", paper(0), "not run here"),
+        Comparison::new("CPU per report, IntMon collector", INTMON.text(), "not run here"),
         Comparison::new(
             "CPU per report, Prometheus INT exporter",
-            paper(2),
+            PROMETHEUS.text(),
             "not run here",
         ),
     ];
@@ -342,10 +371,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         let Some((first, last)) = rows.first().zip(rows.last()) else {
             continue;
         };
-        let paper = CHARACTERISTICS
+        let paper = [FLOWS, HOPS, INSTRUCTIONS, EVENTS]
             .iter()
-            .find(|one| one.0 == by)
-            .map_or("", |one| one.1);
+            .find(|characteristic| characteristic.name == by)
+            .map_or("", |characteristic| characteristic.paper);
         let ends = format!("{}, {}", first.fill(OF_VALUE), last.fill(OF_VALUE));
         remarks.push(direction(by, &rows, &ends));
         comparisons.push(Comparison::new(format!("by {by} (Fig. 12)"), paper, ends));
@@ -363,22 +392,13 @@ pub(super) fn observe(results: &Results) -> Observations {
 const REMARKS: [&str; 3] = [
     "the paper's fast path works in the kernel (XDP), before a socket; this experiment receives from a socket, so its Fig. 11 is not repeated here. \
      `hopwise bench peers` runs INTCollector's XDP program beside those of hopwise (see the [figures](../reference/performance.md)).",
-    "storing is not like with like: the paper stores all values of a report, 6 hops with 9 fields; here one value of each report changes and is stored.",
+    "the stored figures are not comparable: the paper stores all values of a report, 6 hops with 9 fields; here one value of each report changes and is stored.",
     "the paper's text gives the CPU usage of Fig. 12 at the last point of each series, without the report rate, so a time per report cannot be derived \
      from it; only the direction can be compared, and the paper says that each characteristic raises the CPU usage.",
 ];
 
 const NS: &str = "ns_per_report";
 const OF_VALUE: &str = "{ns_per_report~} ns for {value}";
-
-/// The paper's time of a report for a line of [`PAPER`].
-fn paper(at: usize) -> String {
-    let slope = PAPER[at].1;
-    format!(
-        "{} ns ({slope} % per 1,000 reports/s)",
-        units::count(per_report(slope).round() as u64)
-    )
-}
 
 /// Smallest and largest time of a report, by rate.
 fn range(by_rate: &Rows, kind: &str) -> Option<String> {
@@ -414,7 +434,7 @@ fn ratio(by_rate: &Rows) -> Option<String> {
         "At {} reports/s, the time of a report with a stored row, compared with one without, is {}; in the paper {:.0}.",
         storing.fill("{wanted_per_s}"),
         storing.spread(NS).over(detection.spread(NS)).ratio_text(1),
-        per_report(PAPER[1].1) / per_report(PAPER[3].1)
+        WITHOUT_DETECTION.ns_per_report() / INTCOLLECTOR.ns_per_report()
     ))
 }
 
@@ -425,7 +445,7 @@ mod tests {
     #[test]
     fn the_papers_slopes_are_times_per_report() {
         assert_eq!(
-            PAPER.map(|one| per_report(one.1).round()),
+            [INTMON, WITHOUT_DETECTION, PROMETHEUS, INTCOLLECTOR].map(|line| line.ns_per_report().round()),
             [97_100.0, 53_900.0, 1_750.0, 65.0]
         );
     }

@@ -25,7 +25,7 @@ wire::named! {
 }
 
 impl Format {
-    /// The file of a plot in this format, beside its SVG file.
+    /// Returns the file of a plot in this format, in the folder of its SVG file.
     fn file(self, svg: &Path) -> PathBuf {
         svg.with_extension(self.name())
     }
@@ -42,7 +42,7 @@ pub(super) fn check(formats: &[Format]) -> Result<(), CliError> {
     run(CONVERTER, &["--version".as_ref()])
 }
 
-/// Writes a plot in another format, beside its SVG file.
+/// Writes a plot in another format, into the folder of its SVG file.
 ///
 /// # Errors
 /// The converter failed.

@@ -35,7 +35,7 @@ pub(super) const TIMED: &[Parameter] = &[Parameter::runs(), Parameter::span(&[20
 /// Parameters of the experiment `dta-answers`.
 pub(super) const ANSWERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("runs", [&[10], &[2], &[1]], 1..=1_000)
+    Parameter::scaled("runs", [&[10], &[2], &[1]], 1..=1_000)
         .help("times that the store is filled, each with its own keys"),
 ];
 

@@ -24,7 +24,7 @@ use terminal::units;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("span", [&[4_000], &[400], &[40]], 10..=60_000).help("simulated time, ms"),
+    Parameter::scaled("span", [&[4_000], &[400], &[40]], 10..=60_000).help("simulated time, ms"),
 ];
 
 /// A metric under test.
@@ -153,8 +153,8 @@ impl Outcome {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let span = settings.one("span") * 1_000_000;
-    let recording = record(span, settings.one("seed"))?;
+    let span = settings.value("span") * 1_000_000;
+    let recording = record(span, settings.value("seed"))?;
     let conditions = [
         format!(
             "{} reports in {} of simulated time; no report lost",
@@ -282,7 +282,7 @@ pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     Ok(fabric)
 }
 
-/// One pass of the reports through a collector with one threshold.
+/// Passes the reports once through a collector with one threshold.
 fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     let mut set = [u64::MAX - 1; Metric::COUNT];
     set[subject.metric as usize] = threshold;

@@ -19,7 +19,7 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("packets", [&[200_000], &[20_000], &[20_000]], 1_000..=10_000_000)
+    Parameter::scaled("packets", [&[200_000], &[20_000], &[20_000]], 1_000..=10_000_000)
         .help("packets of a trace"),
     Parameter::new("threshold", &THRESHOLDS, 0..=1_000).help("thresholds of the physical queue, us"),
 ];
@@ -48,7 +48,7 @@ struct Outcome {
     filter: &'static str,
     threshold: u64,
     packets: u64,
-    /// Without the first packet of each trace.
+    /// Packets that were reported, without the first one of each trace.
     reported: u64,
     /// Share of packets reported, by trace.
     shares: Vec<f64>,
@@ -69,7 +69,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             })
             .collect();
         for seed in settings.seeds() {
-            let packets = bursts::trace(model, settings.one("packets") as usize, seed);
+            let packets = bursts::trace(model, settings.value("packets") as usize, seed);
             for (at, outcome) in of_model.iter_mut().enumerate() {
                 play(FILTERS[at / thresholds.len()].0, &packets, outcome)?;
             }
@@ -164,7 +164,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     Ok(())
 }
 
-/// Whether a detector reports a packet of the one flow.
+/// Returns whether a detector reports a packet of the one flow.
 fn observe_queue(monitor: &mut Monitor, packet: &Packet) -> bool {
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
     let hops = [HopValues {
@@ -313,12 +313,16 @@ fn lines(table: &Table, model: &str, filter: &str) -> Vec<Series> {
     lines
 }
 
-/// One burst: the actual queue occupancy, and the one reconstructed from the reports.
+/// Makes the table of one burst: the actual queue occupancy, and the one reconstructed from the reports.
 fn burst_table(settings: &Settings) -> Result<Table, CliError> {
     const THRESHOLD: u64 = 50;
     const BEFORE: u64 = 150_000;
     const SPAN: u64 = 700_000;
-    let packets = bursts::trace(MODELS[1], settings.one("packets") as usize, settings.one("seed"));
+    let packets = bursts::trace(
+        MODELS[1],
+        settings.value("packets") as usize,
+        settings.value("seed"),
+    );
     let from = packets
         .iter()
         .find(|packet| packet.queue > BURST)
@@ -482,7 +486,7 @@ fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
     ))
 }
 
-/// The error of a fit beside those with one parameter changed.
+/// Compares the error of a fit with the errors with one parameter changed.
 fn sensitivity(workload: &str, rows: &Rows) -> Option<String> {
     const ERROR: &str = "error_percent_all";
     let fitted = rows.find(&[("workload", workload), ("parameter", "as fitted")])?;

@@ -184,7 +184,7 @@ pub(super) struct Fits(Vec<Fit>);
 pub(super) fn fits(settings: &Settings) -> Fits {
     Fits(
         WORKLOADS
-            .map(|workload| Fit::new(workload, settings.one("packets"), settings.seeds()))
+            .map(|workload| Fit::new(workload, settings.value("packets"), settings.seeds()))
             .into(),
     )
 }
@@ -274,7 +274,7 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
             let mut counts = Vec::new();
             let mut below = 0_u64;
             for seed in settings.seeds() {
-                let (queues, bursts) = trace(workload, model, settings.one("packets") as usize, seed);
+                let (queues, bursts) = trace(workload, model, settings.value("packets") as usize, seed);
                 let queue = queues.iter().copied().max().unwrap_or(0);
                 below += u64::from(queue <= WEB_LONGEST);
                 longest.push(queue as f64 / 1e3);
@@ -292,7 +292,7 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
                 model.name,
                 figures.map(|figure| fixed(figure, 0)),
                 below,
-                settings.one("runs"),
+                settings.value("runs"),
             ]);
         }
     }
@@ -362,10 +362,10 @@ pub(super) fn sensitivity_table(settings: &Settings) -> Table {
     let columns = "workload,parameter,value,error_percent_per_hop,error_percent_average,\
         error_percent_all";
     let mut table = Table::new("sensitivity", about, columns);
-    let seed = settings.one("seed");
+    let seed = settings.value("seed");
     for base in WORKLOADS {
         for (parameter, value, workload) in variations(base) {
-            let fit = Fit::new(workload, 5 * settings.one("packets"), seed..seed + 1);
+            let fit = Fit::new(workload, 5 * settings.value("packets"), seed..seed + 1);
             let errors = [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
                 error if error.is_finite() => fixed(error, 0),
                 _ => Cell::Empty,

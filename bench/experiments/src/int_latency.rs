@@ -19,7 +19,7 @@ use terminal::CliError;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
-    Parameter::work("packets", [&[2_000], &[300], &[20]], 10..=1_000_000)
+    Parameter::scaled("packets", [&[2_000], &[300], &[20]], 10..=1_000_000)
         .help("packets through each switch in a run"),
 ];
 
@@ -31,7 +31,7 @@ const PERCENTILES: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.
 /// The task of a switch with INT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
-    /// It forwards packets without INT.
+    /// The switch forwards packets without INT.
     Plain,
     /// Packets leave with INT.
     Source,
@@ -86,8 +86,8 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
                 .spawn(|| {
                     lane::be_the_host();
                     let mut of_tasks: [Measured; 3] = Default::default();
-                    (0..settings.one("runs"))
-                        .for_each(|_| measure(lanes, settings.one("packets"), &mut of_tasks));
+                    (0..settings.value("runs"))
+                        .for_each(|_| measure(lanes, settings.value("packets"), &mut of_tasks));
                     of_tasks
                 })
                 .join()
@@ -106,7 +106,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&measured, [of, format!("BMv2: {version}")]))
 }
 
-/// One run: a packet through each switch in turn, so that a disturbance affects all.
+/// Measures one run: a packet through each switch in turn, so that a disturbance affects all.
 fn measure(lanes: &mut [Lane; 3], packets: u64, measured: &mut [Measured; 3]) {
     let (mut latencies, mut added): ([Vec<f64>; 3], [Vec<f64>; 3]) = Default::default();
     for number in 0..packets {

@@ -102,7 +102,7 @@ pub(super) fn serve(
     deliver(|sender| send(sender, &payloads, rate, span), handle)
 }
 
-/// The same with datagrams that `send` sends; it returns their number and the duration in seconds.
+/// Serves the datagrams that `send` sends; `send` returns their number and the duration in seconds.
 pub(super) fn deliver(
     send: impl FnOnce(&mut Sender) -> Result<(u64, f64), nic::Error>,
     handle: impl FnMut(&[Datagram<'_>]) + Send,

@@ -31,7 +31,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for &hops in settings.list("nodes") {
         for &items in settings.list("items") {
             let case = Case {
-                flows: settings.one("flows") as u32,
+                flows: settings.value("flows") as u32,
                 hops: hops as u8,
                 bitmap: 0xff00 & !(0xffff >> items),
                 ..Case::PLAIN
@@ -151,7 +151,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// A capacity in the paper's text beside that of the row.
+/// Compares a capacity in the paper's text with that of the row.
 fn compared(rows: &Rows, paper: (u64, u64, f64)) -> Comparison {
     let (hops, items, paper) = paper;
     let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);

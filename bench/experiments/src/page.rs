@@ -21,7 +21,7 @@ pub(super) struct Findings {
     pub(super) tables: Vec<Table>,
 }
 
-/// One figure: the paper's value and the one of hopwise.
+/// A figure with the paper's value and that of hopwise.
 #[derive(Debug, PartialEq)]
 pub(super) struct Comparison {
     pub(super) quantity: String,
@@ -324,7 +324,7 @@ impl Table {
         }
     }
 
-    /// The same for every text of the column `by`; `{}` in `name` is the text.
+    /// Returns a line for every text of the column `by`; `{}` in `name` is the text.
     pub(super) fn lines(&self, by: &str, name: &str, x: &str, y: &str) -> Vec<Series> {
         self.texts(by)
             .iter()

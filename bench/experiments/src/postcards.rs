@@ -9,7 +9,7 @@ use aggregator::{self, Aggregator};
 use collector::Collector;
 use wire::{
     Hop,
-    aggregate::{Aggregate, Kind},
+    aggregate::{self, Aggregate, Kind},
     report::v20::{Group, GroupBuilder, Repr},
 };
 
@@ -31,8 +31,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("batch", &[1, 2, 5, 10, 15, 25, 36, 50, 72], 1..=72)
         .help("R, postcards per aggregate; 1 is without an aggregator"),
 ];
-/// Bytes of Ethernet header and FCS, IPv4 and UDP around a payload.
-const AROUND: usize = 14 + 20 + 8 + 4;
+/// Bytes of the Ethernet frame check sequence, which is not part of the length of a captured frame.
+const FCS: usize = 4;
+/// Bytes of Ethernet header, IPv4, UDP and FCS around a payload.
+const AROUND: usize = 14 + 20 + 8 + FCS;
+/// Bytes of a Telemetry Report 2.0 with one postcard, as [`postcards`] makes it.
+const REPORT: usize = 44;
 /// Maximum time that a postcard waits, ns: longer than any register here takes to fill, so that only R matters.
 const TIMER: u64 = 1_000_000_000;
 
@@ -138,8 +142,8 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Aggrega
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let span = settings.one("span") * 1_000_000;
-    let postcards = postcards(span, settings.one("rate"), settings.one("flows") as u32);
+    let span = settings.value("span") * 1_000_000;
+    let postcards = postcards(span, settings.value("rate"), settings.value("flows") as u32);
     let seconds = span as f64 / 1e9;
     let columns = "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent,\
         datagrams_lost";
@@ -161,7 +165,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             ]);
         }
     }
-    Ok(findings(table, seconds))
+    Ok(findings(table, settings))
 }
 
 /// Sends a trace over loopback, at the recorded times, to a socket and a collector as in `hopwise run`.
@@ -218,11 +222,21 @@ fn plot(
     table.plot(title, "", [linear("R"), y], series);
 }
 
-fn findings(mut table: Table, seconds: f64) -> Findings {
-    let cpu = ["1", "15", "25"].map(|r| format!("{:.1} %", figure(&table, "Agg", r, "server_cpu_percent")));
-    let [one, many, correlated] = [("Agg", "1"), ("Agg", "25"), ("Cor", "25")]
-        .map(|(kind, r)| format!("{:.1} Mb/s", figure(&table, kind, r, "bandwidth_mbps")));
+/// Returns the length of a captured frame with this payload.
+const fn frame_len(payload: usize) -> usize {
+    payload + AROUND - FCS
+}
+
+fn findings(mut table: Table, settings: &Settings) -> Findings {
+    let cpu = ["1", "15", "25"].map(|r| match figure(&table, "Agg", r, "server_cpu_percent") {
+        Some(percent) => format!("{percent:.1} %"),
+        None => "not run".to_owned(),
+    });
+    let [agg_1, agg_25, cor_25] = [("Agg", "1"), ("Agg", "25"), ("Cor", "25")]
+        .map(|(kind, r)| Some(format!("{:.1} Mb/s", figure(&table, kind, r, "bandwidth_mbps")?)));
     let [delay, delay_by_flow] = ["Agg", "Agg_N,F"].map(|kind| figure(&table, kind, "25", "delay_first_us"));
+    let delay = delay.map(|us| format!("{us:.0} us"));
+    let delay_by_flow = delay_by_flow.map(|us| format!("{:.1} ms", us / 1e3));
     let kinds = ["Agg", "Agg_N,F", "Cor", "Cor_N,F"];
     plot(
         &mut table,
@@ -251,31 +265,39 @@ fn findings(mut table: Table, seconds: f64) -> Findings {
     Findings {
         comparisons: vec![
             Comparison::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script, which loses reports at 100 %)", cpu.join(", ")),
-            Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", one),
-            Comparison::new("bandwidth, Agg(25)", "5 Mb/s", many),
-            Comparison::new("bandwidth, Cor(25)", "1 Mb/s", correlated),
-            Comparison::new("added delay, Agg(25)", "830 us", format!("{delay:.0} us")),
-            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", delay_by_flow / 1e3)),
-            Comparison::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
+            Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", agg_1),
+            Comparison::new("bandwidth, Agg(25)", "5 Mb/s", agg_25),
+            Comparison::new("bandwidth, Cor(25)", "1 Mb/s", cor_25),
+            Comparison::new("added delay, Agg(25)", "830 us", delay),
+            Comparison::new("added delay, Agg_3,4(25)", "10 ms", delay_by_flow),
+            Comparison::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", frame_len(REPORT), frame_len(aggregate::HEADER_LEN + 15 * aggregate::POSTCARD_LEN))),
         ],
         ..Findings::new(
-            "Three nodes each send 10,000 postcards/s about four flows in total. The aggregator of `hopwise run` processes them in simulated time. \
-             Its output is sent over loopback, at the same rate, to a UDP socket and the collector; the CPU time of the collector's thread is \
-             measured (user and system). R = 1 is without an aggregator. The delay is the time from the arrival of an aggregate's first postcard \
-             until the aggregate is sent.",
+            format!(
+                "Three nodes each send {} postcards/s about {} in total. The aggregator of `hopwise run` processes them in simulated time. \
+                 Its output is sent over loopback, at the same rate, to a UDP socket and the collector; the CPU time of the collector's thread is \
+                 measured (user and system). R = 1 is without an aggregator. The delay is the time from the arrival of an aggregate's first postcard \
+                 until the aggregate is sent.",
+                units::count(settings.value("rate")),
+                units::counted(settings.value("flows"), "flow"),
+            ),
             [
-                format!("{seconds} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not"),
+                format!("{} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not", settings.value("span") as f64 / 1e3),
                 "the CPU time is measured, and depends on the machine and its load; bandwidth and delay are exact".into(),
-                "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
+                format!(
+                    "postcards of {REPORT} bytes of payload (Telemetry Report 2.0), {} bytes each in an aggregate",
+                    aggregate::POSTCARD_LEN
+                ),
             ],
             [table],
         )
     }
 }
 
-/// The figure of a kind of aggregator at R.
-fn figure(table: &Table, kind: &str, r: &str, column: &str) -> f64 {
-    table.value(&[("kind", kind), ("r", r)], column)
+/// Returns the figure of a kind of aggregator at R, or `None` if R was not among the settings.
+fn figure(table: &Table, kind: &str, r: &str, column: &str) -> Option<f64> {
+    let figure = table.value(&[("kind", kind), ("r", r)], column);
+    (!figure.is_nan()).then_some(figure)
 }
 
 /// Computes the remarks from the rows.
@@ -290,13 +312,16 @@ pub(super) fn observe(results: &Results) -> Observations {
         }));
     }
     let delayed = rows.with(&[("kind", "Agg")]);
-    let equal = delayed
-        .iter()
-        .filter(|row| (row.number("delay_first_us") - (row.number("r") - 1.0) * 1e6 / RATE).abs() < 0.1)
-        .count();
-    if !delayed.is_empty() {
+    // Without an aggregator, a datagram is a postcard: the row of R = 1 has the postcards per second of all nodes.
+    let without = rows.find(&[("kind", "Agg"), ("r", "1")]);
+    if let Some(rate) = without.map(|row| row.number("datagrams_per_s")) {
+        let equal = delayed
+            .iter()
+            .filter(|row| (row.number("delay_first_us") - (row.number("r") - 1.0) * 1e6 / rate).abs() < 0.1)
+            .count();
         remarks.push(format!(
-            "Agg: the delay is that of R - 1 further postcards at 30,000/s in {equal} of {}.",
+            "Agg: the delay is that of R - 1 further postcards at {}/s in {equal} of {}.",
+            units::count(rate as u64),
             units::counted(delayed.len() as u64, "row")
         ));
     }
@@ -311,12 +336,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::remarks(remarks)
 }
 
-/// Postcards per second of all nodes.
-const RATE: f64 = 30_000.0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Scale;
 
     #[test]
     fn load_and_delay_are_those_of_the_rows() {
@@ -329,6 +352,41 @@ mod tests {
                 "Cor_N,F: 3.2 % of a core and 5.6 Mb/s for 6,000 datagrams/s at R = 5; 3.2 % of a core and 5.6 Mb/s for 6,000 datagrams/s at R = 5.",
                 "Agg: the delay is that of R - 1 further postcards at 30,000/s in 1 of 2 rows."
             ]
+        );
+    }
+
+    #[test]
+    fn the_delay_is_compared_at_the_rate_of_the_rows() {
+        let columns = "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent";
+        let observed =
+            |rows: &str| observe(&Results::parse([("stage", &*format!("{columns}\n{rows}"))])).remarks;
+        let remarks = observed("Agg,1,3000,2.1,0.0,1.6\nAgg,2,1500,1.3,333.3,1.0\n");
+        let delay = "Agg: the delay is that of R - 1 further postcards at 3,000/s in 2 of 2 rows.";
+        assert!(remarks.iter().any(|remark| remark == delay), "{remarks:?}");
+        let unknown = observed("Agg,2,1500,1.3,333.3,1.0\n");
+        assert!(
+            !unknown.iter().any(|remark| remark.contains("further postcards")),
+            "{unknown:?}"
+        );
+    }
+
+    #[test]
+    fn a_page_names_its_settings_and_has_no_figure_that_was_not_run() {
+        assert_eq!(postcards(1_000_000, 10_000, 4)[0].1.len(), REPORT);
+        let settings = Settings::new(Scale::Smallest, PARAMETERS);
+        let columns =
+            "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent,datagrams_lost";
+        let mut table = Table::new("stage", "", columns);
+        table.push(row!["Agg", 2_u64, 15_000_u64, 13_u64, 33_u64, 10_u64, 0_u64]);
+        let page = findings(table, &settings).markdown(("postcards", "", ""), &settings, false);
+        assert!(
+            page.contains("each send 10,000 postcards/s about 4 flows in total"),
+            "{page}"
+        );
+        assert!(!page.contains("NaN"), "{page}");
+        assert!(
+            page.contains("| added delay, Agg(25) | 830 us | not run |"),
+            "{page}"
         );
     }
 }

@@ -1,8 +1,7 @@
 //! Tables as they are stored (CSV), and the comparisons and remarks that an experiment computes from them.
 //!
 //! A remark that is computed from the rows cannot contradict them, and the text of a page can be made again from the stored rows
-//! without measuring. Numbers are those of the file, with its decimals. Without rows there is no remark but a judgement, which says
-//! that it is one.
+//! without measuring. Numbers keep the file's decimals. Without rows there are only judgements, which are marked.
 
 use super::{
     page::{Comparison, Table},
@@ -125,10 +124,15 @@ impl Rows {
         self.find(wanted).map(|row| row.fill(template))
     }
 
-    /// Returns the ratio of a column in the first rows whose cells have these texts.
-    pub(super) fn ratio(&self, column: &str, one: &[(&str, &str)], other: &[(&str, &str)]) -> Option<String> {
-        let [one, other] = [self.find(one)?, self.find(other)?].map(|row| row.spread(column));
-        Some(one.over(other).ratio_text(2))
+    /// Returns the ratio of two rows' figures in a column. `dividend` and `divisor` are the texts of cells; the first row with them counts.
+    pub(super) fn ratio(
+        &self,
+        column: &str,
+        dividend: &[(&str, &str)],
+        divisor: &[(&str, &str)],
+    ) -> Option<String> {
+        let [dividend, divisor] = [self.find(dividend)?, self.find(divisor)?].map(|row| row.spread(column));
+        Some(dividend.over(divisor).ratio_text(2))
     }
 
     /// Returns the spread of a column in the first row whose cells have these texts; NaN without such a row.

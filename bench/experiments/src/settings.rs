@@ -7,7 +7,7 @@ use terminal::{CliError, units};
 /// Amount of work of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
-    /// As in the committed pages.
+    /// The amount of work in the committed pages.
     Full,
     /// About a tenth of the full work.
     Quick,
@@ -17,8 +17,8 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// `full`, or a tenth or a hundredth of it.
-    pub(super) fn of(self, full: u64) -> u64 {
+    /// The share of `full` at this scale.
+    pub(super) fn scale(self, full: u64) -> u64 {
         match self {
             Self::Full => full,
             Self::Quick => (full / 10).max(1),
@@ -40,11 +40,11 @@ pub(super) struct Parameter {
 impl Parameter {
     /// A parameter with the same default at every scale.
     pub(super) const fn new(name: &'static str, default: &'static [u64], range: RangeInclusive<u64>) -> Self {
-        Self::work(name, [default; 3], range)
+        Self::scaled(name, [default; 3], range)
     }
 
-    /// An amount of work: its defaults in a full run, with `--quick`, and in tests.
-    pub(super) const fn work(
+    /// A parameter that is an amount of work: its defaults in a full run, with `--quick`, and in tests.
+    pub(super) const fn scaled(
         name: &'static str,
         defaults: [&'static [u64]; 3],
         range: RangeInclusive<u64>,
@@ -58,7 +58,7 @@ impl Parameter {
         }
     }
 
-    /// The same parameter with a description.
+    /// Returns the parameter with a description.
     pub(super) const fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
     }
@@ -70,29 +70,35 @@ impl Parameter {
 
     /// Number of simulated runs, each with its own seed.
     pub(super) const fn seeds() -> Self {
-        Self::work("runs", [&[20], &[5], &[2]], 2..=1_000).help("runs of each point, each with its own seed")
+        Self::scaled("runs", [&[20], &[5], &[2]], 2..=1_000)
+            .help("runs of each point, each with its own seed")
     }
 
     /// Number of measured runs.
     pub(super) const fn runs() -> Self {
-        Self::work("runs", [&[5], &[3], &[1]], 1..=100)
+        Self::scaled("runs", [&[5], &[3], &[1]], 1..=100)
             .help("runs of each point; the page shows their median, minimum and maximum")
     }
 
     /// Duration of a measured run.
     pub(super) const fn span(full: &'static [u64]) -> Self {
-        Self::work("span", [full, &[20], &[1]], 1..=60_000).help("duration of each run of a point, ms")
+        Self::scaled("span", [full, &[20], &[1]], 1..=60_000).help("duration of each run of a point, ms")
     }
 
     fn default(&self, scale: Scale) -> &'static [u64] {
-        self.defaults[scale as usize]
+        let [full, quick, smallest] = self.defaults;
+        match scale {
+            Scale::Full => full,
+            Scale::Quick => quick,
+            Scale::Smallest => smallest,
+        }
     }
 
     fn is_list(&self) -> bool {
         self.defaults[0].len() > 1
     }
 
-    /// One line of `--list NAME`.
+    /// Returns the parameter's line of `--list NAME`.
     pub(super) fn line(&self) -> String {
         let low = units::count(*self.range.start());
         let high = units::count(*self.range.end());
@@ -138,7 +144,7 @@ pub(super) struct Given {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     rate: Vec<u64>,
 
-    /// The numbers of flows to measure, one run for each.
+    /// Flows to measure, one run for each number
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     flows: Vec<u64>,
 
@@ -186,12 +192,12 @@ impl Given {
 pub(super) struct Settings {
     pub(super) scale: Scale,
     parameters: &'static [Parameter],
-    /// Only those that the command line sets.
+    /// Names and values of the parameters that the command line sets.
     given: Vec<(&'static str, Vec<u64>)>,
 }
 
 impl Settings {
-    /// Settings with the defaults of an experiment.
+    /// Creates settings with the defaults of an experiment.
     pub(super) fn new(scale: Scale, parameters: &'static [Parameter]) -> Self {
         Self {
             scale,
@@ -232,7 +238,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The values of a parameter that takes a list.
+    /// Returns the values of a parameter that takes a list.
     pub(super) fn list(&self, name: &str) -> &[u64] {
         if let Some((_, values)) = self.given.iter().find(|(given, _)| *given == name) {
             return values;
@@ -242,18 +248,18 @@ impl Settings {
         declared.map_or(&[], |one| one.default(self.scale))
     }
 
-    /// The value of a parameter.
-    pub(super) fn one(&self, name: &str) -> u64 {
+    /// Returns the value of a parameter.
+    pub(super) fn value(&self, name: &str) -> u64 {
         self.list(name).first().copied().unwrap_or(0)
     }
 
-    /// The seeds of the runs.
+    /// Returns the seeds of the runs.
     pub(super) fn seeds(&self) -> std::ops::Range<u64> {
-        let first = self.one("seed");
-        first..first + self.one("runs")
+        let first = self.value("seed");
+        first..first + self.value("runs")
     }
 
-    /// The options that repeat this run, each with a space before it.
+    /// Returns the options that repeat this run, each with a space in front of it.
     pub(super) fn options(&self) -> String {
         let quick = if self.scale == Scale::Quick {
             " --quick"
@@ -267,7 +273,7 @@ impl Settings {
         given.chain([quick.to_owned()]).collect()
     }
 
-    /// All parameters with their values.
+    /// Describes all parameters with their values.
     pub(super) fn sentence(&self) -> String {
         self.parameters
             .iter()

@@ -24,7 +24,8 @@ pub(super) const PATHS: Parameter =
     Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15).help("nodes of the path");
 pub(super) const YIELD: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("packets", [&[60_000], &[6_000], &[600]], 64..=10_000_000).help("packets of each point"),
+    Parameter::scaled("packets", [&[60_000], &[6_000], &[600]], 64..=10_000_000)
+        .help("packets of each point"),
     PATHS,
 ];
 pub(super) const OVERHEAD: &[Parameter] = &[
@@ -247,7 +248,7 @@ pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
                     Run {
                         bitmap,
                         payload,
-                        packets: settings.one("packets"),
+                        packets: settings.value("packets"),
                         ..Run::new(nodes, mode)
                     }
                     .play(&mut observer)?;
@@ -305,8 +306,8 @@ fn overhead_plot(table: &mut Table, title: &str, label: &str, column: &str) {
 /// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
 fn yield_run(settings: &Settings, nodes: u32) -> Run {
     Run {
-        packets: settings.one("packets"),
-        seed: settings.one("seed"),
+        packets: settings.value("packets"),
+        seed: settings.value("seed"),
         gap: 10_000,
         ..Run::new(nodes, Mode::Sf)
     }
@@ -369,7 +370,7 @@ fn complete_paths(run: &Run) -> Result<u64, CliError> {
 fn nodes_table(settings: &Settings, lossless: &BTreeMap<u32, u64>) -> Table {
     let columns = "nodes,packets,complete_paths,complete_percent,period_percent,best_percent";
     let mut table = Table::new("nodes", "Complete paths by length", columns);
-    let packets = settings.one("packets");
+    let packets = settings.value("packets");
     for nodes in nodes_of(settings) {
         let complete = lossless[&nodes];
         let shares = [
@@ -445,11 +446,11 @@ fn shared_registers(settings: &Settings) -> Result<Table, CliError> {
         ("1,024 registers", many),
     ] {
         for flows in [1, 2, 4, 8, 16, 32, 64] {
-            let each = settings.one("packets") / u64::from(flows);
+            let each = settings.value("packets") / u64::from(flows);
             let run = Run {
                 flows,
                 registers,
-                seed: settings.one("seed"),
+                seed: settings.value("seed"),
                 packets: each,
                 gap: 10_000 * u64::from(flows),
                 ..Run::new(4, Mode::Sf)
@@ -579,7 +580,7 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Whether the share of complete paths is the one in another column, but for the packets at the end.
+/// Returns whether the share of complete paths is the one in another column, but for the packets at the end.
 fn near(row: &Row<'_>, column: &str) -> bool {
     (row.number("complete_percent") - row.number(column)).abs() < 0.01
 }

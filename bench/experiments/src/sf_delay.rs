@@ -14,7 +14,7 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("packets", [&[8_192], &[2_048], &[600]], 64..=1_000_000).help("packets of each run"),
+    Parameter::scaled("packets", [&[8_192], &[2_048], &[600]], 64..=1_000_000).help("packets of each run"),
     Parameter::new(
         "rate",
         &[100_000, 645_000, 1_000_000, 7_000_000],
@@ -82,7 +82,7 @@ impl Delays {
             let mut observer = Observer::new(nodes);
             let pattern = Some((arrivals.pattern)(gap));
             let run = Run {
-                packets: settings.one("packets"),
+                packets: settings.value("packets"),
                 gap,
                 pattern,
                 seed,
@@ -174,7 +174,7 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(table)
 }
 
-/// All arrivals at one rate.
+/// Makes the table of all arrivals at one rate.
 fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
     let about = format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average");
     let columns = "arrivals,nodes,complete_paths,delay_mean_us,ci95_low,ci95_high,delay_p50_us,\
@@ -228,7 +228,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         Comparison::new(
             matched,
             format!("{} us", PAPER.1),
-            each(
+            fill_each(
                 &longest,
                 "{arrivals} {delay_mean_us} us ({ci95_low} to {ci95_high})",
             ),
@@ -236,7 +236,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         Comparison::new(
             format!("{nodes} nodes: delays below the mean"),
             "99 %",
-            each(&longest, "{arrivals} {below_mean_percent} %"),
+            fill_each(&longest, "{arrivals} {below_mean_percent} %"),
         ),
     ];
     let mut remarks: Vec<String> = gaps(&even).into_iter().collect();
@@ -266,7 +266,7 @@ pub(super) fn observe(results: &Results) -> Observations {
 }
 
 /// A template for each row, in one text.
-fn each(rows: &[Row<'_>], template: &str) -> Option<String> {
+fn fill_each(rows: &[Row<'_>], template: &str) -> Option<String> {
     listed("{}", rows.iter().map(|row| row.fill(template)))
 }
 

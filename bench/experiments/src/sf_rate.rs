@@ -21,7 +21,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[200]),
     Parameter::seed(),
-    Parameter::work("packets", [&[8_192], &[2_048], &[256]], 64..=65_536)
+    Parameter::scaled("packets", [&[8_192], &[2_048], &[256]], 64..=65_536)
         .help("packets whose reports are repeated"),
     Parameter::new(
         "rate",
@@ -58,8 +58,8 @@ impl Recording {
             .iter()
             .fold(0, |all, bit| all | bit);
         let mut recording = Self::default();
-        let packets = settings.one("packets");
-        let seed = settings.one("seed");
+        let packets = settings.value("packets");
+        let seed = settings.value("seed");
         Run {
             bitmap,
             packets,
@@ -145,8 +145,8 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     })
 }
 
-/// One run over loopback.
-fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
+/// Measures one run over loopback.
+fn serve(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
     let mut server = Server::new(collector());
     loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
         if server.serve(datagrams, Collector::handle) {
@@ -196,7 +196,7 @@ fn throughput_table(settings: &Settings) -> Result<Table, CliError> {
         let gbits = recording.bytes() * 8.0 / 1e6;
         let mut line = Series::new(&format!("{instructions} instructions"), Style::Line, []);
         for &wanted in settings.list("rate") {
-            let runs = (0..settings.one("runs")).map(|_| served(settings, &recording.0, wanted));
+            let runs = (0..settings.value("runs")).map(|_| serve(settings, &recording.0, wanted));
             let runs: Vec<Served> = runs.collect::<Result<_, _>>()?;
             let [sent, processed, ns] = [
                 |run: &Served| run.sent_per_second() / 1e3,
@@ -325,7 +325,7 @@ fn output(throughput: &Rows) -> Option<String> {
         .then(|| format!("over loopback, 8 nodes: at least {share:.1} % at each rate tried"))
 }
 
-/// Whether a row has no loss above 0.1 %.
+/// Returns whether a row has no loss above 0.1 %.
 fn is_lossless(row: &Row<'_>) -> bool {
     row.number("processed_kps_min") >= 0.999 * row.number("sent_kps")
 }
@@ -355,7 +355,7 @@ mod tests {
         let settings = Settings::new(Scale::Smallest, PARAMETERS);
         let recordings = [3, 8].map(|nodes| Recording::of(&settings, nodes, 2).unwrap());
         for recording in &recordings {
-            assert_eq!(recording.0.len() as u64, settings.one("packets"));
+            assert_eq!(recording.0.len() as u64, settings.value("packets"));
         }
         assert_eq!(recordings[0].bytes(), recordings[1].bytes());
     }

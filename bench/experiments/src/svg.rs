@@ -59,7 +59,7 @@ impl Axis {
         }
     }
 
-    /// The same axis with logarithmic scale.
+    /// Returns the axis with a logarithmic scale.
     #[must_use]
     pub(crate) fn log(self) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Series {
         }
     }
 
-    /// The same series as marks: published figures or a formula.
+    /// Returns the series as marks: published figures or a formula.
     #[must_use]
     pub(crate) fn marks(self) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Series {
         }
     }
 
-    /// The same series of another quantity, such as a rate in place of a time.
+    /// Converts the series to another quantity, such as a rate in place of a time.
     #[must_use]
     pub(crate) fn map(mut self, convert: impl Fn(f64) -> f64) -> Self {
         for point in &mut self.points {

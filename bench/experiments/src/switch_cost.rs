@@ -46,7 +46,7 @@ const TASKS: [(Task, &str); 5] = [
 ];
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let nodes = settings.one("nodes") as u32;
+    let nodes = settings.value("nodes") as u32;
     let columns = "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max,added_ns";
     let mut table = Table::new("packet", "Time of a packet in the switch", columns);
     let mut plain = f64::NAN;
@@ -96,7 +96,7 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
         .map(|node| new(node, true))
         .collect::<Result<Vec<_>, _>>()?;
     let mut outbox = Outbox::default();
-    let packets: Vec<Vec<u8>> = (0..settings.one("flows") as u16)
+    let packets: Vec<Vec<u8>> = (0..settings.value("flows") as u16)
         .map(|flow| {
             let mut frame = plain(flow);
             for (switch, node) in path.iter_mut().zip(1..) {

@@ -35,7 +35,7 @@ impl Spread {
         settings: &Settings,
         mut run: impl FnMut() -> Result<f64, CliError>,
     ) -> Result<Self, CliError> {
-        (0..settings.one("runs"))
+        (0..settings.value("runs"))
             .map(|_| run())
             .collect::<Result<_, _>>()
             .map(Self::of)
@@ -131,11 +131,11 @@ impl Spread {
 
 /// Returns the duration of each run of a point: the setting `span`.
 pub(super) fn span(settings: &Settings) -> Duration {
-    Duration::from_millis(settings.one("span"))
+    Duration::from_millis(settings.value("span"))
 }
 
 /// Measures the nanoseconds per operation of `work`. Each run is the median of many short rounds, which excludes rounds in which another program used the
-/// core. A call of `work` does the operations of one round, for some ten microseconds, and returns their number.
+/// core. A call of `work` does the operations of one round, for tens of microseconds, and returns their number.
 ///
 /// # Errors
 /// The error of `work`.
@@ -172,7 +172,7 @@ pub(super) fn in_turn<P>(
     mut measure: impl FnMut(&P) -> Result<f64, CliError>,
 ) -> Result<Vec<Spread>, CliError> {
     let mut runs = vec![Vec::new(); points.len()];
-    for _ in 0..settings.one("runs") {
+    for _ in 0..settings.value("runs") {
         for (point, runs) in points.iter().zip(&mut runs) {
             runs.push(measure(point)?);
         }
@@ -202,7 +202,7 @@ fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Resu
 }
 
 /// The condition that applies to every result of [`measure`].
-pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the \
+pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of tens of microseconds on one core; figures are the \
                                     median of the runs, `_min` and `_max` the smallest and largest run";
 
 #[cfg(test)]

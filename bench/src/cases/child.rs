@@ -60,7 +60,7 @@ impl Program {
         Self::run(dir, &format!("{LISTEN}{sections}"), false)
     }
 
-    /// Where reports are received.
+    /// Returns the address at which reports are received.
     pub(super) fn input(&self) -> Result<SocketAddr, CliError> {
         self.input
             .ok_or_else(|| CliError::new("an outlet receives no reports"))

@@ -24,7 +24,7 @@ const NODES: u32 = 5;
 const CHUNK: usize = 64 << 10;
 /// Partitions of the topic.
 const PARTITIONS: usize = 4;
-/// One in so many is a new flow, with its path.
+/// Every how many records one is of a new flow, with its path.
 const NEW: u32 = 10;
 const COLLECTOR: &str = "leaf1";
 const INCLUDED: &str =

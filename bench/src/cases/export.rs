@@ -1,4 +1,4 @@
-//! Exports and outlets end to end: a filled store, hopwise, and a server as a child, beside what that server takes from its own load tool;
+//! Exports and outlets end to end: a filled store, hopwise, and a server as a child, compared with what that server accepts from its own load tool;
 //! and what catching up costs reception.
 
 mod servers;
@@ -22,7 +22,7 @@ use experiments::machine::Scratch;
 
 /// Records in the store.
 const EVENTS: u64 = 1_000_000;
-/// Those of a request to ClickHouse.
+/// Records of a request to ClickHouse.
 const BATCH: u64 = 200_000;
 /// Number of partitions of Kafka's topics.
 const PARTITIONS: u32 = 4;
@@ -115,11 +115,11 @@ fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
     Ok(ns)
 }
 
-/// Each event is there; then the tables are dropped.
+/// Checks that each event is there; then drops the tables.
 fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), CliError> {
     let table = sink.table(Stream::Events);
     let stored = http.execute(&format!("SELECT uniqExact(id) FROM {table} FORMAT TSV"))?;
-    same(events, stored.trim())?;
+    check_stored(events, stored.trim())?;
     http.execute(&format!("DROP DATABASE {} SYNC", sink.database()))
         .map(drop)
 }
@@ -189,7 +189,7 @@ struct Received {
     sent: u64,
     lost: u64,
     resident: u64,
-    /// Until the export had caught up.
+    /// Time until the export had caught up, seconds.
     seconds: f64,
 }
 
@@ -302,7 +302,7 @@ fn exported(dir: &Path, export: &str, events: u64) -> Result<Delivered, Failure>
     delivered(&Program::start(dir, &section(export))?, events)
 }
 
-/// Waits until so many records are delivered.
+/// Waits until `events` records are delivered.
 fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
     let begun = (Instant::now(), 0, program.usage()?);
     let mut first = None;
@@ -400,7 +400,7 @@ fn message_size() -> Result<usize, CliError> {
     Ok(bytes.len() / records.len())
 }
 
-fn same(events: u64, stored: &str) -> Result<(), CliError> {
+fn check_stored(events: u64, stored: &str) -> Result<(), CliError> {
     if stored == events.to_string() {
         return Ok(());
     }

@@ -18,7 +18,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
+    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
     /// their conditions state how much.
     pub(super) fn is_trial(&self) -> bool {
         self.each < Duration::from_millis(50)
@@ -103,7 +103,7 @@ pub(super) struct Outcome {
     pub(super) ns_per_op: Vec<f64>,
     /// The subject of the measurement, and the machine.
     pub(super) conditions: Conditions,
-    /// Cores that other programs used meanwhile.
+    /// Cores that other programs used during the measurement.
     others: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Without root, the machine does not give what the case needs.
+    /// Returns the outcome of a case that needs root, or something that this machine lacks.
     pub(super) fn needs(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Skipped(format!("needs {what}, so run it as root ({error})"))
     }
@@ -188,8 +188,8 @@ impl Conditions {
         }
     }
 
-    /// Adds how many cores other programs used meanwhile.
-    fn beside(self, others: Option<f64>) -> Self {
+    /// Adds how many cores other programs used during the measurement.
+    fn with_others(self, others: Option<f64>) -> Self {
         match others {
             Some(cores) => self.ratio("other_programs_cores", rounded(cores)),
             None => self,
@@ -240,17 +240,17 @@ impl Outcome {
         Self::new(name, measured.ns_per_op, conditions)
     }
 
-    /// The same, measured while `load` was running.
+    /// Returns the result, measured while `load` was running.
     pub(super) fn under(self, load: &LoadMeter) -> Self {
         let others = load.others();
         Self {
-            conditions: self.conditions.beside(others),
+            conditions: self.conditions.with_others(others),
             others,
             ..self
         }
     }
 
-    /// A warning if other programs used so much that the result may be too high.
+    /// Returns a warning if other programs used so much that the result may be too high.
     pub(super) fn warning(&self) -> Option<String> {
         let cores = self.others.filter(|cores| *cores > BUSY)?;
         Some(format!(

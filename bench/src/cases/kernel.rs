@@ -22,7 +22,7 @@ use terminal::CliError;
 struct Case {
     name: &'static str,
     flows: u32,
-    /// One of this many reports is an event; 0: none.
+    /// Every how many reports one is an event; 0 for none.
     events: u32,
 }
 
@@ -192,7 +192,7 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
         .map_err(failed)
 }
 
-/// Nanoseconds per run, on a thread of its own: later cases must not be pinned. A reader on another core reads the events meanwhile.
+/// Nanoseconds per run, on a thread of its own: later cases must not be pinned. During the run, a reader on another core reads the events.
 pub(super) fn run(
     object: &Object,
     program: &str,

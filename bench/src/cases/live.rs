@@ -34,16 +34,16 @@ const SOURCE: usize = 42;
 /// Contents of the reports.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
-    /// One of so many reports has a hop latency that changed; 0: none.
+    /// Every how many reports one has a hop latency that changed; 0 for none.
     ChangeEvery(u32),
     /// Every report is of a flow that was not seen before.
     NewFlows,
-    /// So many flows in turn, whose values do not change.
+    /// Reports of this number of flows in turn, whose values do not change.
     Known(u32),
 }
 
 impl Traffic {
-    /// The first rate, reports per second. It is doubled until something is lost or the sender cannot keep it.
+    /// Returns the first rate, reports per second. It is doubled until reports are lost or the sender cannot keep it.
     fn first_rate(self) -> u64 {
         if matches!(self, Self::Known(_)) {
             8 * FIRST
@@ -113,7 +113,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
 #[derive(Debug)]
 struct Highest {
     step: Step,
-    /// The lowest rate at which something was lost.
+    /// The lowest rate at which reports were lost.
     lost_at: Option<u64>,
 }
 
@@ -153,8 +153,8 @@ impl Step {
         self.sent.abs_diff(self.usage.received) + self.usage.dropped
     }
 
-    /// The sender kept to the rate, within a tenth.
-    fn kept(&self, rate: u64) -> bool {
+    /// Returns whether the sender kept to the rate, within a tenth.
+    fn has_kept(&self, rate: u64) -> bool {
         self.sent as f64 >= 0.9 * rate as f64 * self.seconds
     }
 
@@ -195,7 +195,7 @@ fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Fa
     let tries = if plan.is_trial() { 1 } else { STEPS + HALVINGS };
     for _ in 0..tries {
         let step = at_rate(name, plan, reports, rate)?;
-        let kept = step.kept(rate);
+        let kept = step.has_kept(rate);
         let lost = step.lost() > 0 || !step.settled;
         if lost && rate > first {
             lost_at = Some(rate);

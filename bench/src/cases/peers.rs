@@ -14,7 +14,7 @@ use super::harness::{Conditions, Failure, Outcome, Plan, median, workload};
 use super::{fastpath, kernel};
 use experiments::figures::failed;
 
-/// One comparison: the reports of our case of this name.
+/// A comparison with the reports of our case of this name.
 struct Comparison {
     name: &'static str,
     /// Our collector on the same reports.
@@ -23,7 +23,7 @@ struct Comparison {
     in_kernel: bool,
     flows: u32,
     hops: u32,
-    /// One of this many reports changes by more than a threshold; 0: none.
+    /// Every how many reports one changes by more than a threshold; 0 for none.
     changes: u32,
 }
 
@@ -66,7 +66,7 @@ const COMPARISONS: [Comparison; 4] = [
 const REPORTS: u32 = 200_000;
 /// The highest number of keys of a map that are counted.
 const MAX_KEYS: usize = 1_000_000;
-/// Where the destination port of a frame lies, and its UDP checksum, which 0 turns off.
+/// Offset of the UDP destination port in a frame. A UDP checksum of 0 means none.
 const PORT: usize = 36;
 const CHECKSUM: usize = 40;
 
@@ -129,7 +129,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Bpf,
-    /// For another machine, by its number.
+    /// The program is for another machine: `e_machine` of its ELF header.
     Elf(u16),
     Other,
 }

@@ -26,7 +26,7 @@ const PAYLOAD: usize = 220;
 const PORT: u16 = 32766;
 /// Time between two ticks of the collector, ns.
 const TICK: u64 = 20_000_000;
-/// Where the system counts the time of a thread.
+/// File in which the system counts the processor time of a thread.
 pub(super) const THREAD: &str = "/proc/thread-self/stat";
 /// Cores of the generator (with the kernel's work for each frame) and of the reader.
 const CORES: [usize; 2] = [0, 1];
@@ -118,7 +118,7 @@ struct Measurement {
     received: u64,
     /// Drops at all stages, for all reasons.
     dropped: u64,
-    /// From the first datagram to the last, ns.
+    /// Time from the first datagram to the last, ns.
     elapsed: u64,
     /// CPU time of the reader's thread, user and system, s.
     cpu_time: (f64, f64),

@@ -74,7 +74,7 @@ fn visit(node: u32, now: u64) -> Visit {
     }
 }
 
-/// One packet of each flow, as it reaches the sink.
+/// Makes one packet of each flow, as it reaches the sink.
 fn prepared() -> Result<Vec<Vec<u8>>, CliError> {
     let mut nodes = (1..NODES).map(switch).collect::<Result<Vec<_>, _>>()?;
     let mut outbox = Outbox::default();

@@ -142,7 +142,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// Fills a store with at least so many events, and returns their number.
+/// Fills a store with at least `events` events, and returns their number.
 pub(super) fn fill(dir: &Path, events: u64) -> Result<u64, CliError> {
     let mut filler = Filler::new(open(dir)?);
     while filler.filled < events {

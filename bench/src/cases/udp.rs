@@ -25,7 +25,7 @@ const TICK: u64 = 20_000_000;
 
 /// Location of sender and receiver, and how the sender sends.
 struct Testbed {
-    /// Both ends of a link between two namespaces; `None` on loopback.
+    /// The two ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
     /// True: UDP segmentation offload, which exceeds the capacity of any receiver. False: separate datagrams, as they arrive from
     /// a network.

@@ -58,7 +58,7 @@ pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> R
         Control::new().0,
     );
     match collectors.pop() {
-        Some(collector) if collectors.is_empty() => alone(collector, &pipeline, receive),
+        Some(collector) if collectors.is_empty() => run_alone(collector, &pipeline, receive),
         last => distributed(collectors.into_iter().chain(last).collect(), &pipeline, receive),
     }
 }
@@ -78,8 +78,8 @@ fn outlet(pipeline: &Pipeline) -> Result<QueueSender, CliError> {
         .ok_or_else(|| CliError::new("the pipeline has stopped"))
 }
 
-/// One worker: the thread of the input does the work, as in [`collect_role::input`].
-fn alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Result<Processed, CliError> {
+/// Measures one worker: the thread of the input does the work, as in [`collect_role::input`].
+fn run_alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Result<Processed, CliError> {
     let (worker, handle) = worker(collector, pipeline)?;
     let worker = Mutex::new(worker);
     receive(&mut |packets: &[Packet<'_>]| {

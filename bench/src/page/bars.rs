@@ -3,9 +3,9 @@
 /// The bar that a case should reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
-    /// At most so many times another case.
+    /// At most `most` times another case.
     Times { case: &'static str, most: f64 },
-    /// At most so many ns more than another case.
+    /// At most `most` ns more than another case.
     More { case: &'static str, most: f64 },
     /// At least this share of something measured in the same run.
     Share {
@@ -19,12 +19,12 @@ pub(super) enum Bar {
         what: &'static str,
         most: f64,
     },
-    /// At most so many ns.
+    /// At most this many ns.
     Most(f64),
 }
 
 impl Bar {
-    /// Whether `value`, rounded as it is shown, reaches the bar.
+    /// Returns whether `value`, rounded as it is shown, reaches the bar.
     pub(super) fn is_met(&self, value: f64) -> bool {
         let tenths = (value * 10.0).round() / 10.0;
         let hundredths = (value * 100.0).round() / 100.0;

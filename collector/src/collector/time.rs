@@ -180,14 +180,14 @@ impl Inner {
     }
 
     /// Describes the end of the current second.
-    fn closing(&self, minute: bool, elapsed: u32) -> Closing {
+    fn closing(&self, ends_minute: bool, elapsed: u32) -> Closing {
         Closing {
-            second: u64::from(self.state.second()) * SECOND,
-            minute,
+            start: u64::from(self.state.second()) * SECOND,
+            ends_minute,
             elapsed,
             timeout: u32::try_from(self.sweep.timeout.div_ceil(SECOND)).unwrap_or(u32::MAX),
-            seconds: self.sweep.seconds,
-            minutes: self.sweep.minutes,
+            emits_seconds: self.sweep.seconds,
+            emits_minutes: self.sweep.minutes,
         }
     }
 

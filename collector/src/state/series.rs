@@ -45,7 +45,7 @@ const STEP: u32 = 128;
 
 /// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of
 /// forged keys soon leaves it, and honest keys have their whole timeout in a table of sufficient size.
-const BRIEF_KEY_TIMEOUT: u32 = 5;
+const NEWCOMER_TIMEOUT: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,9 +202,8 @@ pub(crate) struct Series {
 
 impl Series {
     pub(crate) fn new(metric: Metric, emits: bool, capacity: usize, seed: u64) -> Self {
-        let mut hot = Vec::with_capacity(capacity);
+        let hot = Vec::with_capacity(capacity);
         memory::advise_huge(&hot);
-        hot.clear();
         Self {
             metric,
             emits,
@@ -235,7 +234,8 @@ impl Series {
         let Some(hot) = self.hot.get_mut(slot as usize) else {
             return true;
         };
-        // The sum of ten million values of seventeen seconds each fits; timestamps since the epoch would overflow.
+        // Values of at most `Profile::MAX_HOP_LATENCY` cannot overflow. A profile without that limit may pass a device's absolute timestamps
+        // as latencies; a dozen of them would.
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
@@ -427,7 +427,7 @@ impl Series {
             }
             let cold = &mut self.cold[slot];
             close_one(&mut self.hot[slot], cold, closing);
-            let makes_room = excess > 0 && cold.active_seconds <= 1 && cold.idle > BRIEF_KEY_TIMEOUT;
+            let makes_room = excess > 0 && cold.active_seconds <= 1 && cold.idle > NEWCOMER_TIMEOUT;
             if cold.idle > closing.timeout || makes_room {
                 self.forget(slot, closing, sketches, out, &mut expired);
                 forgotten = true;
@@ -492,15 +492,15 @@ impl Series {
         if cold.closed_second.count > 0 {
             let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
             cold.last = totals.finish(sketches);
-            if closing.seconds {
-                out.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
+            if closing.emits_seconds {
+                out.rollup(&self.rollup(key, closing.start, 1, &self.cold[slot].last));
             }
         }
         let cold = &mut self.cold[slot];
         if cold.closed_minute.count > 0 {
             let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
             let summary = totals.finish(sketches);
-            if closing.minutes {
+            if closing.emits_minutes {
                 out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
             }
         }

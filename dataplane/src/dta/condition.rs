@@ -47,7 +47,7 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 impl Condition {
-    /// The field that is compared.
+    /// Returns the field that is compared.
     pub fn field(&self) -> &Field {
         &self.field
     }

@@ -37,7 +37,7 @@ settings::named_setting! {
 }
 
 impl Trigger {
-    /// Whether it is about one record of a table, or all of them.
+    /// Returns whether it is about one record of a table, or all of them.
     pub fn is_of_a_table(self) -> bool {
         matches!(self, Self::Evicted | Self::Period | Self::Passed | Self::Window)
     }
@@ -64,7 +64,7 @@ pub struct Context<'a> {
     pub packet: PacketFacts,
     /// The record of a table.
     pub counter: Option<&'a Counter<'a>>,
-    /// All of a table's records.
+    /// All records of a table, if the report is about the whole table.
     pub window: Option<&'a Window<'a>>,
 }
 
@@ -78,9 +78,9 @@ pub struct PacketFacts {
     pub bytes: u32,
     /// TTL or hop limit at egress; 0 is unknown.
     pub hop_limit: u8,
-    /// It arrived from a host.
+    /// Whether the packet arrived from a host.
     pub from_edge: bool,
-    /// It goes to a host.
+    /// Whether the packet goes to a host.
     pub to_edge: bool,
 }
 
@@ -89,13 +89,13 @@ pub struct PacketFacts {
 pub struct Counter<'a> {
     /// The key, from the table's fields.
     pub key: &'a [u8],
-    /// Since the last report.
+    /// Sums since the last report of the key.
     pub since: Sums,
-    /// Since the key was inserted into the table.
+    /// Sums since the key was inserted into the table.
     pub total: Sums,
-    /// When the key was inserted, ns.
+    /// Time at which the key was inserted, ns.
     pub first: u64,
-    /// When a packet was last counted, ns.
+    /// Time at which a packet was last counted, ns.
     pub last: u64,
 }
 
@@ -123,7 +123,7 @@ impl Sums {
         (all > 0).then(|| (u128::from(self.drops) * 1_000_000 / u128::from(all)) as u64)
     }
 
-    /// Whether all counts are 0.
+    /// Returns whether all counts are 0.
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO
     }
@@ -148,7 +148,7 @@ impl Sums {
 pub struct Window<'a> {
     /// Number of records that meet the conditions.
     pub keys: u64,
-    /// Their counts in the period.
+    /// Counts of these keys in the period.
     pub sums: Sums,
     /// The key with most packets.
     pub top_key: &'a [u8],
@@ -157,7 +157,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context with only the trigger and the node.
+    /// Returns a context with only the trigger and the node.
     pub fn new(trigger: Trigger, node: u32) -> Self {
         Self {
             trigger,
@@ -187,7 +187,7 @@ impl<'a> Context<'a> {
         self.metadata.filter(|_| i == before).copied()
     }
 
-    /// The node id of hop `i`.
+    /// Returns the node id of hop `i`.
     #[inline]
     pub fn node_of(&self, i: usize) -> Option<u32> {
         let before = self.stack.len();
@@ -198,7 +198,7 @@ impl<'a> Context<'a> {
         self.metadata.filter(|_| i == before).and_then(|hop| hop.node_id)
     }
 
-    /// The default hop: this node's, or the last if its record is on the stack.
+    /// Returns the default hop: this node's, or the last if its record is on the stack.
     pub fn last_hop(&self) -> Option<Hop> {
         self.metadata
             .copied()
@@ -221,7 +221,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A packet's number from fields that no switch on the path changes: `ident` is the IPv4 identification or the IPv6 flow label,
+/// Returns a packet's number from fields that no switch on the path changes: `ident` is the IPv4 identification or the IPv6 flow label,
 /// `sequence` the TCP sequence number; 0 for other protocols.
 #[inline]
 pub fn packet_id(flow: &FlowKey, ident: u32, sequence: u32) -> u32 {

@@ -93,19 +93,19 @@ pub(super) struct Destination {
     unsent: Option<u16>,
     /// Reports before this one have been sent once.
     fresh: u16,
-    /// When the last NACK was processed, and for which report.
+    /// Time at which the last NACK was processed, ns, and the report that it requested.
     last_nack: Option<(u64, u16)>,
-    /// When the allowance for retransmissions is whole again, ns.
+    /// Time at which the allowance for retransmissions is whole again, ns.
     spent_until: u64,
     /// The translator has named a sequence of ours.
     confirmed: bool,
     /// Position of a report: earlier ones are not counted as unavailable again.
     unavailable_before: u64,
-    /// When the last report is retransmitted, and how many times remain.
+    /// Time at which the last report is retransmitted, ns, and the number of times that remain.
     probe: (u64, u8),
     level: u8,
     level_until: u64,
-    /// Until this time only one report is retransmitted, because the translator was full.
+    /// Time until which only one report is retransmitted, because the translator was full, ns.
     waits_until: u64,
     pub(super) stats: Stats,
 }
@@ -141,7 +141,7 @@ impl Destination {
         self.width
     }
 
-    /// Whether congestion suppresses reports of this priority.
+    /// Returns whether congestion suppresses reports of this priority.
     #[inline]
     pub(super) fn suppresses(&self, priority: Priority, now: u64) -> bool {
         if self.level == 0 || now >= self.level_until {
@@ -154,7 +154,7 @@ impl Destination {
         }
     }
 
-    /// The level of congestion at `now`.
+    /// Returns the level of congestion at `now`.
     pub(super) fn level(&self, now: u64) -> u8 {
         if now < self.level_until { self.level } else { 0 }
     }
@@ -353,7 +353,7 @@ impl Destination {
         }
     }
 
-    /// Whether the translator has confirmed that it has all essential reports.
+    /// Returns whether the translator has confirmed that it has all essential reports.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.stats.essential == 0 || self.probe.0 == u64::MAX
     }
@@ -372,7 +372,7 @@ impl Destination {
         }
     }
 
-    /// When [`Destination::tick`] is due, ns.
+    /// Returns the time at which [`Destination::tick`] is due, ns.
     pub(super) fn next_tick(&self) -> Option<u64> {
         match (self.unsent, self.probe) {
             (Some(_), _) => Some(self.waits_until),

@@ -31,7 +31,7 @@ pub struct MappingStats {
 }
 
 impl MappingStats {
-    /// Whether the sum adds up.
+    /// Returns whether the sum adds up.
     pub fn is_balanced(&self) -> bool {
         let without_value = self.absent + self.size;
         self.made == self.sent + self.pending + self.suppressed + without_value + self.queue_full
@@ -155,12 +155,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a mapping has this trigger.
+    /// Returns whether a mapping has this trigger.
     pub(super) fn has_mapping_for(&self, trigger: Trigger) -> bool {
         !self.by_trigger[trigger as usize].is_empty()
     }
 
-    /// The mappings with their statistics.
+    /// Returns the mappings with their statistics.
     pub(super) fn stats(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
         self.mappings.iter().map(|one| (&one.mapping, &one.stats))
     }
@@ -494,7 +494,7 @@ impl Engine {
         }
     }
 
-    /// When [`Engine::tick`] is due, ns.
+    /// Returns the time at which [`Engine::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         let batches = self.mappings.iter().filter_map(Compiled::next_flush);
         self.destinations
@@ -539,7 +539,7 @@ impl Compiled {
         }
     }
 
-    /// When the first batch must be sent that is not full, ns.
+    /// Returns the time at which the first batch that is not full must be sent, ns.
     fn next_flush(&self) -> Option<u64> {
         let Action::Append { hold, .. } = self.mapping.action else {
             return None;
@@ -548,19 +548,19 @@ impl Compiled {
         waiting.map(|batch| batch.since.saturating_add(hold)).min()
     }
 
-    /// Whether this report is in the sample of one in `every`.
+    /// Returns whether this report is in the sample of one in `every`.
     fn sample(&mut self) -> bool {
         let chosen = self.comes_next();
         self.seen = (self.seen + 1) % self.mapping.every.max(1);
         chosen
     }
 
-    /// Whether the next one will be.
+    /// Returns whether the next one will be.
     fn comes_next(&self) -> bool {
         self.seen == 0
     }
 
-    /// Whether it applies to this flow.
+    /// Returns whether the mapping applies to this flow.
     #[inline]
     fn is_for(&self, context: &Context<'_>) -> bool {
         let flows = &self.mapping.flows;
@@ -568,7 +568,7 @@ impl Compiled {
     }
 }
 
-/// The position of this switch on the path, from 1; 0: unknown. A sink is the last; elsewhere it is the difference of the hop limit
+/// Returns the position of this switch on the path, from 1; 0: unknown. A sink is the last; elsewhere it is the difference of the hop limit
 /// from one of the usual initial values of hosts.
 fn hop_number(context: &Context<'_>) -> u8 {
     if context.trigger == Trigger::Path {

@@ -229,7 +229,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 impl Number {
-    /// Whether it belongs to a hop, so that it can be a list.
+    /// Returns whether the field belongs to a hop, so that it can be a list.
     fn is_per_hop(self) -> bool {
         use Number as N;
         matches!(
@@ -251,7 +251,7 @@ impl Number {
         matches!(self, Self::PintN | Self::PintDigest)
     }
 
-    /// Whether a value that does not fit is truncated to its low bits; other numbers saturate.
+    /// Returns whether a value that does not fit is truncated to its low bits; other numbers saturate.
     fn wraps(self) -> bool {
         use Number as N;
         matches!(
@@ -299,7 +299,7 @@ pub(super) struct ReportedHop {
 }
 
 impl ReportedHop {
-    /// The default hop, if one of the fields uses it.
+    /// Returns the default hop, if one of the fields uses it.
     pub(super) fn for_fields<'f>(fields: impl IntoIterator<Item = &'f Field>, context: &Context<'_>) -> Self {
         let hop = if fields.into_iter().any(Field::needs_hop) {
             context.last_hop()
@@ -377,12 +377,12 @@ impl Field {
         }
     }
 
-    /// Whether it uses the hop that a report is about.
+    /// Returns whether the field uses the hop that a report is about.
     pub(super) fn needs_hop(&self) -> bool {
         matches!(self.what, FieldKind::Number(number) if number.is_per_hop()) && self.count == 0
     }
 
-    /// Whether it is of a table's record, or of a window.
+    /// Returns whether it is of a table's record, or of a window.
     pub(super) fn needs_table(&self) -> bool {
         use Number as N;
         match self.what {
@@ -406,7 +406,7 @@ impl Field {
         }
     }
 
-    /// Whether it is of a packet's flow.
+    /// Returns whether it is of a packet's flow.
     pub(super) fn needs_flow(&self) -> bool {
         use Number as N;
         match self.what {
@@ -416,7 +416,7 @@ impl Field {
         }
     }
 
-    /// Whether it is a number, so that it can be a value or a part of a condition.
+    /// Returns whether it is a number, so that it can be a value or a part of a condition.
     pub fn is_number(&self) -> bool {
         matches!(self.what, FieldKind::Number(_) | FieldKind::Constant(_))
             && (self.count == 0 || self.is_pint())
@@ -572,10 +572,10 @@ impl Field {
         Ok(())
     }
 
-    /// A number in this field's width: see [`Number::wraps`]. The largest one is reserved for "unknown".
+    /// Returns a number in this field's width: see [`Number::wraps`]. The largest one is reserved for "unknown".
     fn fitted(&self, value: u64) -> u64 {
         let wraps = matches!(self.what, FieldKind::Number(number) if number.wraps());
-        let most = most(self.width);
+        let most = max_of_width(self.width);
         if value <= most || wraps { value } else { most - 1 }
     }
 }
@@ -614,12 +614,12 @@ pub(super) fn write_data(
     Ok(scratch.len)
 }
 
-/// The largest number of `width` bytes.
-fn most(width: u8) -> u64 {
+/// Returns the largest number of `width` bytes.
+fn max_of_width(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * u32::from(width.clamp(1, 8)))
 }
 
-/// The flow, if more than its Flow ID is known.
+/// Returns the flow, if more than its Flow ID is known.
 fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, ValueError> {
     flow.filter(|flow| flow.known_id().is_none())
         .ok_or(ValueError::Absent)

@@ -87,7 +87,7 @@ pub enum Action {
 pub const MAX_SPREAD: u16 = 256;
 
 impl Mapping {
-    /// All its fields, in the order in which they are written.
+    /// Iterates over all fields, in the order in which they are written.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Field)> {
         let none: &[Field] = &[];
         let (key, spread, data) = match &self.action {
@@ -251,7 +251,7 @@ impl Mapping {
     }
 }
 
-/// The longest key of these fields, bytes.
+/// Returns the longest key of these fields, bytes.
 fn longest_key(key: &[Field]) -> usize {
     key.iter().map(Field::longest_in_key).sum()
 }

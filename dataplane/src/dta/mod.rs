@@ -85,7 +85,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// One collector, nothing to report, reports of at most 1400 bytes.
+    /// Returns settings with one collector, nothing to report, and reports of at most 1400 bytes.
     fn default() -> Self {
         Self {
             reporter: 0,
@@ -244,12 +244,12 @@ impl Reporter {
         self.engine.set_spread(spread, first)
     }
 
-    /// Whether [`Reporter::packet`] must be called for every packet.
+    /// Returns whether [`Reporter::packet`] must be called for every packet.
     pub fn needs_packets(&self) -> bool {
         !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.has_mapping_for(Trigger::Packet)
     }
 
-    /// Whether a mapping has this trigger.
+    /// Returns whether a mapping has this trigger.
     pub fn wants(&self, trigger: Trigger) -> bool {
         self.engine.has_mapping_for(trigger) || (trigger == Trigger::Drop && !self.tables.is_empty())
     }
@@ -383,7 +383,7 @@ impl Reporter {
         }
     }
 
-    /// When [`Reporter::tick`] is due, ns.
+    /// Returns the time at which [`Reporter::tick`] is due, ns.
     pub fn next(&self) -> Option<u64> {
         let tables = self.tables.iter().filter_map(Table::next);
         tables
@@ -400,22 +400,23 @@ impl Reporter {
         }
     }
 
-    /// The mappings with their statistics.
+    /// Returns the mappings with their statistics.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
         self.engine.stats()
     }
 
-    /// The tables with their statistics.
+    /// Returns the tables with their statistics.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = (&table::Config, &table::Stats)> {
         self.tables.iter().map(|table| (&table.config, &table.stats))
     }
 
-    /// The sketches with their statistics.
+    /// Returns the sketches with their statistics.
     pub fn sketches(&self) -> impl ExactSizeIterator<Item = (&sketches::Config, &sketches::Stats)> {
         self.sketches.iter().map(|sketch| (&sketch.config, &sketch.stats))
     }
 
-    /// For each collector: counters, congestion level, essential reports not sent yet, and the sequence number of the last one.
+    /// Returns the state of each collector: counters, congestion level, essential reports not sent yet, and the sequence number of the last
+    /// one.
     pub fn destinations(&self, now: u64) -> impl ExactSizeIterator<Item = Destination> {
         self.engine.destinations.iter().map(move |to| Destination {
             stats: to.stats,

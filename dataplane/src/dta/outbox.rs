@@ -9,7 +9,7 @@ pub struct Outbox {
     slots: Vec<Slot>,
 }
 
-/// One report in an outbox.
+/// A report in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Number of its collector.
@@ -26,7 +26,7 @@ struct Slot {
 }
 
 impl Outbox {
-    /// An outbox for at most `reports` reports of `bytes` bytes in total.
+    /// Returns an outbox for at most `reports` reports of `bytes` bytes in total.
     pub fn new(bytes: usize, reports: usize) -> Self {
         let bytes = bytes.min(u32::MAX as usize);
         Self {
@@ -36,7 +36,7 @@ impl Outbox {
         }
     }
 
-    /// Whether it has no report.
+    /// Returns whether the outbox has no report.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -52,7 +52,7 @@ impl Outbox {
         self.slots.clear();
     }
 
-    /// The reports in order.
+    /// Returns the reports in order.
     pub fn datagrams(&self) -> impl ExactSizeIterator<Item = Datagram<'_>> {
         self.slots.iter().map(|slot| {
             let start = slot.start as usize;
@@ -64,7 +64,7 @@ impl Outbox {
         })
     }
 
-    /// A buffer for a report of at most `len` bytes; `None` if it does not fit.
+    /// Returns a buffer for a report of at most `len` bytes; `None` if it does not fit.
     #[inline]
     pub(super) fn buffer(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.slots.len() == self.slots.capacity() {
@@ -97,7 +97,7 @@ impl Outbox {
 }
 
 impl Default for Outbox {
-    /// For 1024 reports, 1 MiB in total.
+    /// Returns an outbox for 1024 reports, 1 MiB in total.
     fn default() -> Self {
         Self::new(1 << 20, 1024)
     }

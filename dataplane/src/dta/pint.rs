@@ -30,19 +30,19 @@ pub fn hop(n: u8, hops: usize) -> Option<usize> {
         .map(|i| i as usize)
 }
 
-/// The byte that encodes `node` under `n`.
+/// Returns the byte that encodes `node` under `n`.
 pub fn digest(node: u32, n: u8) -> u8 {
     (mix(u64::from(n) << 40 | 1 << 39 | u64::from(node)) >> 56) as u8
 }
 
-/// The digest of the selected hop of a path.
+/// Returns the digest of the selected hop of a path.
 pub(super) fn digest_of(context: &Context<'_>, count: u8) -> Option<u8> {
     let n = n_of(context, count);
     let node = context.node_of(hop(n, context.hops())?)?;
     Some(digest(node, n))
 }
 
-/// A hash without a seed: reporter and reader must use the same one.
+/// Returns a hash without a seed: reporter and reader must use the same one.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     let value = (value ^ value >> 27).wrapping_mul(0x81da_def4_bc2d_d44d);

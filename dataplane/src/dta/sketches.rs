@@ -47,7 +47,7 @@ pub struct Config {
     pub counts: Counts,
     /// Packets that are counted.
     pub flows: Match,
-    /// At which switches they are counted.
+    /// The switches at which packets are counted.
     pub at: At,
     /// Length of an epoch, ns. Epochs of all switches end together, as far as their clocks agree.
     pub epoch: u64,
@@ -240,7 +240,7 @@ impl Sketch {
         }
     }
 
-    /// The next `count` columns.
+    /// Returns the next `count` columns.
     fn operation(&mut self, count: u32) -> Operation<'_> {
         let Columns { depth, width, .. } = self.config.shape;
         let first = self.cursor as usize * usize::from(depth);
@@ -278,7 +278,7 @@ impl Sketch {
         self.cursor = self.cursor.min(column);
     }
 
-    /// Whether all columns from this one on can be sent before the current epoch ends.
+    /// Returns whether all columns from this one on can be sent before the current epoch ends.
     fn is_in_time(&self, column: u32, now: u64) -> bool {
         let Config {
             shape,
@@ -298,7 +298,7 @@ impl Sketch {
         self.next_send.max(now).saturating_add(takes) <= end
     }
 
-    /// When [`Sketch::tick`] is due, ns.
+    /// Returns the time at which [`Sketch::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         let Some(epoch) = self.epoch else { return Some(0) };
         if self.cursor < self.config.shape.columns {

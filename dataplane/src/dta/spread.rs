@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// An even assignment to `collectors`, at least one and at most [`MAX_COLLECTORS`].
+    /// Returns an even assignment to `collectors`, at least one and at most [`MAX_COLLECTORS`].
     ///
     /// From n to n + 1 collectors, only 1 in n + 1 keys moves, to the new collector, in equal parts from each of the others.
     pub fn even(collectors: usize) -> Self {
@@ -33,8 +33,8 @@ impl Spread {
         }
     }
 
-    /// The table by key with one more collector, with the next number: keys move only to it. A table that is grown this way from one
-    /// collector equals that of [`Spread::even`]; other tables keep their own assignments otherwise.
+    /// Returns the table by key with one more collector, with the next number: keys move only to it. A table that is grown this way from
+    /// one collector equals that of [`Spread::even`]; other tables keep their own assignments otherwise.
     ///
     /// # Errors
     /// There are [`MAX_COLLECTORS`] already; the message.
@@ -49,7 +49,7 @@ impl Spread {
         Ok(by_key)
     }
 
-    /// A spread with these tables; `lists`: first and last list, and collector.
+    /// Returns a spread with these tables; `lists`: first and last list, and collector.
     ///
     /// # Errors
     /// The first unknown collector, or range of lists that is reversed or overlaps another; the message.
@@ -101,12 +101,12 @@ impl Spread {
         usize::from(self.collectors)
     }
 
-    /// The table by [`collector_of`].
+    /// Returns the table by [`collector_of`].
     pub fn by_key(&self) -> &[u8; 256] {
         &self.by_key
     }
 
-    /// The collector of a key.
+    /// Returns the collector of a key.
     #[inline]
     pub fn of_key(&self, key: &[u8]) -> u8 {
         if self.collectors == 1 {
@@ -116,7 +116,7 @@ impl Spread {
         }
     }
 
-    /// The collector of a list.
+    /// Returns the collector of a list.
     pub fn of_list(&self, list: u32) -> u8 {
         let after = self.lists.partition_point(|(first, ..)| *first <= list);
         let range = after
@@ -128,7 +128,7 @@ impl Spread {
         })
     }
 
-    /// The collector of all sketches.
+    /// Returns the collector of all sketches.
     pub fn of_sketches(&self) -> u8 {
         self.sketches
     }

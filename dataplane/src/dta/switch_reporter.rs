@@ -42,7 +42,7 @@ impl<'a> Event<'a> {
 }
 
 impl SwitchReporter {
-    /// A reporter with an outbox of the usual size.
+    /// Returns a reporter with an outbox of the usual size.
     pub fn new(reporter: Reporter, also_reports: bool) -> Self {
         let needs_packets = reporter.needs_packets();
         Self {
@@ -53,7 +53,7 @@ impl SwitchReporter {
         }
     }
 
-    /// Whether it needs to see every packet.
+    /// Returns whether the reporter needs to see every packet.
     #[inline]
     pub(crate) fn needs_packets(&self) -> bool {
         self.needs_packets

@@ -28,7 +28,7 @@ settings::choice! {
 }
 
 impl At {
-    /// Whether to count the packet of `context`.
+    /// Returns whether to count the packet of `context`.
     #[inline]
     pub(super) fn is_here(self, context: &Context<'_>) -> bool {
         match self {
@@ -48,7 +48,7 @@ pub struct Config {
     pub key: Vec<Field>,
     /// Packets that are counted.
     pub flows: Match,
-    /// At which switches they are counted.
+    /// The switches at which packets are counted.
     pub at: At,
     /// Records, a power of two up to [`MAX_SLOTS`].
     pub slots: usize,
@@ -315,13 +315,13 @@ impl Table {
         self.stats.periods += 1;
     }
 
-    /// When [`Table::tick`] is due, ns.
+    /// Returns the time at which [`Table::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         (self.config.period > 0).then_some(if self.sweep.is_some() { 0 } else { self.end })
     }
 }
 
-/// The hash of a key. The seed prevents senders from filling one slot on purpose.
+/// Returns the hash of a key. The seed prevents senders from filling one slot on purpose.
 #[inline]
 fn hash(key: &[u8; MAX_KEY], seed: u64) -> u64 {
     let words = key.as_chunks::<8>().0;

@@ -102,7 +102,7 @@ impl ChannelAccounting {
         arrival
     }
 
-    /// The totals, in order of node and subsystem.
+    /// Returns the totals, in order of node and subsystem.
     pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
         let entries = self.entries.iter();
         entries

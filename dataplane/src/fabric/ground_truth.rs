@@ -34,12 +34,12 @@ impl HopTruth {
         self.egress - self.ingress
     }
 
-    /// The ingress timestamp by the switch's clock, ns.
+    /// Returns the ingress timestamp by the switch's clock, ns.
     pub fn ingress_ts(&self) -> u64 {
         self.ingress.wrapping_add_signed(self.clock_offset)
     }
 
-    /// The egress timestamp by the switch's clock, ns.
+    /// Returns the egress timestamp by the switch's clock, ns.
     pub fn egress_ts(&self) -> u64 {
         self.egress.wrapping_add_signed(self.clock_offset)
     }
@@ -52,16 +52,16 @@ pub struct PacketTrace<'a> {
     pub packet: u64,
     /// The 5-tuple of its flow.
     pub flow: FlowKey,
-    /// When the traffic generator sent it, true time, ns.
+    /// True time at which the traffic generator sent the packet, ns.
     pub sent: u64,
-    /// When it arrived at the host, or was dropped.
+    /// True time at which the packet arrived at the host, or was dropped, ns.
     pub ended: u64,
     /// The switches that it passed.
     pub hops: &'a [HopTruth],
 }
 
 impl PacketTrace<'_> {
-    /// The nodes that it passed.
+    /// Returns the nodes that it passed.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
@@ -87,7 +87,7 @@ wire::named! {
 }
 
 impl DropReason {
-    /// The drop reason byte in reports.
+    /// Returns the drop reason byte in reports.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -100,13 +100,13 @@ pub struct ReportTruth {
     pub kind: ReportKind,
     /// Number of the packet that caused it.
     pub packet: u64,
-    /// That packet's 5-tuple (a queue report does not carry it).
+    /// The 5-tuple of that packet (a queue report does not carry it).
     pub flow: FlowKey,
     /// The switches whose records it contains, in forwarding order, the reporter last.
     pub hops: Vec<HopTruth>,
     /// The reason of the drop (drop reports).
     pub reason: Option<DropReason>,
-    /// For SF-INT that is not urgent: the carried record. `hops` contains the records of one packet.
+    /// The carried record of an SF-INT packet that is not urgent. `hops` contains the records of one packet.
     pub sf: Option<SfTruth>,
 }
 
@@ -122,7 +122,7 @@ pub struct SfTruth {
 }
 
 impl ReportTruth {
-    /// The nodes whose records it contains.
+    /// Returns the nodes whose records it contains.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
@@ -141,10 +141,10 @@ pub enum DatagramOutcome {
     Delayed,
 }
 
-/// One datagram of reports, recorded when it is sent.
+/// A datagram of reports, recorded when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatagramTruth {
-    /// When it left the node, true time, ns.
+    /// True time at which the datagram left the node, ns.
     pub sent: u64,
     /// The node that sent it.
     pub node: u32,
@@ -158,7 +158,7 @@ pub struct DatagramTruth {
     pub reports: Vec<ReportTruth>,
 }
 
-/// One arrival of a datagram at the collector.
+/// An arrival of a datagram at the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Arrival time, true time, ns.
@@ -169,7 +169,7 @@ pub struct Arrival {
     pub hw_id: u8,
     /// Sequence number of the datagram.
     pub seq: u32,
-    /// The same datagram had arrived before.
+    /// Whether the same datagram had arrived before.
     pub duplicate: bool,
     /// A datagram sent later by the same subsystem had arrived before.
     pub overtaken: bool,

@@ -207,7 +207,7 @@ pub struct Fabric {
     stations: Vec<NodeState>,
     /// Two per link: 2 * link is the end at its `a`, 2 * link + 1 the end at its `b`.
     ports: Vec<Port>,
-    /// When each link was cut, ascending.
+    /// The times at which each link was cut, ns, ascending.
     cuts: Vec<Vec<u64>>,
     routes: Routes,
     diversions: Vec<(usize, usize, u32)>,
@@ -227,7 +227,7 @@ pub struct Fabric {
 /// A node at run time.
 #[derive(Debug)]
 struct NodeState {
-    /// None for a host.
+    /// The switch; `None` for a host.
     switch: Option<Box<Switch>>,
     /// The ports in order of their numbers.
     ports: Vec<u32>,
@@ -258,11 +258,11 @@ struct Event {
 enum EventKind {
     /// The next packet of the flow.
     Send { flow: u32 },
-    /// One packet of a burst that an action started; `left` more follow.
+    /// A packet of a burst that an action started; `left` more follow.
     Burst { flow: u32, left: u32, gap: u64 },
     /// A packet has passed the link to this port and the pipeline.
     Arrive { packet: u32, port: u32 },
-    /// The port has finished a transmission, unless it was cut meanwhile.
+    /// The port has finished a transmission, unless its link was cut before the end: then the port's epoch has changed.
     Sent { port: u32, epoch: u32 },
     /// An action that [`Fabric::schedule`] scheduled.
     Act { action: u32 },
@@ -275,7 +275,7 @@ enum EventKind {
 }
 
 impl Fabric {
-    /// A fabric without traffic.
+    /// Returns a fabric without traffic.
     ///
     /// # Errors
     /// The switch configuration contradicts itself.
@@ -361,7 +361,7 @@ impl Fabric {
             path: Vec::new(),
         });
         if let Some(at) = first {
-            self.at(at, EventKind::Send { flow });
+            self.push_event(at, EventKind::Send { flow });
         }
         Ok(FlowId(flow))
     }
@@ -399,7 +399,7 @@ impl Fabric {
         }
         let index = self.actions.len() as u32;
         self.actions.push(action);
-        self.at(t.max(self.now), EventKind::Act { action: index });
+        self.push_event(t.max(self.now), EventKind::Act { action: index });
         Ok(())
     }
 
@@ -426,12 +426,12 @@ impl Fabric {
         self.now
     }
 
-    /// The nodes and links.
+    /// Returns the nodes and links.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The switch with this id.
+    /// Returns the switch with this id.
     pub fn switch(&self, node: u32) -> Option<&Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref()
     }
@@ -448,7 +448,7 @@ impl Fabric {
         })
     }
 
-    /// The port of node `peer` at the other end of port `number` of `node`.
+    /// Returns the port of node `peer` at the other end of port `number` of `node`.
     pub fn peer(&self, node: u32, number: u16) -> Option<(u32, u16)> {
         let index = self.topology.index(node)?;
         let port = *self.stations[index]
@@ -473,7 +473,7 @@ impl Fabric {
         }
     }
 
-    /// The switch with this id, to change its watchlist or configuration.
+    /// Returns the switch with this id, to change its watchlist or configuration.
     pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref_mut()
     }
@@ -483,7 +483,7 @@ impl Fabric {
         self.flows.iter().map(|flow| flow.totals)
     }
 
-    /// The flows, in the order in which they were added.
+    /// Returns the flows, in the order in which they were added.
     pub fn flow_ids(&self) -> impl Iterator<Item = FlowId> + use<> {
         (0..self.flows.len() as u32).map(FlowId)
     }
@@ -501,13 +501,13 @@ impl Fabric {
                     return;
                 }
                 if let Some(at) = one.schedule.next(self.now, &mut self.traffic) {
-                    self.at(at, EventKind::Send { flow });
+                    self.push_event(at, EventKind::Send { flow });
                 }
                 self.inject(flow, sink);
             }
             EventKind::Burst { flow, left, gap } => {
                 if left > 0 {
-                    self.at(
+                    self.push_event(
                         self.now.saturating_add(gap),
                         EventKind::Burst {
                             flow,
@@ -557,7 +557,7 @@ impl Fabric {
             }
             Action::Burst { flow, packets, gap } => {
                 if packets > 0 {
-                    self.at(
+                    self.push_event(
                         self.now,
                         EventKind::Burst {
                             flow: flow.0,
@@ -592,14 +592,14 @@ impl Fabric {
         self.diversions.push((node_index, to, port as u32));
     }
 
-    /// The port of a node at its link to another one.
+    /// Returns the port of a node at its link to another one.
     fn port_towards(&self, node: u32, to: u32) -> Option<usize> {
         let link = self.link(node, to).ok()?;
         let side = usize::from(self.ports[link * 2].node != self.topology.index(node)?);
         Some(link * 2 + side)
     }
 
-    fn at(&mut self, at: u64, what: EventKind) {
+    fn push_event(&mut self, at: u64, what: EventKind) {
         self.order += 1;
         self.events.push(Reverse(Event {
             at,

@@ -38,7 +38,7 @@ pub(crate) struct Full {
 }
 
 impl Port {
-    /// An idle port of node `node`; `wire.depth` bounds its queue. `edge`: it is source and sink.
+    /// Returns an idle port of node `node`; `wire.depth` bounds its queue. `edge`: it is source and sink.
     pub(crate) fn new(node: usize, number: u16, edge: bool, wire: Wire) -> Self {
         Self {
             node,
@@ -90,7 +90,7 @@ pub(crate) struct Meter {
     full: u64,
     window: u64,
     bits: u64,
-    /// In 2^-16 of a hundredth of a percent.
+    /// The moving average of the utilization, in units of 2^-16 of a hundredth of a percent.
     average: u64,
 }
 
@@ -112,7 +112,7 @@ impl Meter {
         self.bits += bytes as u64 * 8;
     }
 
-    /// The average at `now`, in hundredths of a percent, at most 10,000, without the current window.
+    /// Returns the average at `now`, in hundredths of a percent, at most 10,000, without the current window.
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         self.roll(now);
         (self.average >> 16).min(10_000) as u32

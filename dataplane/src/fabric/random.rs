@@ -10,7 +10,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// A generator with this seed.
+    /// Returns a generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut walk = seed;
         Self {
@@ -28,7 +28,7 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`; 0 when `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }

@@ -144,7 +144,7 @@ impl Fabric {
             .is_some_and(|switch| switch.has_pending_reports());
         if grouping && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
-            self.at(
+            self.push_event(
                 self.now.saturating_add(self.config.group_delay),
                 EventKind::Flush { node: node as u32 },
             );
@@ -252,7 +252,7 @@ impl Records {
     }
 }
 
-/// The records of one packet in an SF-INT report: the carried one, and the reporter's if it is of the same packet.
+/// Returns the records of one packet in an SF-INT report: the carried one, and the reporter's if it is of the same packet.
 fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
         return vec![sf.reporter];

@@ -23,7 +23,7 @@ pub(super) fn write_number(frame: &mut [u8], number: u64) {
     let room = frame.len().saturating_sub(payload).min(4);
     if room > 0 {
         frame[payload..payload + room].copy_from_slice(&(number as u32).to_be_bytes()[4 - room..]);
-        // The checksum is computed anew.
+        // The checksum is computed again from all bytes.
         let at = l4 + if proto == TCP { 16 } else { 6 };
         frame[at..at + 2].fill(0);
         let length = frame.len() - l4;

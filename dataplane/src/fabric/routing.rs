@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::random::mix;
 
-/// One direction of a link, from the port's node to its peer, for routing.
+/// A direction of a link for routing, from the port's node to its peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The node at the other end.
@@ -15,7 +15,7 @@ pub(crate) struct Edge {
     pub(crate) up: bool,
 }
 
-/// For each node and destination host: the ports on shortest paths.
+/// The ports on shortest paths, for each node and destination host.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     choices: Vec<Vec<Vec<u32>>>,
@@ -24,7 +24,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Computes every route anew. `edges[n]` are node `n`'s ports; only switches forward.
+    /// Computes all routes. `edges[n]` are node `n`'s ports; only switches forward.
     pub(crate) fn compute(edges: &[Vec<Edge>], is_host: &[bool]) -> Self {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
@@ -55,7 +55,7 @@ impl Routes {
         Self { choices, column }
     }
 
-    /// The egress port of switch `node` towards `host` for the flow with `hash`; `None` without a route.
+    /// Returns the egress port of switch `node` towards `host` for the flow with `hash`; `None` without a route.
     ///
     /// Highest random weight hashing: if one of the choices disappears, only its flows move.
     pub(crate) fn next(&self, node: usize, host: usize, hash: u64) -> Option<u32> {

@@ -93,7 +93,7 @@ impl Topology {
         plan.finish()
     }
 
-    /// A k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
+    /// Returns a k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
     /// up), k/2 hosts per edge switch (10001 up).
     pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, String> {
         within("fat-tree: k", k, 2, 16)?; // 1,024 hosts; routes grow with switches times hosts
@@ -124,24 +124,24 @@ impl Topology {
         plan.finish()
     }
 
-    /// A topology of any shape, node by node and link by link.
+    /// Returns a topology of any shape, node by node and link by link.
     pub fn builder() -> TopologyBuilder {
         TopologyBuilder::default()
     }
 
-    /// The nodes, in the order they were made.
+    /// Returns the nodes, in the order they were made.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The links as pairs of node ids.
+    /// Returns the links as pairs of node ids.
     pub fn links(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.links
             .iter()
             .map(|link| (self.nodes[link.a].id, self.nodes[link.b].id))
     }
 
-    /// The ids of the hosts, in order.
+    /// Returns the ids of the hosts, in order.
     pub fn hosts(&self) -> impl Iterator<Item = u32> + '_ {
         self.nodes
             .iter()
@@ -149,7 +149,7 @@ impl Topology {
             .map(|node| node.id)
     }
 
-    /// The ids of the switches, in order.
+    /// Returns the ids of the switches, in order.
     pub fn switches(&self) -> impl Iterator<Item = u32> + '_ {
         self.nodes
             .iter()
@@ -206,7 +206,7 @@ impl TopologyBuilder {
         self
     }
 
-    /// The topology.
+    /// Returns the topology.
     ///
     /// # Errors
     /// A node id that is used twice; a link to a node that does not exist, to itself, or without a rate; a host without

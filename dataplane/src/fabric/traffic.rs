@@ -10,7 +10,7 @@ use crate::flow::{FlowSpec, Pattern};
 pub(crate) struct Schedule {
     pattern: Pattern,
     stop: u64,
-    /// When the current burst ends (on-off only).
+    /// Time at which the current burst ends, ns (on-off only).
     burst_ends: u64,
 }
 
@@ -27,12 +27,12 @@ impl Schedule {
         self.stop = 0;
     }
 
-    /// Whether the flow may still send at `now`.
+    /// Returns whether the flow may still send at `now`.
     pub(crate) fn runs(&self, now: u64) -> bool {
         now < self.stop
     }
 
-    /// The first packet's time, not before `start`.
+    /// Returns the first packet's time, not before `start`.
     pub(crate) fn first(&mut self, start: u64, random: &mut Random) -> Option<u64> {
         let at = match self.pattern {
             Pattern::Idle => return None,
@@ -48,7 +48,7 @@ impl Schedule {
         (at < self.stop).then_some(at)
     }
 
-    /// The next packet's time after one that left at `now`.
+    /// Returns the next packet's time after one that left at `now`.
     pub(crate) fn next(&mut self, now: u64, random: &mut Random) -> Option<u64> {
         let at = match self.pattern {
             Pattern::Idle => return None,

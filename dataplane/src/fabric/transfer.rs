@@ -11,7 +11,7 @@ pub(super) struct Packet {
     number: u64,
     flow: u32,
     made: u64,
-    /// When its transmission on the current link began.
+    /// Time at which its transmission on the current link began, ns.
     left: u64,
     hops: Vec<HopTruth>,
 }
@@ -51,7 +51,7 @@ impl Fabric {
         self.enqueue(slot, port, sink);
     }
 
-    /// A packet arrives at `port`, unless the link was cut meanwhile.
+    /// Processes the arrival of a packet at `port`, unless the link was cut while it was on it.
     pub(super) fn arrive(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let node = self.ports[port as usize].node;
         let pipeline = self.pipeline_of(node);
@@ -157,7 +157,7 @@ impl Fabric {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
             let from = out.node;
-            self.at(sent, EventKind::Sent { port, epoch });
+            self.push_event(sent, EventKind::Sent { port, epoch });
             let links = self.config.links;
             if self.fortune.chance(links.loss.max(loss)) {
                 let end = End {
@@ -173,7 +173,7 @@ impl Fabric {
             } else {
                 0
             };
-            self.at(
+            self.push_event(
                 sent.saturating_add(delay)
                     .saturating_add(extra)
                     .saturating_add(pipeline),
@@ -218,7 +218,7 @@ impl Fabric {
         step.verdict
     }
 
-    /// Whether the port by which the packet came to this node is a source, and whether it is a sink.
+    /// Returns whether the port by which the packet came to this node is a source, and whether it is a sink.
     fn entrance(&self, slot: u32, node: usize) -> (bool, bool) {
         let hop = self.packets[slot as usize].hops.last();
         let number = hop.map_or(0, |hop| usize::from(hop.ingress_if));
@@ -353,7 +353,7 @@ impl Fabric {
             b,
             up,
         });
-        self.at(
+        self.push_event(
             self.now.saturating_add(self.config.convergence),
             EventKind::Converge,
         );
@@ -381,7 +381,7 @@ impl Fabric {
     }
 }
 
-/// The switch's measurement of a leaving packet, by its own clock.
+/// Returns the switch's measurement of a leaving packet, by its own clock.
 fn visit(hop: &HopTruth, mtu: u16) -> Visit {
     Visit {
         ingress_if: hop.ingress_if,

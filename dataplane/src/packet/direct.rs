@@ -503,7 +503,7 @@ mod tests {
         assert!(seen > 10_000, "only {seen} were seen at once");
     }
 
-    /// The packets of all vectors, those of the switch too.
+    /// Returns the packets of all vectors, those of the switch too.
     fn vectors() -> Vec<Vec<u8>> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
         let mut frames = Vec::new();

@@ -32,7 +32,7 @@ const OPTION_LEN: usize = 8;
 const SOURCE_OPTION: u8 = 1;
 const TARGET_OPTION: u8 = 2;
 
-/// Whether it is a neighbour solicitation or advertisement.
+/// Returns whether it is a neighbour solicitation or advertisement.
 pub(super) fn is_discovery(frame: &[u8], ip: &Ip) -> bool {
     ip.proto == ICMPV6
         && ip.dst.is_ipv6()
@@ -66,7 +66,7 @@ impl Router {
             let ours = self.config.ports[port].mac;
             // The reply has the request's VLAN tags.
             let mut reply = bytes[..at].to_vec();
-            packet::address(&mut reply, mac, ours);
+            packet::set_macs(&mut reply, mac, ours);
             reply.extend(arp_packet(REPLY, (ours, target), (mac, sender)));
             reply
         });
@@ -126,11 +126,12 @@ impl Router {
         requester: Ipv6Addr,
         target: Ipv6Addr,
     ) -> Vec<u8> {
-        /// From a router, and solicited. Not "override": only the real owner of the address may set that.
+        /// Flags R (router) and S (solicited) of a Neighbor Advertisement, RFC 4861, section 4.4. O (override) is not set: only the real
+        /// owner of the address may set it.
         const FLAGS: u8 = 0xc0;
         let ours = self.config.ports[port].mac;
         let ip = frame.len();
-        packet::address(&mut frame, mac, ours);
+        packet::set_macs(&mut frame, mac, ours);
         frame.resize(ip + ipv6::HEADER_LEN + DISCOVERY_LEN + OPTION_LEN, 0);
         discovery_message(
             &mut frame[ip + ipv6::HEADER_LEN..],
@@ -175,7 +176,7 @@ impl Router {
         match self.neighbours.no_reply(port, address) {
             None => {}
             Some(Ok(())) => {
-                self.at(
+                self.schedule(
                     self.now + neighbours::RETRY,
                     super::Event::Resolve { port, address },
                 );
@@ -265,6 +266,8 @@ fn solicitation(mac: [u8; 6], target: Ipv6Addr) -> Vec<u8> {
     frame
 }
 
+/// Writes a Neighbor Solicitation or Advertisement without its checksum: type, flags, target, and one option with a link-layer address
+/// (RFC 4861, sections 4.3, 4.4 and 4.6.1).
 fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) {
     let option = if kind == SOLICITATION {
         SOURCE_OPTION
@@ -278,12 +281,12 @@ fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, 
     message[26..32].copy_from_slice(&mac);
 }
 
-/// The link-local address of a hardware address (RFC 4291, appendix A).
+/// Returns the link-local address of a hardware address (RFC 4291, appendix A).
 fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// The Ethernet address in an option of this type.
+/// Returns the Ethernet address in an option of this type.
 fn option(mut options: &[u8], wanted: u8) -> Option<[u8; 6]> {
     while let [kind, units, ..] = *options {
         let len = usize::from(units) * 8;

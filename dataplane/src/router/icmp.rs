@@ -74,7 +74,11 @@ impl Router {
     /// Reports to the sender of the packet in `slot` why it is not forwarded, if RFC 1812 allows an error.
     pub(super) fn error(&mut self, slot: u32, from: usize, ip: &Ip, reason: Reason, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
-        if self.frames[slot as usize].from == LOCAL || ip.later || is_error(bytes, ip) || ip.is_link_scope() {
+        if self.frames[slot as usize].from == LOCAL
+            || ip.is_later_fragment
+            || is_error(bytes, ip)
+            || ip.is_not_forwarded()
+        {
             return;
         }
         if !self.errors.spend(self.now) {
@@ -119,7 +123,7 @@ impl Router {
     }
 }
 
-/// Whether a packet is an ICMP error, about which no error is sent (RFC 1122 3.2.2).
+/// Returns whether a packet is an ICMP error, about which no error is sent (RFC 1122 3.2.2).
 fn is_error(frame: &[u8], ip: &Ip) -> bool {
     let kind = frame.get(ip.at + ip.header).copied();
     match ip.proto {
@@ -138,6 +142,7 @@ fn start(frame: &[u8], of: &Ip, longest: usize, header: usize) -> (Vec<u8>, usiz
     (error, kept)
 }
 
+/// Writes type, code and the four bytes after the checksum of an ICMP or ICMPv6 error (RFC 792, RFC 4443).
 fn write(icmp: &mut [u8], reason: Reason, v6: bool) {
     let (kind, code, rest) = reason.fields(v6);
     icmp[0] = kind;

@@ -22,7 +22,7 @@ const HOPS: u8 = 64;
 impl Router {
     /// Consumes or drops a packet to an intercepted destination. False, with nothing changed, for any other packet.
     pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
-        if ip.later || !self.config.intercept.iter().any(|address| address.ip() == ip.dst) {
+        if ip.is_later_fragment || !self.config.intercept.iter().any(|address| address.ip() == ip.dst) {
             return false;
         }
         let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else {
@@ -51,7 +51,7 @@ impl Router {
         true
     }
 
-    /// The intercepted destination of a packet, by its index.
+    /// Returns the intercepted destination of a packet, by its index.
     fn intercepted(&self, frame: &[u8], ip: &Ip) -> Option<usize> {
         let direct = udp_at(frame, ip).and_then(|header| self.position(ip.dst, header.dst_port()));
         // INT may have changed the port, or lie before the UDP header.
@@ -131,7 +131,7 @@ impl Router {
     }
 }
 
-/// The UDP header of an IP packet or of its first fragment.
+/// Returns the UDP header of an IP packet or of its first fragment.
 fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
     let rest = frame.get(ip.at + ip.header..ip.at + ip.len)?;
     let rest = match ip.proto {
@@ -174,7 +174,7 @@ pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8
     ))
 }
 
-/// A frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
+/// Returns a frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
 fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let len = u16::try_from(udp::HEADER_LEN + payload.len()).ok()?;
     let v6 = to.is_ipv6();

@@ -44,7 +44,7 @@ pub(super) struct LinkQueue {
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
     max_occupancy: u32,
-    /// When the transmitter is free.
+    /// Time at which the transmitter is free, ns.
     free_at: u64,
     /// An event is scheduled for that time.
     scheduled: bool,
@@ -83,7 +83,7 @@ impl LinkQueue {
         self.occupancy
     }
 
-    /// Whether frames pass unchanged and at once.
+    /// Returns whether frames pass unchanged and at once.
     pub(super) fn is_plain(&self) -> bool {
         let LinkConfig {
             rate,
@@ -95,7 +95,7 @@ impl LinkQueue {
         rate.is_none() && delay == 0 && loss == 0 && reorder == 0 && self.waiting.is_empty()
     }
 
-    /// Whether no frame is ever queued.
+    /// Returns whether no frame is ever queued.
     pub(super) fn is_unlimited(&self) -> bool {
         self.link.rate.is_none() && self.waiting.is_empty()
     }
@@ -138,7 +138,7 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Whether an event must be scheduled for when the transmitter is free; if so, marks it as scheduled.
+    /// Returns whether an event must be scheduled for when the transmitter is free; if so, marks it as scheduled.
     pub(super) fn schedule(&mut self) -> bool {
         let needed = !self.scheduled && !self.waiting.is_empty();
         self.scheduled |= needed;

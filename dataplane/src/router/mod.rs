@@ -101,7 +101,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// An edge port with an MTU of 1500 bytes and no rate limit.
+    /// Returns an edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
         Self {
             number,
@@ -117,17 +117,17 @@ impl Port {
         }
     }
 
-    /// Whether packets that enter here are compared with the watchlist.
+    /// Returns whether packets that enter here are compared with the watchlist.
     pub fn is_source(&self) -> bool {
         self.source.unwrap_or(self.edge)
     }
 
-    /// Whether packets that leave here lose their INT.
+    /// Returns whether packets that leave here lose their INT.
     pub fn is_sink(&self) -> bool {
         self.sink.unwrap_or(self.edge)
     }
 
-    /// A hardware address for port `number` of `node` that no NIC has: locally administered.
+    /// Returns a hardware address for port `number` of `node` that no NIC has: locally administered.
     pub fn mac_for(node: u32, number: u16) -> [u8; 6] {
         let [_, a, b, c] = node.to_be_bytes();
         let [d, e] = number.to_be_bytes();
@@ -209,7 +209,7 @@ pub struct Router {
     stats: Stats,
 }
 
-/// Both directions of a port.
+/// The queues of both directions of a port.
 #[derive(Debug)]
 struct PortQueues {
     out: LinkQueue,
@@ -310,14 +310,14 @@ impl Router {
         &self.stats
     }
 
-    /// The current egress queue of a port.
+    /// Returns the current egress queue of a port.
     pub fn queue(&self, port: usize) -> QueueStats {
         self.port_queues
             .get(port)
             .map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
     }
 
-    /// The current ingress queue of a port, if its ingress link has a rate.
+    /// Returns the current ingress queue of a port, if its ingress link has a rate.
     pub fn queue_in(&self, port: usize) -> QueueStats {
         self.port_queues
             .get(port)
@@ -442,7 +442,7 @@ impl Router {
             let link_queue = self.link_queue(index, direction);
             if link_queue.schedule() {
                 let at = link_queue.free_at().max(now);
-                self.at(
+                self.schedule(
                     at,
                     Event::Free {
                         port: index as u16,
@@ -508,7 +508,7 @@ impl Router {
         }
     }
 
-    fn at(&mut self, at: u64, event: Event) {
+    fn schedule(&mut self, at: u64, event: Event) {
         self.order += 1;
         self.due.push(Reverse((at, self.order, event)));
     }
@@ -605,7 +605,7 @@ impl Router {
     }
 
     fn route_ip(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) {
-        if ip.is_link_scope() {
+        if ip.is_not_forwarded() {
             return self.lose(slot, from, Drop::LinkScope);
         }
         let bytes = &mut self.frames[slot as usize].bytes;
@@ -631,7 +631,7 @@ impl Router {
         self.forward(slot, to, next, out);
     }
 
-    /// The port and the next hop's address for a frame to `dst`.
+    /// Returns the port and the next hop's address for a frame to `dst`.
     fn choose(&self, frame: &[u8], dst: IpAddr) -> Option<(usize, IpAddr)> {
         let choices = self.routes.find(dst)?;
         let choice = if let [choice] = choices {
@@ -649,7 +649,7 @@ impl Router {
         Some((usize::from(choice.port), choice.via.unwrap_or(dst)))
     }
 
-    /// The MTU to report when a packet is too long for port `to`. A sink strips INT first; elsewhere INT reduces the MTU.
+    /// Returns the MTU to report when a packet is too long for port `to`. A sink strips INT first; elsewhere INT reduces the MTU.
     fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
         let port = &self.config.ports[to];
         let bytes = &self.frames[slot as usize].bytes;
@@ -668,12 +668,12 @@ impl Router {
     fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
         let mac = self.config.ports[to].mac;
         if !self.config.ports[to].edge {
-            packet::address(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
+            packet::set_macs(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
             return self.enqueue(slot, to, Direction::Out, out);
         }
         match self.neighbours.find(self.now, to as u16, next) {
             Lookup::Known { mac: dst, probe } => {
-                packet::address(&mut self.frames[slot as usize].bytes, dst, mac);
+                packet::set_macs(&mut self.frames[slot as usize].bytes, dst, mac);
                 self.enqueue(slot, to, Direction::Out, out);
                 if probe {
                     self.send_request(to, next, out);
@@ -681,7 +681,7 @@ impl Router {
             }
             Lookup::Unknown => match self.neighbours.wait(to as u16, next, slot) {
                 neighbours::WaitOutcome::SendRequest => {
-                    self.at(
+                    self.schedule(
                         self.now + neighbours::RETRY,
                         Event::Resolve {
                             port: to as u16,
@@ -740,7 +740,7 @@ impl Router {
         let link_queue = self.link_queue(port, direction);
         if link_queue.schedule() {
             let at = link_queue.free_at();
-            self.at(
+            self.schedule(
                 at,
                 Event::Free {
                     port: port as u16,
@@ -789,7 +789,7 @@ impl Router {
         if at <= now {
             return self.arrive(port, direction, slot, epoch, out);
         }
-        self.at(
+        self.schedule(
             at,
             Event::Arrive {
                 port,

@@ -42,7 +42,7 @@ enum Neighbour {
 pub(super) enum Lookup {
     Known {
         mac: [u8; 6],
-        /// It was silent for [`FRESH`]: it must be probed.
+        /// Whether the neighbour must be probed, because it was silent for [`FRESH`].
         probe: bool,
     },
     Unknown,
@@ -51,9 +51,9 @@ pub(super) enum Lookup {
 /// Result of queueing a frame for an unresolved neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// It is queued, and a request must be sent.
+    /// The frame is queued, and a request must be sent.
     SendRequest,
-    /// It is queued after others.
+    /// The frame is queued after others.
     Queued,
     /// The queue is full.
     Full,
@@ -91,7 +91,7 @@ impl Neighbours {
         Lookup::Unknown
     }
 
-    /// Whether it is known at this port with another hardware address than `mac`.
+    /// Returns whether it is known at this port with another hardware address than `mac`.
     pub(super) fn is_other(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         matches!(self.entries.get(&(port, address)), Some(Neighbour::Known { mac: known, .. }) if *known != mac)
     }
@@ -138,7 +138,7 @@ impl Neighbours {
         Some(Err(waiting))
     }
 
-    /// Whether the last frame came from the same neighbour: then there is nothing to learn.
+    /// Returns whether the last frame came from the same neighbour: then there is nothing to learn.
     pub(super) fn is_last(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         self.last == Some((port, address, mac))
     }
@@ -178,7 +178,7 @@ impl Neighbours {
         Vec::new()
     }
 
-    /// Whether it is known with this address and was seen recently: then there is nothing to learn.
+    /// Returns whether it is known with this address and was seen recently: then there is nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         let Some(Neighbour::Known {
             mac: known,

@@ -95,6 +95,7 @@ impl HeaderOffsets {
                 header.set_payload_len((len - ip - ipv6::HEADER_LEN) as u16);
             }
         } else {
+            // The identification of the IPv4 header, which differs for each segment.
             let ident = u16::from_be_bytes([rest[4], rest[5]]).wrapping_add(index as u16);
             rest[4..6].copy_from_slice(&ident.to_be_bytes());
             if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
@@ -106,6 +107,7 @@ impl HeaderOffsets {
         if proto == TCP {
             const FIN_PSH: u8 = 0x09;
             const CWR: u8 = 0x80;
+            // Sequence number and flags of the TCP header: FIN and PSH belong to the last segment, CWR to the first.
             let seq = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
             segment[4..8].copy_from_slice(&seq.wrapping_add(before as u32).to_be_bytes());
             segment[13] &= !(if last { 0 } else { FIN_PSH } | if index == 0 { 0 } else { CWR });

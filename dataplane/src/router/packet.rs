@@ -39,12 +39,12 @@ pub(super) struct Ip {
     /// Protocol, or first next header.
     pub(super) proto: u8,
     /// Whether it is a fragment other than the first.
-    pub(super) later: bool,
+    pub(super) is_later_fragment: bool,
 }
 
 impl Ip {
-    /// Whether it has an address with which routers do not forward packets.
-    pub(super) fn is_link_scope(&self) -> bool {
+    /// Returns whether its source or destination is an address with which routers do not forward packets, such as multicast or link-local.
+    pub(super) fn is_not_forwarded(&self) -> bool {
         [self.src, self.dst].into_iter().any(|address| match address {
             IpAddr::V4(v4) => {
                 v4.is_multicast()
@@ -80,7 +80,7 @@ pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind
     }
 }
 
-/// The IP packet in a frame, if it is valid.
+/// Returns the IP packet in a frame, if it is valid.
 pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
     match classify(frame, None) {
         Ok(FrameKind::Ip(ip)) => Some(ip),
@@ -106,7 +106,7 @@ fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
         dst: Ipv4Addr::from(packet.dst()).into(),
         hops: packet.ttl(),
         proto: packet.proto(),
-        later: packet.fragment() & OFFSET != 0,
+        is_later_fragment: packet.fragment() & OFFSET != 0,
     })
 }
 
@@ -119,7 +119,11 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     }
     let proto = packet.next_header();
     let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
-    let later = proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
+    // Of extension headers, only a fragment header directly after the IPv6 header is read. Behind others, a later fragment counts as a
+    // whole packet, but `proto` is the first extension header, so that its payload is not read as UDP or ICMPv6. At most it is answered by
+    // an error, which RFC 4443 permits for fragments.
+    let is_later_fragment =
+        proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
     Some(Ip {
         at,
         len,
@@ -128,11 +132,11 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
         dst: Ipv6Addr::from(packet.dst()).into(),
         hops: packet.hop_limit(),
         proto,
-        later,
+        is_later_fragment,
     })
 }
 
-/// Decrements the hop limit, and updates the checksum.
+/// Decrements TTL or hop limit, and updates the checksum of IPv4.
 pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
     let rest = &mut frame[ip.at..];
     if ip.dst.is_ipv6() {
@@ -141,30 +145,32 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
         }
         return;
     }
+    // TTL and protocol share the 16-bit word that changes.
     let hops = ip.hops.saturating_sub(1);
     let [before, after] = [ip.hops, hops].map(|hops| u16::from_be_bytes([hops, ip.proto]));
     if let Ok(header) = ipv4::Packet::new_checked(&mut *rest) {
         let sum = checksum::update(header.checksum(), before, after);
+        // TTL, and header checksum.
         rest[8] = hops;
         rest[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Writes the frame's addresses.
-pub(super) fn address(frame: &mut [u8], dst: [u8; 6], src: [u8; 6]) {
+/// Writes the hardware addresses of a frame.
+pub(super) fn set_macs(frame: &mut [u8], dst: [u8; 6], src: [u8; 6]) {
     if let Some(addresses) = frame.get_mut(..12) {
         addresses[..6].copy_from_slice(&dst);
         addresses[6..].copy_from_slice(&src);
     }
 }
 
-/// The sender's hardware address.
+/// Returns the sender's hardware address.
 pub(super) fn source_mac(frame: &[u8]) -> Option<[u8; 6]> {
     let mac = ethernet::Packet::new_checked(frame).ok()?.src();
     is_host(mac).then_some(mac)
 }
 
-/// Whether it can be the address of a single host.
+/// Returns whether the address can be that of a single host.
 pub(super) fn is_host(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }

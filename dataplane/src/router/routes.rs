@@ -75,7 +75,7 @@ impl Routes {
         }
     }
 
-    /// The next hops to `address`.
+    /// Returns the next hops to `address`.
     pub(super) fn find(&self, address: IpAddr) -> Option<&[NextHop]> {
         let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
         let bits = wide(address);
@@ -87,7 +87,7 @@ impl Routes {
         })
     }
 
-    /// Whether `address` is a host behind the port with this index, without another router between them.
+    /// Returns whether `address` is a host behind the port with this index, without another router between them.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
         let choices = self.find(address).unwrap_or_default();
         choices

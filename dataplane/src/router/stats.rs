@@ -47,8 +47,8 @@ wire::named! {
 }
 
 impl Drop {
-    /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
-    /// or does not report it.
+    /// Returns the drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect
+    /// it or does not report it.
     pub fn code(self) -> Option<u8> {
         match self {
             Self::HopLimit => Some(26),
@@ -61,7 +61,7 @@ impl Drop {
         }
     }
 
-    /// Whether it occurs at the egress port, which is then known.
+    /// Returns whether the drop occurs at the egress port, which is then known.
     pub(super) fn is_egress(self) -> bool {
         matches!(
             self,
@@ -149,7 +149,7 @@ impl Stats {
         self.ports.iter().flat_map(|port| &port.drops).sum()
     }
 
-    /// Whether the counters balance with `queued` frames in the router.
+    /// Returns whether the counters balance with `queued` frames in the router.
     pub fn is_balanced(&self, queued: u64) -> bool {
         self.received() + self.originated == self.sent() + self.consumed + self.drops() + queued
     }

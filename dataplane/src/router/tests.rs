@@ -407,7 +407,7 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
     assert_eq!(reasons, [1, 1, 1]);
     // Never about an error.
     let mut answer = error.clone();
-    packet::address(&mut answer, mac(1), HOST);
+    packet::set_macs(&mut answer, mac(1), HOST);
     answer[21] = 1;
     router.receive(1, 0, &answer, 1, &mut sent);
     assert_eq!(sent.take(), []);

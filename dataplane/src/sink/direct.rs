@@ -63,7 +63,7 @@ pub(crate) fn process(
     })
 }
 
-/// Whether the filters suppress the report.
+/// Returns whether the filters suppress the report.
 #[inline]
 fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &Visit) -> bool {
     let Some(flow) = common.flow(frame) else {

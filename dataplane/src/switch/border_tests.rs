@@ -6,7 +6,7 @@ use crate::fabric::{Family, Transport};
 
 const MODES: [Mode; 4] = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Sf];
 
-/// The configurations of a domain: by DSCP, by port, and in IPv6 options, with each treatment of the checksum.
+/// Returns the configurations of a domain: by DSCP, by port, and in IPv6 options, with each treatment of the checksum.
 fn configs() -> Vec<Config> {
     let marks = [
         Mark::default(),
@@ -32,7 +32,7 @@ fn configs() -> Vec<Config> {
         .collect()
 }
 
-/// A packet, with INT of a node that knows the domain, and without.
+/// Returns a packet, with INT of a node that knows the domain, and without.
 fn forged(config: &Config, mode: Mode, family: Family, transport: Transport) -> (Vec<u8>, Vec<u8>) {
     let config = Config {
         l4_checksum: L4Checksum::Update,

@@ -91,7 +91,7 @@ pub(crate) fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u
     flow::template(&spec, &address(1), &address(2)).0
 }
 
-/// Whether the IPv4 header checksum and the L4 checksum are correct. Computed independently of the switch's code.
+/// Returns whether the IPv4 header checksum and the L4 checksum are correct. Computed independently of the switch's code.
 fn checksums_hold(frame: &[u8]) -> bool {
     let sum = |parts: &[&[u8]]| {
         let words = parts.iter().flat_map(|part| part.chunks(2));

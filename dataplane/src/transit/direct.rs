@@ -48,7 +48,7 @@ pub(super) fn push(
     })
 }
 
-/// The sum of the words of an SF-INT header that change with its state and packet.
+/// Returns the sum of the words of an SF-INT header that change with its state and packet.
 fn header_sum(sf: Sf) -> u64 {
     const STATE: u32 = 5; // offset of its bits in the first 16
     (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id)

@@ -44,7 +44,7 @@ fn switch(node: u32, l4_checksum: L4Checksum, watch: Vec<Watch>) -> Switch {
     .unwrap()
 }
 
-/// Whether the UDP checksum of an IPv4 packet over Ethernet is correct or absent.
+/// Returns whether the UDP checksum of an IPv4 packet over Ethernet is correct or absent.
 fn udp_is_right(frame: &[u8]) -> bool {
     let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
     let segment = &frame[34..end];
@@ -128,7 +128,7 @@ fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
     )
 }
 
-/// Whether the checksums of the capture's packets are correct after a sink, and its counters.
+/// Returns whether the checksums of the capture's packets are correct after a sink, and its counters.
 fn deliver(setting: L4Checksum) -> (Vec<bool>, [u64; 2]) {
     let mut sink = switch(13, setting, Vec::new());
     let visit = visit(false, true);

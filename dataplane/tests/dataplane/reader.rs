@@ -66,7 +66,7 @@ impl Line {
         self.fields.get(name).map(|text| hex(text))
     }
 
-    /// Whether the line has this word (one without `=`).
+    /// Returns whether the line has this word (one without `=`).
     pub fn has(&self, word: &str) -> bool {
         self.words.iter().any(|have| have == word)
     }

@@ -39,7 +39,7 @@ const fn slices() -> [[u32; 256]; 4] {
 pub struct Crc(u32);
 
 impl Crc {
-    /// The CRC of no bytes.
+    /// Returns the CRC of no bytes.
     #[inline]
     pub fn new() -> Self {
         Self(u32::MAX)
@@ -80,7 +80,7 @@ impl Default for Crc {
     }
 }
 
-/// The CRC of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. For a
+/// Returns the CRC of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. For a
 /// flow of which only the Flow ID is known, source and destination address are that number and 0.
 #[inline]
 pub fn flow_crc(flow: &FlowKey) -> Crc {

@@ -18,7 +18,7 @@ pub struct Decisive<'a> {
 }
 
 impl Decisive<'_> {
-    /// The metric of the value. The number of hops is that of the path.
+    /// Returns the metric of the value. The number of hops is that of the path.
     pub fn metric(&self) -> Metric {
         if self.term.aggregate == Aggregate::Count {
             Metric::FlowPath
@@ -27,7 +27,7 @@ impl Decisive<'_> {
         }
     }
 
-    /// The number with which the value was compared, in the same unit.
+    /// Returns the number with which the value was compared, in the same unit.
     pub fn threshold(&self) -> u64 {
         self.term.value
     }

@@ -34,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// A fault of the whole rule.
+    /// Returns a fault of the whole rule.
     pub(crate) fn of_rule(message: String) -> Self {
         Self::new(0, 0, message)
     }

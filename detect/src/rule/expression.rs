@@ -23,7 +23,7 @@ pub(crate) enum ForError {
 }
 
 impl Expression {
-    /// The truth of the expression for the last of a flow's reports, in three-valued logic: `None` is unknown. This defines the
+    /// Returns the truth of the expression for the last of a flow's reports, in three-valued logic: `None` is unknown. This defines the
     /// meaning of a rule; the tests compare the normal form and the history cells with it.
     pub(crate) fn truth(&self, history: &[Observation<'_>]) -> Option<bool> {
         match self {
@@ -34,7 +34,7 @@ impl Expression {
         }
     }
 
-    /// The condition that all parts of this one (or of its negation) were true for the last `reports` reports.
+    /// Returns the condition that all parts of this one (or of its negation) were true for the last `reports` reports.
     pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, ForError> {
         match (self, negate) {
             (Self::Term(term), _) if term.reports != 0 => Err(ForError::Nested),
@@ -55,7 +55,7 @@ impl Expression {
     }
 }
 
-/// The truth by definition: computed from all earlier reports, without history cells.
+/// Returns the truth by definition: computed from all earlier reports, without history cells.
 fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     let (last, before) = history.split_last()?;
     if term.reports != 0 {

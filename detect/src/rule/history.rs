@@ -84,23 +84,24 @@ pub enum Cell {
     Previous(Quantity),
     /// The moving average of the quantity, of this weight in 256ths.
     Average(Quantity, u8),
-    /// For how many reports this comparison has been true. The number is the cell that the comparison itself uses.
+    /// The number of consecutive reports for which this comparison has been true. The number here is the cell that the comparison itself
+    /// uses.
     Run(Term, u8),
 }
 
-/// No cell is used.
+/// The value of a cell's index where no cell is used.
 pub const NO_CELL: u8 = u8::MAX;
 
 /// The cells that a term uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryCells {
-    /// For its value; [`NO_CELL`] for none.
+    /// The cell of its value, or [`NO_CELL`].
     pub value: u8,
-    /// For its run; [`NO_CELL`] for none.
+    /// The cell of its run of true reports, or [`NO_CELL`].
     pub run: u8,
 }
 
-/// The average of weight `k` (in 256ths), with 8 fractional bits, after `value` (at most [`MAX_VALUE`]).
+/// Returns the average of weight `k` (in 256ths), with 8 fractional bits, after `value` (at most [`MAX_VALUE`]).
 #[inline]
 pub fn averaged(average: u64, value: u64, k: u8) -> u64 {
     if average == EMPTY {
@@ -191,7 +192,7 @@ impl Cells {
     }
 }
 
-/// The value of this report, and the content of a cell.
+/// Returns the value of this report, and the content of a cell.
 #[inline]
 pub(crate) fn read_cell(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
     let at = usize::from(cell);

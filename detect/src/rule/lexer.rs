@@ -197,7 +197,7 @@ impl<'a> Lexer<'a> {
         )
     }
 
-    /// The unit directly after a number, or after blanks. A word after blanks that is not a unit is left to the
+    /// Returns the unit directly after a number, or after blanks. A word after blanks that is not a unit is left to the
     /// parser.
     fn unit(&mut self) -> Result<Unit, Fault> {
         const UNITS: [(&str, Unit); 10] = [

@@ -39,7 +39,7 @@ const AGGREGATES: [Aggregate; 7] = [
 /// The default weight of a new value in an average, 256ths: a quarter.
 const USUAL_WEIGHT: u8 = 64;
 
-/// The meaning of `text`.
+/// Returns the meaning of `text`.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
     if text.len() > MAX_TEXT {
         let message = format!("the rule has {} bytes; at most {MAX_TEXT} are read", text.len());
@@ -337,7 +337,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The weight of new values in an average, 256ths.
+    /// Returns the weight of new values in an average, 256ths.
     fn weight(&mut self) -> Result<u8, Fault> {
         if !self.accept(Token::Comma)? {
             return Ok(USUAL_WEIGHT);
@@ -451,7 +451,7 @@ impl<'a> Parser<'a> {
         Err(Self::fault_at(place, message))
     }
 
-    /// A hop's metric, of every hop or with `@node` of one node.
+    /// Returns a hop's metric, of every hop or with `@node` of one node.
     fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
         let mut term = Term {
             aggregate,
@@ -473,7 +473,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether it is one whole number before the comparison.
+/// Returns whether it is one whole number before the comparison.
 fn is_one_number(term: &Term) -> bool {
     use Aggregate::{Count, Flow, Max, Min, Sum};
     matches!(term.aggregate, Flow | Max | Min | Sum | Count)
@@ -501,7 +501,7 @@ impl Scale {
         }
     }
 
-    /// The units of a metric, in rules and thresholds.
+    /// Returns the units of a metric, in rules and thresholds.
     fn of_metric(metric: Metric) -> Self {
         match metric {
             Metric::FlowPath => Self::Plain("a number of hops"),
@@ -533,7 +533,7 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     }
 }
 
-/// The comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
+/// Returns the comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
 /// report.
 pub fn unlikely_latencies(text: &str) -> Vec<String> {
     let mut lexer = Lexer::new(text);
@@ -566,7 +566,7 @@ pub fn unlikely_latencies(text: &str) -> Vec<String> {
     found
 }
 
-/// A utilization that can be: of one link, not a sum.
+/// Refuses a utilization above 1, which a link cannot have.
 fn at_most_one(value: u64) -> Result<u64, String> {
     match value <= UTILIZATION_ONE {
         true => Ok(value),
@@ -574,7 +574,7 @@ fn at_most_one(value: u64) -> Result<u64, String> {
     }
 }
 
-/// The number in a value's smallest unit.
+/// Returns the number in a value's smallest unit.
 fn whole(number: Number, scale: Scale) -> Result<u64, String> {
     let factor = match (&scale, number.unit) {
         (Scale::Fraction, Unit::None) => UTILIZATION_ONE,

@@ -117,7 +117,7 @@ impl Shape {
         *word |= u64::from(count) << (16 * (at % 4));
     }
 
-    /// Whether all are equal: in one comparison, since they nearly always are.
+    /// Returns whether all are equal: in one comparison, since they nearly always are.
     #[inline(always)]
     fn is(&self, other: &Self) -> bool {
         let counts = (self.counts.0 ^ other.counts.0) | (self.counts.1 ^ other.counts.1);
@@ -156,7 +156,7 @@ impl ReportSummary {
         self.hops[at % QUANTITIES] = summary;
     }
 
-    /// A number that differs between most shapes.
+    /// Returns a number that differs between most shapes.
     #[inline(always)]
     pub fn shape_hash(&self) -> u64 {
         let Shape {
@@ -201,7 +201,7 @@ impl Range {
     }
 }
 
-/// The values around `value` that compare alike. [`Comparison::Equal`] has three cells: below, equal, above.
+/// Returns the values around `value` that compare alike. [`Comparison::Equal`] has three cells: below, equal, above.
 fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
     let (low, high) = match comparison {
         Comparison::Less | Comparison::AtLeast if value < number => (0, number - 1),
@@ -310,7 +310,7 @@ impl Region {
         hops: [HopRegion::NONE; QUANTITIES],
     };
 
-    /// The region of `rules` around a report, if it has one.
+    /// Returns the region of `rules` around a report, if it has one.
     pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
         let known = report.flow_latency != ABSENT;
         let mut region = Self {
@@ -339,14 +339,14 @@ impl Region {
         Some(region)
     }
 
-    /// Whether a report of this flow latency is inside, [`ABSENT`] if it is not known: for sets of rules that
+    /// Returns whether a report of this flow latency is inside, [`ABSENT`] if it is not known: for sets of rules that
     /// [use nothing else](RuleSet::uses_only_flow_latency).
     #[inline(always)]
     pub fn contains_latency(&self, flow_latency: u64) -> bool {
         self.shape.is(&Shape::default()) && self.flow_latency.contains(flow_latency)
     }
 
-    /// Whether the report is inside; `quantities` is the number of [`RuleSet::quantities`].
+    /// Returns whether the report is inside; `quantities` is the number of [`RuleSet::quantities`].
     #[inline(always)]
     pub fn contains(&self, report: &ReportSummary, quantities: usize) -> bool {
         self.shape.is(&report.shape)
@@ -367,7 +367,7 @@ pub(super) struct Needs {
     /// The number of hops; whether the path has a loop.
     hops: bool,
     looped: bool,
-    /// There are more than [`QUANTITIES`].
+    /// Whether the rule has more quantities than [`QUANTITIES`].
     too_many: bool,
     runs_only: bool,
 }
@@ -410,7 +410,7 @@ impl RuleSet {
         (!self.needs.too_many).then_some(&self.needs.quantities)
     }
 
-    /// Whether flow latencies are all that the rules use of a report.
+    /// Returns whether flow latencies are all that the rules use of a report.
     pub fn uses_only_flow_latency(&self) -> bool {
         let Needs {
             quantities,
@@ -422,7 +422,7 @@ impl RuleSet {
         self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
     }
 
-    /// The summary of a report. `None`: it cannot be summarised.
+    /// Returns the summary of a report. `None`: it cannot be summarised.
     pub fn summarise(&self, observation: &Observation<'_>) -> Option<ReportSummary> {
         let mut report = ReportSummary::default();
         let latency = observation.flow_latency.unwrap_or(ABSENT);
@@ -441,14 +441,14 @@ impl RuleSet {
         Some(report)
     }
 
-    /// Whether rules use no other history than how often in sequence a condition over one report was true. If it is not true, that
+    /// Returns whether rules use no other history than how often in sequence a condition over one report was true. If it is not true, that
     /// is 0, whatever it was before.
     #[inline(always)]
     pub fn counts_runs_only(&self) -> bool {
         self.needs.runs_only
     }
 
-    /// The rules that regions are about: bit `i` is rule `i`.
+    /// Returns the rules that regions are about: bit `i` is rule `i`.
     #[inline(always)]
     pub fn in_regions(&self) -> u64 {
         if self.needs.runs_only {
@@ -458,7 +458,7 @@ impl RuleSet {
         }
     }
 
-    /// The comparisons of these rules. Under a `for` it is the condition that is compared.
+    /// Returns the comparisons of these rules. Under a `for` it is the condition that is compared.
     fn terms_in_regions(&self) -> impl Iterator<Item = &Term> {
         (0..self.len())
             .filter(|index| self.in_regions() >> index & 1 == 1)

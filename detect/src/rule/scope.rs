@@ -45,7 +45,7 @@ impl Default for Scopes {
 }
 
 impl RuleSet {
-    /// The same rules, some of which are for some flows only: rule `i` is for flows that one of the matches given with `i` matches.
+    /// Returns the same rules, some of which are for some flows only: rule `i` is for flows that one of the matches given with `i` matches.
     ///
     /// # Errors
     /// There are more than [`MAX_MATCHES`].
@@ -78,14 +78,14 @@ impl RuleSet {
         Ok(self)
     }
 
-    /// Whether some rules are for some flows only. If not, all apply to each.
+    /// Returns whether some rules are for some flows only. If not, all apply to each.
     #[inline(always)]
     pub fn is_limited(&self) -> bool {
         self.scopes.everywhere != u64::MAX
     }
 
-    /// The rules that apply to a flow: bit `i` is rule `i`. Compares the flow with every match (a few ns each): call it when a flow is
-    /// new or the rules have changed, not per report.
+    /// Returns the rules that apply to a flow: bit `i` is rule `i`. Compares the flow with every match (a few ns each): call it when a flow
+    /// is new or the rules have changed, not per report.
     pub fn applicable(&self, flow: &FlowKey) -> u64 {
         let Scopes { everywhere, limited } = &self.scopes;
         let matching = limited.iter().filter(|(flows, _)| flows.matches(flow));

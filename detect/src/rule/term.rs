@@ -28,12 +28,12 @@ wire::named! {
 }
 
 impl Subject {
-    /// Whether it has a value per hop.
+    /// Returns whether it has a value per hop.
     pub fn is_per_hop(self) -> bool {
         self as u8 >= Self::HopLatency as u8
     }
 
-    /// The metric it is computed from; the path for the number of hops and loops.
+    /// Returns the metric it is computed from; the path for the number of hops and loops.
     pub fn metric(self) -> Metric {
         match self {
             Self::FlowLatency => Metric::FlowLatency,
@@ -117,7 +117,7 @@ wire::named! {
 }
 
 impl Comparison {
-    /// Whether it holds between `a` and `b`.
+    /// Returns whether it holds between `a` and `b`.
     #[inline]
     pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {
         match self {
@@ -130,7 +130,7 @@ impl Comparison {
         }
     }
 
-    /// The one that holds exactly when this one does not.
+    /// Returns the one that holds exactly when this one does not.
     pub fn negated(self) -> Self {
         match self {
             Self::Less => Self::AtLeast,
@@ -142,7 +142,7 @@ impl Comparison {
         }
     }
 
-    /// The one that holds when the sides are exchanged.
+    /// Returns the one that holds when the sides are exchanged.
     pub(crate) fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -185,7 +185,7 @@ pub struct Term {
 const _: () = assert!(size_of::<Term>() == 32, "two to a line of memory");
 
 impl Term {
-    /// A comparison of a value of the whole flow.
+    /// Returns a comparison of a value of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
         let aggregate = Aggregate::Flow;
         let hops_comparison = Comparison::Less;
@@ -210,12 +210,12 @@ impl Term {
         }
     }
 
-    /// Whether it uses the flow's history.
+    /// Returns whether the term uses the flow's history.
     pub fn is_stateful(&self) -> bool {
         self.history != History::Now || self.reports != 0
     }
 
-    /// The comparison without its number of reports.
+    /// Returns the comparison without its number of reports.
     pub(crate) fn without_count(&self) -> Self {
         Self {
             reports: 0,
@@ -224,7 +224,7 @@ impl Term {
         }
     }
 
-    /// Whether the comparison holds for this value.
+    /// Returns whether the comparison holds for this value.
     #[inline]
     pub(crate) fn holds(&self, value: u64) -> bool {
         self.comparison.holds(&value, &self.value)
@@ -241,13 +241,14 @@ impl Term {
         }
     }
 
-    /// Whether its comparison has been true for the required number of reports (or, with `lapsed`, has not). `run`: the number so far.
+    /// Returns whether the comparison has been true for the required number of reports (or, with `lapsed`, has not). `run` is the number so
+    /// far.
     #[inline]
     pub(crate) fn lasts(&self, run: u64) -> bool {
         (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
     }
 
-    /// Whether it is true for one report alone. `None` if the report lacks the value. Ignores history.
+    /// Returns whether it is true for one report alone. `None` if the report lacks the value. Ignores history.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         match self.subject {
@@ -261,7 +262,7 @@ impl Term {
         }
     }
 
-    /// The term that is true when this one is false, and unknown when this one is.
+    /// Returns the term that is true when this one is false, and unknown when this one is.
     pub(crate) fn negated(self) -> Self {
         if self.reports != 0 {
             return Self {
@@ -325,7 +326,7 @@ impl Term {
         }
     }
 
-    /// The aggregates that compare hop by hop.
+    /// Returns the aggregates that compare hop by hop.
     #[inline]
     fn of_hits(&self, given: impl Iterator<Item = u64>) -> Option<bool> {
         let mut count = 0u32;
@@ -347,7 +348,7 @@ fn sum_and_count(values: impl Iterator<Item = u64>) -> (u128, u64) {
     values.fold((0, 0), |(sum, count), value| (sum + u128::from(value), count + 1))
 }
 
-/// In rule syntax; parsing it gives the same term.
+/// Prints the term in rule syntax, which parses to the same term.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reports == 0 {

@@ -38,7 +38,7 @@ const PREVIOUS: u8 = 1;
 const AVERAGE: u8 = 2;
 const RUN: u8 = 3;
 
-/// One cell: its kind, and what it refers to.
+/// A cell: its kind, and the quantity or comparison that it refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CellRow {
@@ -135,7 +135,7 @@ impl Program {
         used: 0,
     };
 
-    /// All of `rules`, including those with history.
+    /// Compiles all of `rules`, including those with history.
     ///
     /// # Errors
     /// The first rule that does not fit, and why.
@@ -276,7 +276,7 @@ impl HistoryRef {
 }
 
 impl Row {
-    /// The value that a cell stores: at most [`MAX_VALUE`], or [`ABSENT`].
+    /// Returns the value that a cell stores: at most [`MAX_VALUE`], or [`ABSENT`].
     #[inline]
     fn value_of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {

@@ -99,7 +99,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The kind as a word.
+    /// Returns the kind as a word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::KeyWrite { .. } => "key-write",
@@ -283,7 +283,7 @@ pub struct TailAnswer {
 pub struct Values(pub Vec<(String, Value)>);
 
 impl Values {
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0
             .iter()

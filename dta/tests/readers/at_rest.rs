@@ -49,7 +49,7 @@ impl Model {
         self.newest = Some(sequence);
     }
 
-    /// Whether a batch is in memory.
+    /// Returns whether a batch is in memory.
     fn has(&self, sequence: u32) -> bool {
         self.blocks.get(&self.block(sequence)) == Some(&sequence)
     }

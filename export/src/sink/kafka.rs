@@ -79,11 +79,11 @@ pub struct Kafka {
     options: Options,
 }
 
-/// The error code of a topic that does not exist.
+/// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
 pub const NO_TOPIC: i16 = 3;
-/// The most bytes of messages in a chunk, before compression.
+/// Maximum size of a chunk's messages before compression, bytes.
 const CHUNK: usize = 900_000;
-/// Maximum size of a message besides its key, value and headers, bytes.
+/// Maximum size of a message's fields other than key, value and headers, bytes.
 const OVERHEAD: usize = 32;
 
 impl Kafka {
@@ -149,11 +149,11 @@ impl Kafka {
             scratch.clear();
             if self.options.keys {
                 write_key(record, &mut scratch);
-                part(Some(&scratch), &mut bytes);
+                write_bytes(Some(&scratch), &mut bytes);
             } else {
                 // Only chooses the partition.
                 scratch.extend(record.id().to_be_bytes());
-                part(None, &mut bytes);
+                write_bytes(None, &mut bytes);
             }
             let hash = murmur2(&scratch);
             scratch.clear();
@@ -161,7 +161,7 @@ impl Kafka {
                 Format::Protobuf => protobuf::write(record, batch.collector, &mut scratch),
                 Format::Json => json::write(record, batch.collector, &mut scratch),
             }
-            part(Some(&scratch), &mut bytes);
+            write_bytes(Some(&scratch), &mut bytes);
             let id = record.id();
             bytes.extend_from_slice(BEFORE_ID);
             hex(id, &mut bytes);
@@ -188,7 +188,7 @@ impl Kafka {
     }
 }
 
-/// A message without what depends on its batch.
+/// A message without the fields that depend on its batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Message {
     /// Key, value and headers.
@@ -200,7 +200,7 @@ struct Message {
     id: u64,
 }
 
-/// The messages of a batch, and what became of them so far.
+/// The messages of a batch, with the outcome of each so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exchange {
     compression: Compression,
@@ -209,10 +209,13 @@ pub struct Exchange {
     messages: Vec<Message>,
     /// The chunks to send by partition: indices of records.
     chunks: BTreeMap<i32, VecDeque<Vec<usize>>>,
+    /// Indices of records that the broker will not store, with the reason.
     rejected: Vec<(usize, String)>,
+    /// Indices of records to send again.
     again: Vec<usize>,
+    /// Whether the broker refused this user.
     denied: bool,
-    /// The last reason to try again.
+    /// The reason of the last failure that is retried.
     words: String,
 }
 
@@ -222,7 +225,7 @@ impl Exchange {
         self.bytes.capacity()
     }
 
-    /// Spreads the messages over so many partitions.
+    /// Spreads the messages over this number of partitions, each cut into chunks.
     pub fn spread(&mut self, partitions: usize) {
         let mut sizes: BTreeMap<i32, usize> = BTreeMap::new();
         self.chunks.clear();
@@ -263,7 +266,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the number of messages of a partition.
+    /// Returns the number of messages in the chunk that a partition sends next.
     pub fn count(&self, partition: i32) -> usize {
         self.chunks
             .get(&partition)
@@ -271,7 +274,7 @@ impl Exchange {
             .map_or(0, Vec::len)
     }
 
-    /// Appends it as a record batch.
+    /// Appends the chunk that a partition sends next as a record batch.
     pub fn write(&self, partition: i32, producer: Option<(ProducerId, i32)>, out: &mut Vec<u8>) {
         let chunk = self
             .chunks
@@ -293,20 +296,24 @@ impl Exchange {
                 let all = head.len();
                 // Attributes, time and offset since the first one.
                 _ = head.write_all(&[0]);
-                signed_into(message.ms - first, &mut head);
-                signed_into(offset as i64, &mut head);
+                write_varint_into(message.ms - first, &mut head);
+                write_varint_into(offset as i64, &mut head);
                 all - head.len()
             };
-            signed((len + tail.len()) as i64, &mut records);
+            write_varint((len + tail.len()) as i64, &mut records);
             records.extend_from_slice(&head[..len]);
             records.extend_from_slice(tail);
         }
-        let start = out.len();
-        out.extend(0_i64.to_be_bytes()); // First offset: the broker's matter.
-        out.extend([0; 4]); // Length.
-        out.extend((-1_i32).to_be_bytes()); // Epoch of the leader.
-        out.push(2); // Version.
-        out.extend([0; 4]); // CRC.
+        // The fields as in Kafka's documentation. Length and CRC are written at the end.
+        out.extend(0_i64.to_be_bytes()); // baseOffset; the broker assigns it.
+        let length_at = out.len();
+        out.extend([0; 4]); // batchLength
+        let length_end = out.len();
+        out.extend((-1_i32).to_be_bytes()); // partitionLeaderEpoch; a producer does not know it.
+        out.push(2); // magic
+        let crc_at = out.len();
+        out.extend([0; 4]); // crc
+        let crc_end = out.len();
         let (compressed, code) = match self.compression {
             Compression::None => (records, 0_i16),
             Compression::Lz4 => match lz4(&records) {
@@ -314,25 +321,25 @@ impl Exchange {
                 None => (records, 0),
             },
         };
-        out.extend(code.to_be_bytes());
-        out.extend((messages.len().saturating_sub(1) as i32).to_be_bytes());
-        out.extend(first.to_be_bytes());
-        out.extend(latest.to_be_bytes());
+        out.extend(code.to_be_bytes()); // attributes
+        out.extend((messages.len().saturating_sub(1) as i32).to_be_bytes()); // lastOffsetDelta
+        out.extend(first.to_be_bytes()); // baseTimestamp
+        out.extend(latest.to_be_bytes()); // maxTimestamp
         let (id, epoch, sequence) = producer.map_or((-1, -1, -1), |(producer, sequence)| {
             (producer.id, producer.epoch, sequence)
         });
-        out.extend(id.to_be_bytes());
-        out.extend(epoch.to_be_bytes());
-        out.extend(sequence.to_be_bytes());
-        out.extend((messages.len() as i32).to_be_bytes());
+        out.extend(id.to_be_bytes()); // producerId
+        out.extend(epoch.to_be_bytes()); // producerEpoch
+        out.extend(sequence.to_be_bytes()); // baseSequence
+        out.extend((messages.len() as i32).to_be_bytes()); // recordsCount
         out.extend_from_slice(&compressed);
-        let len = (out.len() - start - 12) as u32;
-        out[start + 8..start + 12].copy_from_slice(&len.to_be_bytes());
-        let crc = wire::crc::crc_32c(&out[start + 21..]);
-        out[start + 17..start + 21].copy_from_slice(&crc.to_be_bytes());
+        let len = (out.len() - length_end) as u32;
+        out[length_at..length_end].copy_from_slice(&len.to_be_bytes());
+        let crc = wire::crc::crc_32c(&out[crc_end..]);
+        out[crc_at..crc_end].copy_from_slice(&crc.to_be_bytes());
     }
 
-    /// The chunk of this partition has an answer.
+    /// Processes the answer to the chunk of a partition.
     pub fn produced(&mut self, topic: &str, produced: &Produced) -> Verdict {
         let Produced {
             partition,
@@ -348,8 +355,8 @@ impl Exchange {
                 self.advance(*partition);
                 Verdict::Stored
             }
-            Kind::Refused => {
-                self.refused(*partition, &said);
+            Kind::Permanent => {
+                self.split_refused(*partition, &said);
                 Verdict::NotStored
             }
             Kind::Denied => {
@@ -368,7 +375,7 @@ impl Exchange {
                 self.failed(*partition, &said);
                 Verdict::Forgotten
             }
-            Kind::Passing => {
+            Kind::Retry => {
                 self.failed(*partition, &said);
                 Verdict::Unknown
             }
@@ -384,8 +391,8 @@ impl Exchange {
         }
     }
 
-    /// A chunk that the server will never take: it becomes two, a single message is rejected.
-    fn refused(&mut self, partition: i32, words: &str) {
+    /// Splits a chunk that the server will always refuse into two; rejects its message if it has only one.
+    fn split_refused(&mut self, partition: i32, words: &str) {
         let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else {
             return;
         };
@@ -402,7 +409,8 @@ impl Exchange {
         }
     }
 
-    /// Nothing more of this partition is sent now: it would overtake what failed.
+    /// Puts off all chunks of this partition, since the next ones would overtake the one that failed. They are retried with the next
+    /// request.
     pub fn failed(&mut self, partition: i32, words: &str) {
         self.again
             .extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
@@ -439,13 +447,13 @@ impl Exchange {
 pub enum Verdict {
     /// The chunk is stored.
     Stored,
-    /// It is not, and will not be as it is.
+    /// The chunk is not stored, and will not be as it is.
     NotStored,
-    /// It may be stored.
+    /// The chunk may be stored.
     Unknown,
-    /// Likewise, and another broker leads the partition.
+    /// The chunk may be stored, and another broker leads the partition.
     Moved,
-    /// The broker does not know this producer any more: it needs another number.
+    /// The broker does not know this producer any more, which needs another producer id.
     Forgotten,
 }
 
@@ -465,12 +473,12 @@ struct Sequence {
 }
 
 impl Producer {
-    /// The number; `None`: ask for one.
+    /// Returns the producer id, or `None` if the broker must be asked for one.
     pub fn id(&self) -> Option<ProducerId> {
         self.id
     }
 
-    /// A new number: all sequences begin again.
+    /// Sets a new producer id, with which all sequences begin again.
     pub fn begin(&mut self, id: ProducerId) {
         *self = Self {
             id: Some(id),
@@ -478,13 +486,13 @@ impl Producer {
         };
     }
 
-    /// The number of use no more.
+    /// Forgets the producer id and the sequences.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The sequence number of a chunk that is sent now. `None`: another chunk may have been stored with it, so the producer needs a new
-    /// number first.
+    /// Returns the sequence number of a chunk that is sent now, or `None` if another chunk may have been stored with it, so that the
+    /// producer needs a new id first.
     pub fn sequence(&mut self, partition: i32, fingerprint: u64) -> Option<i32> {
         let sequence = self.sequences.entry(partition).or_default();
         if sequence.pending.is_some_and(|pending| pending != fingerprint) {
@@ -494,7 +502,7 @@ impl Producer {
         Some(sequence.next)
     }
 
-    /// A chunk of so many messages has an answer.
+    /// Processes the answer to a chunk of `count` messages.
     pub fn answered(&mut self, partition: i32, count: usize, verdict: Verdict) {
         match verdict {
             Verdict::Stored => {
@@ -514,101 +522,111 @@ impl Producer {
     }
 }
 
-/// The reaction to an error.
+/// The reaction to an error code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
+    /// The chunk is stored.
     Stored,
-    Refused,
+    /// The chunk will be refused each time.
+    Permanent,
+    /// This user may not write.
     Denied,
+    /// Another broker leads the partition, or the topic has changed: ask where it is.
     Moved,
+    /// The broker does not accept this producer or its sequence number any more.
     Forgotten,
-    Passing,
+    /// The same request may succeed later.
+    Retry,
 }
 
+/// Kafka's error codes with their names in its documentation. A duplicate sequence number means that an earlier request stored the chunk.
+const ERRORS: [(i16, &str, Kind); 51] = {
+    use Kind::{Denied, Forgotten, Moved, Permanent, Retry, Stored};
+    [
+        (-1, "UNKNOWN_SERVER_ERROR", Retry),
+        (0, "no error", Stored),
+        (1, "OFFSET_OUT_OF_RANGE", Retry),
+        (2, "CORRUPT_MESSAGE", Retry),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", Moved),
+        (5, "LEADER_NOT_AVAILABLE", Moved),
+        (6, "NOT_LEADER_OR_FOLLOWER", Moved),
+        (7, "REQUEST_TIMED_OUT", Retry),
+        (8, "BROKER_NOT_AVAILABLE", Moved),
+        (9, "REPLICA_NOT_AVAILABLE", Moved),
+        (10, "MESSAGE_TOO_LARGE", Permanent),
+        (13, "NETWORK_EXCEPTION", Moved),
+        (14, "COORDINATOR_LOAD_IN_PROGRESS", Retry),
+        (15, "COORDINATOR_NOT_AVAILABLE", Retry),
+        (16, "NOT_COORDINATOR", Retry),
+        (17, "INVALID_TOPIC_EXCEPTION", Retry),
+        (18, "RECORD_LIST_TOO_LARGE", Permanent),
+        (19, "NOT_ENOUGH_REPLICAS", Retry),
+        (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", Retry),
+        (21, "INVALID_REQUIRED_ACKS", Retry),
+        (29, "TOPIC_AUTHORIZATION_FAILED", Denied),
+        (31, "CLUSTER_AUTHORIZATION_FAILED", Denied),
+        (32, "INVALID_TIMESTAMP", Permanent),
+        (33, "UNSUPPORTED_SASL_MECHANISM", Retry),
+        (34, "ILLEGAL_SASL_STATE", Retry),
+        (35, "UNSUPPORTED_VERSION", Retry),
+        (36, "TOPIC_ALREADY_EXISTS", Retry),
+        (37, "INVALID_PARTITIONS", Retry),
+        (38, "INVALID_REPLICATION_FACTOR", Retry),
+        (40, "INVALID_CONFIG", Retry),
+        (41, "NOT_CONTROLLER", Retry),
+        (42, "INVALID_REQUEST", Retry),
+        (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", Retry),
+        (44, "POLICY_VIOLATION", Permanent),
+        (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", Forgotten),
+        (46, "DUPLICATE_SEQUENCE_NUMBER", Stored),
+        (47, "INVALID_PRODUCER_EPOCH", Forgotten),
+        (49, "INVALID_PRODUCER_ID_MAPPING", Forgotten),
+        (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Denied),
+        (56, "KAFKA_STORAGE_ERROR", Moved),
+        (58, "SASL_AUTHENTICATION_FAILED", Denied),
+        (59, "UNKNOWN_PRODUCER_ID", Forgotten),
+        (72, "LISTENER_NOT_FOUND", Moved),
+        (74, "FENCED_LEADER_EPOCH", Moved),
+        (75, "UNKNOWN_LEADER_EPOCH", Moved),
+        (76, "UNSUPPORTED_COMPRESSION_TYPE", Retry),
+        (78, "OFFSET_NOT_AVAILABLE", Retry),
+        (87, "INVALID_RECORD", Permanent),
+        (89, "THROTTLING_QUOTA_EXCEEDED", Retry),
+        (90, "PRODUCER_FENCED", Forgotten),
+        (100, "UNKNOWN_TOPIC_ID", Moved),
+    ]
+};
+
 fn kind(error: i16) -> Kind {
-    match error {
-        // 46: it has this sequence number already.
-        0 | 46 => Kind::Stored,
-        10 | 18 | 32 | 44 | 87 => Kind::Refused,
-        29 | 31 | 53 | 58 => Kind::Denied,
-        3 | 5 | 6 | 8 | 9 | 13 | 56 | 72 | 74 | 75 | 100 => Kind::Moved,
-        45 | 47 | 49 | 59 | 90 => Kind::Forgotten,
-        _ => Kind::Passing,
-    }
+    ERRORS
+        .iter()
+        .find(|(code, ..)| *code == error)
+        .map_or(Kind::Retry, |(.., kind)| *kind)
 }
 
 /// Returns the name of an error, or its number if it has none here.
 pub fn name(error: i16) -> Cow<'static, str> {
-    Cow::Borrowed(match error {
-        -1 => "UNKNOWN_SERVER_ERROR",
-        0 => "no error",
-        1 => "OFFSET_OUT_OF_RANGE",
-        2 => "CORRUPT_MESSAGE",
-        3 => "UNKNOWN_TOPIC_OR_PARTITION",
-        5 => "LEADER_NOT_AVAILABLE",
-        6 => "NOT_LEADER_OR_FOLLOWER",
-        7 => "REQUEST_TIMED_OUT",
-        8 => "BROKER_NOT_AVAILABLE",
-        9 => "REPLICA_NOT_AVAILABLE",
-        10 => "MESSAGE_TOO_LARGE",
-        13 => "NETWORK_EXCEPTION",
-        14 => "COORDINATOR_LOAD_IN_PROGRESS",
-        15 => "COORDINATOR_NOT_AVAILABLE",
-        16 => "NOT_COORDINATOR",
-        17 => "INVALID_TOPIC_EXCEPTION",
-        18 => "RECORD_LIST_TOO_LARGE",
-        19 => "NOT_ENOUGH_REPLICAS",
-        20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        21 => "INVALID_REQUIRED_ACKS",
-        29 => "TOPIC_AUTHORIZATION_FAILED",
-        31 => "CLUSTER_AUTHORIZATION_FAILED",
-        32 => "INVALID_TIMESTAMP",
-        33 => "UNSUPPORTED_SASL_MECHANISM",
-        34 => "ILLEGAL_SASL_STATE",
-        35 => "UNSUPPORTED_VERSION",
-        36 => "TOPIC_ALREADY_EXISTS",
-        37 => "INVALID_PARTITIONS",
-        38 => "INVALID_REPLICATION_FACTOR",
-        40 => "INVALID_CONFIG",
-        41 => "NOT_CONTROLLER",
-        42 => "INVALID_REQUEST",
-        43 => "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-        44 => "POLICY_VIOLATION",
-        45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        46 => "DUPLICATE_SEQUENCE_NUMBER",
-        47 => "INVALID_PRODUCER_EPOCH",
-        49 => "INVALID_PRODUCER_ID_MAPPING",
-        53 => "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        56 => "KAFKA_STORAGE_ERROR",
-        58 => "SASL_AUTHENTICATION_FAILED",
-        59 => "UNKNOWN_PRODUCER_ID",
-        72 => "LISTENER_NOT_FOUND",
-        74 => "FENCED_LEADER_EPOCH",
-        75 => "UNKNOWN_LEADER_EPOCH",
-        76 => "UNSUPPORTED_COMPRESSION_TYPE",
-        78 => "OFFSET_NOT_AVAILABLE",
-        87 => "INVALID_RECORD",
-        89 => "THROTTLING_QUOTA_EXCEEDED",
-        90 => "PRODUCER_FENCED",
-        100 => "UNKNOWN_TOPIC_ID",
-        _ => return Cow::Owned(format!("error {error} of Kafka")),
-    })
+    match ERRORS.iter().find(|(code, ..)| *code == error) {
+        Some((_, name, _)) => Cow::Borrowed(name),
+        None => Cow::Owned(format!("error {error} of Kafka")),
+    }
 }
 
-/// That there are three headers, the name of the first one, and the length of its value.
+/// The bytes in front of the value of the header `id`: the number of headers (3), the length and text of its name, and the length of its
+/// value (16), as zigzag varints.
 const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
 
-/// The other headers: the same for a whole batch.
+/// Returns the other two headers, which are the same for a whole batch.
 fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {
     let schema = format!("hopwise.v1.{}", batch.stream.message());
     let mut headers = Vec::new();
     for text in ["schema", &schema, "collector", batch.collector] {
-        part(Some(text.as_bytes()), &mut headers);
+        write_bytes(Some(text.as_bytes()), &mut headers);
     }
     headers
 }
 
-/// The key as text: flow, else node, else the address of the reporter. Before those of an alert stands its rule.
+/// Writes the key as text: the flow, else the node, else the address of the reporter. The key of an alert begins with its rule.
 fn write_key(record: &Record, out: &mut Vec<u8>) {
     if let Record::Alert(alert) = record {
         out.extend_from_slice(alert.rule.as_bytes());
@@ -622,19 +640,19 @@ fn write_key(record: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes with their length before them; `None`: null.
-fn part(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
-    signed(bytes.map_or(-1, |bytes| bytes.len() as i64), out);
+/// Appends bytes with their length in front of them; `None` is null.
+fn write_bytes(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
+    write_varint(bytes.map_or(-1, |bytes| bytes.len() as i64), out);
     out.extend_from_slice(bytes.unwrap_or_default());
 }
 
-/// A number as a varint, zigzag.
-fn signed(value: i64, out: &mut Vec<u8>) {
+/// Appends a number as a zigzag varint.
+fn write_varint(value: i64, out: &mut Vec<u8>) {
     protobuf::varint(((value << 1) ^ (value >> 63)) as u64, out);
 }
 
-/// Likewise, where there is room for ten bytes.
-fn signed_into(value: i64, out: &mut &mut [u8]) {
+/// Writes a number as a zigzag varint of at most ten bytes to the beginning of `out`.
+fn write_varint_into(value: i64, out: &mut &mut [u8]) {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest > 0x7f {
         _ = out.write_all(&[rest as u8 | 0x80]);
@@ -673,7 +691,6 @@ fn murmur2(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Those of Kafka's own test of its hash.
     #[test]
     fn an_error_has_a_name_or_its_number() {
         let names = [14, 15, -1, 132].map(name);
@@ -688,6 +705,7 @@ mod tests {
         );
     }
 
+    /// The cases are those of Kafka's own test of its hash.
     #[test]
     fn a_key_has_the_partition_of_other_producers() {
         let cases: [(&[u8], i32); 6] = [

@@ -29,7 +29,7 @@ pub struct Alert {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlertSource {
     /// The name that stands for all collectors that receive the same reports.
-    pub pair: Arc<str>,
+    pub group: Arc<str>,
     /// The name of the collector; empty for this process.
     pub name: Arc<str>,
 }
@@ -45,8 +45,24 @@ pub struct RuleEvent {
 
 /// A change of an alert, and the collectors that stored it.
 struct Change {
-    one: record::Alert,
+    event: record::Alert,
     sources: Vec<AlertSource>,
+}
+
+/// The changes of an alert with one timestamp, each kind in its order.
+#[derive(Default)]
+struct Kinds {
+    off: VecDeque<Change>,
+    on: VecDeque<Change>,
+}
+
+/// Takes the next change: one that ends the alert if it is firing, otherwise one that starts it; the other kind if there is none.
+fn next_of(kinds: &mut Kinds, is_firing: bool) -> Option<Change> {
+    if is_firing {
+        kinds.off.pop_front().or_else(|| kinds.on.pop_front())
+    } else {
+        kinds.on.pop_front().or_else(|| kinds.off.pop_front())
+    }
 }
 
 /// A time that a rule was true.
@@ -88,46 +104,52 @@ impl Past {
         }
     }
 
-    /// Adds events of rules that became true or false, in ascending order of time. Those that became true and those that became false
-    /// are each in their order; which of two at one time came first follows from what was true before.
+    /// Adds events of rules that became true or false, in ascending order of time. Events with one timestamp are ordered within on and
+    /// within off only; `add_all` interleaves them.
     pub fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
-        let mut same: Vec<Change> = Vec::new();
+        let mut simultaneous: Vec<Change> = Vec::new();
         for RuleEvent { row, sources } in events {
-            let Some(one) = record::Alert::from_event(&row.event, row.rule.map(Into::into)) else {
+            let Some(event) = record::Alert::from_event(&row.event, row.rule.map(Into::into)) else {
                 continue;
             };
-            if same.first().is_some_and(|first| first.one.ts != one.ts) {
-                self.add_all(std::mem::take(&mut same));
+            if simultaneous
+                .first()
+                .is_some_and(|first| first.event.ts != event.ts)
+            {
+                self.add_all(std::mem::take(&mut simultaneous));
             }
-            same.push(Change { one, sources });
+            simultaneous.push(Change { event, sources });
         }
-        self.add_all(same);
+        self.add_all(simultaneous);
     }
 
-    /// Adds those of one time.
-    fn add_all(&mut self, same: Vec<Change>) {
-        let mut by_number: BTreeMap<u64, [VecDeque<Change>; 2]> = BTreeMap::new();
-        for change in same {
-            let kinds = by_number.entry(change.one.alert()).or_default();
-            kinds[usize::from(change.one.is_firing)].push_back(change);
+    /// Adds changes with one timestamp. Those of an alert alternate, as far as there are both kinds: one that fires ends first.
+    fn add_all(&mut self, simultaneous: Vec<Change>) {
+        let mut by_alert: BTreeMap<u64, Kinds> = BTreeMap::new();
+        for change in simultaneous {
+            let kinds = by_alert.entry(change.event.alert()).or_default();
+            if change.event.is_firing {
+                kinds.on.push_back(change);
+            } else {
+                kinds.off.push_back(change);
+            }
         }
-        for (number, mut kinds) in by_number {
-            while let Some(one) = {
-                let is_firing = self.alerts.get(&number).is_some_and(Alert::is_firing);
-                let [off, on] = &mut kinds;
-                let (first, second) = if is_firing { (off, on) } else { (on, off) };
-                first.pop_front().or_else(|| second.pop_front())
-            } {
-                self.add(one);
+        for (alert_id, mut kinds) in by_alert {
+            loop {
+                let is_firing = self.alerts.get(&alert_id).is_some_and(Alert::is_firing);
+                let Some(change) = next_of(&mut kinds, is_firing) else {
+                    break;
+                };
+                self.add(change);
             }
         }
     }
 
-    fn add(&mut self, Change { one, sources }: Change) {
-        let ts = one.ts;
+    fn add(&mut self, Change { event, sources }: Change) {
+        let ts = event.ts;
         let is_counted = (self.span.0..=self.span.1).contains(&ts);
-        let alert = self.alerts.entry(one.alert()).or_insert_with(|| Alert {
-            last: one.clone(),
+        let alert = self.alerts.entry(event.alert()).or_insert_with(|| Alert {
+            last: event.clone(),
             episodes: VecDeque::new(),
             count: 0,
             ended: Some(Ended::False),
@@ -135,9 +157,9 @@ impl Past {
             sources: BTreeSet::new(),
         });
         alert.sources.extend(sources.iter().cloned());
-        if one.is_firing {
+        if event.is_firing {
             alert.firing_sources.extend(sources);
-            // The collector says it again after a restart: it lasts.
+            // After a restart a collector stores the event again; the episode continues.
             if alert.ended.is_some() {
                 if alert.episodes.len() == MOST_EPISODES {
                     alert.episodes.pop_front();
@@ -148,16 +170,17 @@ impl Past {
                 });
                 alert.count += u64::from(is_counted);
             }
-            alert.last = one;
+            alert.last = event;
             alert.ended = None;
             return;
         }
-        let is_shown = one.metric.is_some();
-        // A report that shows it is false reaches all collectors of a pair. One of them alone may receive no more reports of a flow.
+        // A report showed that the rule is false; without a metric, the flow only ended.
+        let by_report = event.metric.is_some();
+        // Such a report reaches all collectors of a group. That the flow ended is true of one collector: another may still receive reports.
         alert.firing_sources.retain(|source| {
             !sources
                 .iter()
-                .any(|one| one == source || is_shown && one.pair == source.pair)
+                .any(|ended| ended == source || by_report && ended.group == source.group)
         });
         if !alert.firing_sources.is_empty() {
             return;
@@ -170,7 +193,7 @@ impl Past {
         }
         if let Some(last) = alert.episodes.back_mut().filter(|last| last.until.is_none()) {
             last.until = Some(ts);
-            alert.ended = Some(if is_shown { Ended::False } else { Ended::Flow });
+            alert.ended = Some(if by_report { Ended::False } else { Ended::Flow });
         }
     }
 
@@ -300,11 +323,11 @@ mod tests {
         }
     }
 
-    /// Returns an event that these collectors stored; c1 and c2 are a pair.
+    /// Returns an event that these collectors stored; c1 and c2 are a group.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
-        let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
+        let group = |name: &str| if name == "c3" { "c3" } else { "c1" };
         let source = |name: &&str| AlertSource {
-            pair: pair(name).into(),
+            group: group(name).into(),
             name: (*name).into(),
         };
         RuleEvent {

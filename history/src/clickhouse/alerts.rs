@@ -36,9 +36,9 @@ impl Remote {
     }
 
     fn alert_source(&self, name: &str) -> AlertSource {
-        let pair = self.pairs.iter().find(|(one, _)| one == name);
+        let pair = self.pairs.iter().find(|(collector, _)| collector == name);
         AlertSource {
-            pair: pair.map_or(name, |(_, pair)| pair).into(),
+            group: pair.map_or(name, |(_, group)| group).into(),
             name: name.into(),
         }
     }

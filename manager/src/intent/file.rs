@@ -167,7 +167,7 @@ choice! {
         PerFlow = "per_flow",
         /// The path, or a bucket of latency or queue, has changed.
         Change = "change",
-        /// `rule` is true, or was true for the flow's packet before.
+        /// `rule` is true, or was true for the flow's previous packet.
         Rule = "rule",
     }
 }
@@ -233,8 +233,8 @@ impl<T: Setting> Setting for Several<T> {
     }
 }
 
-/// Declares a value that is read from one text.
-macro_rules! written {
+/// Declares a setting that is read from a string or integer.
+macro_rules! text_setting {
     ($(#[doc = $doc:literal])+ $visible:vis $name:ident($inner:ty): $kind:literal, $parse:expr, $show:expr) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq)]
@@ -245,11 +245,11 @@ macro_rules! written {
 
             fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
                 let parse: fn(&str) -> Option<$inner> = $parse;
-                let written = match node.get_ref() {
+                let text = match node.get_ref() {
                     Value::String(text) => Some(text.to_string()),
                     other => values::integer(other).map(|number| number.to_string()),
                 };
-                written.and_then(|text| parse(&text)).map(Self).or_else(|| values::refuse(node, reader))
+                text.and_then(|text| parse(&text)).map(Self).or_else(|| values::refuse(node, reader))
             }
 
             fn show(&self) -> Shown {
@@ -260,37 +260,37 @@ macro_rules! written {
     };
 }
 
-written! {
+text_setting! {
     /// The name of a metric.
     MetricName(Metric): "\"flow_path\", \"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"",
     Metric::from_name,
     |metric| metric.name().to_owned()
 }
-written! {
+text_setting! {
     /// A port or a range.
     Port(PortRange): "a port such as \"443\", or a range, the lower one first, such as \"8000-8999\"; up to 65535",
     |text| text.parse().ok(),
     PortRange::to_string
 }
-written! {
+text_setting! {
     /// A DSCP from 0 to 63.
     Dscp(u8): "a DSCP from 0 to 63",
     |text| text.parse().ok().filter(|dscp| *dscp < 64),
     u8::to_string
 }
-written! {
+text_setting! {
     /// A share of packets.
     Sample(u32): "\"1 in 10\" or another whole number from 1",
     |text| text.strip_prefix("1 in ")?.trim().parse().ok().filter(|n| *n > 0),
     |n| format!("1 in {n}")
 }
-written! {
+text_setting! {
     /// The rates that a budget limits, per second.
     pub BudgetSetting(Budget): "rates above 0: \"2000 reports/s\", \"50 events/s\", or both as \"2000 reports/s, 50 events/s\"",
     |text| text.parse().ok(),
     Budget::to_string
 }
-written! {
+text_setting! {
     /// The end of an intent, as a duration or a time.
     UntilSetting(Until): "a duration above 0 such as \"2h\", a date, or a time such as \"2026-11-24T08:00:00Z\"",
     |text| {
@@ -323,7 +323,8 @@ pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSetti
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
-        checked(&settings.intents, &root, &mut reader, now);
+        // Only for the problems that it reports: callers build the intents from the tables themselves.
+        build_and_check(&settings.intents, &root, &mut reader, now);
         intents = settings.intents;
     }
     reader.finish(file).map(|()| intents)
@@ -338,7 +339,7 @@ pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
     let settings = IntentSettings::read(table, &mut reader).filter(|_| reader.has_no_problems());
     let intent = settings.map(|settings| {
         let intent = settings.intent();
-        report(&settings, &intent, table, &mut reader, now);
+        refuse_problems(&settings, &intent, table, &mut reader, now);
         intent
     });
     let problems = reader.messages_by_key(table).into_iter();
@@ -360,7 +361,7 @@ pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
 
 /// Builds the intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates
 /// problems.
-pub fn checked(
+pub fn build_and_check(
     settings: &[IntentSettings],
     root: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -371,7 +372,7 @@ pub fn checked(
     for (index, settings) in settings.iter().enumerate() {
         let table = node_at(root, &["intents", &index.to_string()]);
         let intent = settings.intent();
-        if report(settings, &intent, table, reader, now) && !names.insert(intent.name.clone()) {
+        if refuse_problems(settings, &intent, table, reader, now) && !names.insert(intent.name.clone()) {
             let message = format!("two intents are named `{}`; rename one", intent.name);
             reader.refuse(span_of(table, &["name"]), message);
         }
@@ -406,8 +407,9 @@ fn key_of(error: &IntentError) -> &'static str {
     }
 }
 
-/// Reports the problems of an intent that was read from `table`. Returns whether there are none, apart from `between`.
-fn report(
+/// Refuses the problems of an intent that was read from `table`. Returns whether there are none, apart from `between`: that problem leaves
+/// the name of the intent valid, so that it is still compared with the others.
+fn refuse_problems(
     settings: &IntentSettings,
     intent: &Intent,
     table: &Node<'_>,

@@ -10,7 +10,9 @@ use std::fmt;
 use detect::{Metric, RuleSet};
 use settings::choice;
 
-pub use self::file::{BudgetSetting, IntentSettings, chapters, checked, read, read_one, read_settings};
+pub use self::file::{
+    BudgetSetting, IntentSettings, build_and_check, chapters, read, read_one, read_settings,
+};
 pub use crate::instruction::amount_text;
 pub use settings::time::text as time_text;
 

@@ -308,7 +308,7 @@ mod tests {
         })
     }
 
-    /// All variants that this processor has, each for strings of these lengths.
+    /// Returns all variants that this processor has, each for strings of these lengths.
     fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
         best.iter()

@@ -18,14 +18,14 @@ const LANES: usize = 4;
 /// For the first and the second word of each block, as [`POWERS`](super::POWERS); zeros after them, for unused lanes of the last vector.
 static POWERS: [[u64; 2]; BLOCKS + LANES] = word_powers::<BLOCKS, { BLOCKS + LANES }>();
 
-/// Whether the processor has these instructions.
+/// Returns whether the processor has these instructions.
 pub(super) fn is_possible() -> bool {
     use std::arch::is_x86_feature_detected;
     let vectors = is_x86_feature_detected!("vpclmulqdq") && is_x86_feature_detected!("avx512f");
     vectors && is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1")
 }
 
-/// A function for strings of any length, optimised for inputs of this many blocks; only if it [is possible](is_possible).
+/// Returns a function for strings of any length, optimised for inputs of this many blocks; only if it [is possible](is_possible).
 pub(super) fn crc_32(blocks: usize) -> Crc32 {
     const SHORT: [Crc32; 4] = [
         whole_blocks::<5>,
@@ -70,7 +70,7 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     rest.iter().fold(state, |state, blocks| sum(state, blocks))
 }
 
-/// The register after these blocks, at most [`BLOCKS`].
+/// Returns the register after these blocks, at most [`BLOCKS`].
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 #[inline]
 fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {

@@ -16,7 +16,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Those that the kernel still has. It frees unreferenced ones with a delay, so call this again if there are some.
+    /// Returns the ids that the kernel still has. It frees unreferenced ones with a delay, so call this again if there are some.
     ///
     /// # Errors
     /// This needs CAP_SYS_ADMIN.
@@ -27,7 +27,7 @@ impl Ids {
         })
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.programs.is_empty() && self.maps.is_empty()
     }
@@ -55,7 +55,7 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
     text.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// The IDs of `ids` that `open` can open; each descriptor is closed at once.
+/// Returns the IDs of `ids` that `open` can open; each descriptor is closed at once.
 fn openable(ids: &[u32], open: fn(u32) -> io::Result<OwnedFd>) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for &id in ids {

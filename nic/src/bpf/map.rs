@@ -20,7 +20,7 @@ pub struct Map {
     value: usize,
     entries: u32,
     id: u32,
-    /// For a per-CPU map, the number of possible CPUs: it has a value for each, padded to a multiple of eight bytes.
+    /// Number of possible CPUs, for a per-CPU map, which has a value for each, padded to a multiple of eight bytes.
     cpus: Option<usize>,
     /// Keys are found by their hash.
     hashed: bool,
@@ -57,7 +57,7 @@ impl Map {
         })
     }
 
-    /// Another handle of the same map.
+    /// Returns another handle of the same map.
     ///
     /// # Errors
     /// Too many open files.
@@ -70,7 +70,7 @@ impl Map {
         })
     }
 
-    /// The kernel's ID of it, as `bpftool map` shows it.
+    /// Returns the kernel's ID of it, as `bpftool map` shows it.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -80,7 +80,7 @@ impl Map {
         &self.name
     }
 
-    /// Whether it is a hash map, whose keys come and go.
+    /// Returns whether it is a hash map, whose keys come and go.
     pub fn is_hashed(&self) -> bool {
         self.hashed
     }
@@ -128,7 +128,7 @@ impl Map {
         self.is_present(unsafe { bpf(command::MAP_LOOKUP, &mut arguments) })
     }
 
-    /// Whether the command that returned `result` found its key.
+    /// Returns whether the command that returned `result` found its key.
     fn is_present(&self, result: io::Result<i32>) -> Result<bool, Error> {
         match result {
             Ok(_) => Ok(true),
@@ -161,7 +161,7 @@ impl Map {
         self.update(&index.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
     }
 
-    /// The number of keys of a hash map, at most `limit`. Keys that others add or remove meanwhile may be missing.
+    /// Counts the keys of a hash map, up to `limit`. Keys that are added or removed during the count may be missing.
     ///
     /// # Errors
     /// The system refused.
@@ -194,7 +194,7 @@ impl Map {
         self.is_present(unsafe { bpf(command::MAP_DELETE, &mut arguments) })
     }
 
-    /// The sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
+    /// Returns the sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
     ///
     /// # Errors
     /// This is not a per-CPU map of such values, or the system refused.
@@ -211,7 +211,7 @@ impl Map {
         Ok(())
     }
 
-    /// The memory of an array with `BPF_F_MMAPABLE`.
+    /// Returns the memory of an array with `BPF_F_MMAPABLE`.
     ///
     /// # Errors
     /// The map is not such an array.
@@ -251,7 +251,7 @@ impl AsFd for Map {
 pub struct Mapped {
     address: NonNull<u8>,
     bytes: usize,
-    /// From one element to the next.
+    /// Distance from one element to the next, bytes.
     stride: usize,
 }
 
@@ -261,14 +261,14 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// The 64-bit word at byte `offset` (a multiple of eight) of element `index`; `None` outside the array.
+    /// Returns the 64-bit word at byte `offset` (a multiple of eight) of element `index`; `None` outside the array.
     pub fn word(&self, index: usize, offset: usize) -> Option<&AtomicU64> {
         let at = self.locate(index, offset, 8)?;
         // SAFETY: inside the mapping, aligned, alive as long as `self`; programs access it as whole words too.
         Some(unsafe { AtomicU64::from_ptr(self.address.as_ptr().add(at).cast()) })
     }
 
-    /// Likewise of 32 bits.
+    /// Returns the 32-bit word at `offset` of an element, or `None` beyond its end.
     pub fn half(&self, index: usize, offset: usize) -> Option<&AtomicU32> {
         let at = self.locate(index, offset, 4)?;
         // SAFETY: as in `word`.
@@ -280,7 +280,7 @@ impl Mapped {
         self.word(index, offset).map(|word| word.load(ordering))
     }
 
-    /// Likewise of 32 bits.
+    /// Reads the 32-bit word at `offset` of an element, or returns `None` beyond its end.
     pub fn load_half(&self, index: usize, offset: usize, ordering: Ordering) -> Option<u32> {
         self.half(index, offset).map(|half| half.load(ordering))
     }

@@ -11,7 +11,7 @@ use crate::device::netlink::Netlink;
 use crate::error::Error;
 use crate::sys::bpf::{TestRun, attach_xdp, bpf, command};
 
-/// Where in the kernel a program runs.
+/// The place in the kernel where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// In the driver, before the kernel processes a frame.
@@ -44,7 +44,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// The kernel's id of the program that has replaced this one on the interface: 0 if there is none; `None` if this one
+    /// Returns the kernel's id of the program that has replaced this one on the interface: 0 if there is none; `None` if this one
     /// is there.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl From<Mode> for device::Mode {
     }
 }
 
-/// An error of `aya`, with all its causes.
+/// Returns an error of `aya`, with all its causes.
 pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Error) -> Error {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -96,7 +96,7 @@ pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Err
     }
 }
 
-/// The same, with the missing capabilities, if that is the cause.
+/// Adds the missing capabilities to an error, if they are its cause.
 pub(super) fn load_error(error: Error) -> Error {
     if error.errno() == Some(libc::EPERM) {
         let advice = "BPF programs need CAP_BPF and CAP_NET_ADMIN: grant both, or run as root";
@@ -110,7 +110,7 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     Error::new("bpf", name, io::Error::new(io::ErrorKind::NotFound, source))
 }
 
-/// In the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
+/// Part of the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
 const NOT_FOR_ALL: &str = "!root";
 
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
@@ -147,14 +147,14 @@ fn xdp<'b>(bpf: &'b Ebpf, name: &str) -> Result<&'b Xdp, Error> {
     }
 }
 
-/// The file descriptor of a program, which the object keeps open.
+/// Returns the file descriptor of a program, which the object keeps open.
 pub(super) fn descriptor(bpf: &Ebpf, name: &str) -> Result<i32, Error> {
     let fd = xdp(bpf, name)?.fd();
     let fd = fd.map_err(|refused| error("bpf", name, refused))?;
     Ok(fd.as_fd().as_raw_fd())
 }
 
-/// The names of the XDP programs, in order.
+/// Returns the names of the XDP programs, in order.
 pub(super) fn names(bpf: &Ebpf) -> Vec<String> {
     let programs = bpf
         .programs()

@@ -30,7 +30,7 @@ pub(super) struct Buffer<R> {
 enum Held {
     No,
     Yes,
-    /// More bytes were needed than are here.
+    /// Whether more bytes were needed than the buffer has.
     Exceeded,
 }
 
@@ -61,7 +61,7 @@ impl<R: Read> Buffer<R> {
         Ok(buffer)
     }
 
-    /// The bytes read and not consumed.
+    /// Returns the bytes read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
@@ -87,13 +87,13 @@ impl<R: Read> Buffer<R> {
         self.held = Held::Yes;
     }
 
-    /// Ends [`Buffer::hold`]. True if more bytes were needed meanwhile.
+    /// Ends [`Buffer::hold`]. Returns true if more bytes were needed since.
     #[inline]
     pub(super) fn release(&mut self) -> bool {
         std::mem::replace(&mut self.held, Held::No) == Held::Exceeded
     }
 
-    /// Whether the file may be read now; if not, notes that more bytes were needed.
+    /// Returns whether the file may be read now; if not, notes that more bytes were needed.
     pub(super) fn may_read(&mut self) -> bool {
         if self.held != Held::No {
             self.held = Held::Exceeded;
@@ -144,13 +144,13 @@ impl<R: Read> Buffer<R> {
         at
     }
 
-    /// The memory that these offsets refer to.
+    /// Returns the memory that these offsets refer to.
     #[inline]
     pub(super) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
-    /// The bytes at an offset that [`Buffer::consume`] returned.
+    /// Returns the bytes at an offset that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn consumed(&self, at: usize, len: usize) -> &[u8] {
         &self.memory[at..at + len]

@@ -44,7 +44,7 @@ impl Error {
         Self { offset, fault }
     }
 
-    /// A failed read: errors of decompression are distinguished from errors of the disk.
+    /// Returns a failed read: errors of decompression are distinguished from errors of the disk.
     pub(super) fn read(offset: u64, error: io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::UnexpectedEof => Fault::Cut,

@@ -28,9 +28,9 @@ pub enum LinkType {
 /// Start of a frame's Ethernet or network header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layer<'a> {
-    /// At an Ethernet header.
+    /// The frame begins with an Ethernet header.
     Ethernet(&'a [u8]),
-    /// After a link header that names its payload, and the VLAN tags behind it.
+    /// The frame behind a link header that names its payload, and behind its VLAN tags.
     Network {
         /// EtherType of `bytes`: 0x0800 IPv4, 0x86dd IPv6 and so on.
         ethertype: u16,
@@ -51,7 +51,7 @@ const TAG_LEN: usize = 4;
 const MAX_TAGS: usize = 7;
 
 impl LinkType {
-    /// The link type of that number.
+    /// Returns the link type of that number.
     pub fn from_code(code: u16) -> Self {
         match code {
             0 => Self::Null,
@@ -81,7 +81,7 @@ impl LinkType {
         }
     }
 
-    /// Where the Ethernet or network header of a frame of this type begins.
+    /// Returns a frame of this type from its Ethernet or network header on.
     #[inline]
     pub fn layer(self, frame: &[u8]) -> Layer<'_> {
         let ethertype = match self {
@@ -111,7 +111,8 @@ const SLL_PROTOCOL: usize = 14;
 const SLL2_HEADER_LEN: usize = 20;
 const SLL2_PROTOCOL: usize = 0;
 
-/// After a header of `LEN` bytes with the EtherType at `PROTOCOL`, and VLAN tags. Values below 1536 are not EtherTypes.
+/// Returns the frame behind a header of `LEN` bytes with the EtherType at `PROTOCOL`, and behind VLAN tags. Values below 1536 are not
+/// EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     let Some((header, mut bytes)) = frame.split_at_checked(LEN) else {
         return Layer::Cut;
@@ -134,8 +135,8 @@ fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     }
 }
 
-/// The bytes behind a tag. Of stacked tags, `tcpdump -i any` writes the outer one with the EtherType of the packet, and the inner one
-/// without its own: the control word and the EtherType again, then the packet.
+/// Returns the bytes behind a tag. Of stacked tags, `tcpdump -i any` writes the outer one with the EtherType of the packet, and the inner
+/// one without its own: the control word and the EtherType again, then the packet.
 fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
     let version = match ethertype {
         ETHERTYPE_IPV4 => 4,
@@ -154,8 +155,8 @@ fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// After four bytes of address family. They are in the byte order of the capturing machine, but every family fits into one byte, so
-/// it is at one of the two ends.
+/// Returns the frame behind four bytes of address family. They are in the byte order of the capturing machine, but every family fits into
+/// one byte, so it is at one of the two ends.
 fn behind_family(frame: &[u8]) -> Layer<'_> {
     let Some((family, bytes)) = frame.split_at_checked(4) else {
         return Layer::Cut;

@@ -75,7 +75,7 @@ impl Pcapng {
         })
     }
 
-    /// The next packet; blocks of other kinds are read or skipped.
+    /// Returns the next packet; blocks of other kinds are read or skipped.
     #[inline]
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
         loop {
@@ -118,7 +118,7 @@ impl Pcapng {
         }
     }
 
-    /// The type of the block at the start of `bytes`. A section header also sets the byte order, which applies to its own length.
+    /// Returns the type of the block at the start of `bytes`. A section header also sets the byte order, which applies to its own length.
     fn begin(&mut self, bytes: &[u8]) -> Result<u32, Fault> {
         let kind = self.order.u32(bytes, 0);
         if kind == block::SECTION {

@@ -124,7 +124,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The next frame. After an error there is none.
+    /// Returns the next frame. After an error there is none.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Option<Result<Frame<'_>, Error>> {
@@ -132,7 +132,7 @@ impl<R: Read> Reader<R> {
         Some(found.map(|found| lend(self.buffer.memory(), &found)))
     }
 
-    /// The next frames: up to [`BURST`] that can be lent together, because they are in the buffer already; otherwise one. After
+    /// Returns the next frames: up to [`BURST`] that can be lent together, because they are in the buffer already; otherwise one. After
     /// an error, which follows the frames before it, there are none.
     pub fn burst(&mut self) -> Option<Result<Frames<'_>, Error>> {
         let first = match self.packet()? {

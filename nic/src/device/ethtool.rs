@@ -31,7 +31,7 @@ const SS_FEATURES: u32 = 4;
 /// Bytes of a string in a set of strings.
 const STRING: usize = 32;
 
-/// One interface, with a socket for the ioctls.
+/// An interface, with a socket for the ioctls.
 #[derive(Debug)]
 pub(crate) struct Ethtool {
     socket: OwnedFd,
@@ -66,7 +66,7 @@ impl Ethtool {
             .map(drop)
     }
 
-    /// A command with an answer of `N` words.
+    /// Returns a command with an answer of `N` words.
     ///
     /// # Safety
     /// `N` words are as long as the kernel's answer.
@@ -77,7 +77,7 @@ impl Ethtool {
         unsafe { self.call(&mut words) }.map(|()| words)
     }
 
-    /// The driver and the bus address.
+    /// Returns the driver and the bus address.
     pub(crate) fn driver(&self) -> Option<(String, Option<String>)> {
         // SAFETY: `ethtool_drvinfo` is the command, five texts of 32 bytes, 12 reserved bytes and five numbers: 196 bytes.
         let words = unsafe { self.query::<49>(command::GDRVINFO) }.ok()?;
@@ -141,6 +141,7 @@ impl Ethtool {
         // SAFETY: `ethtool_channels` is nine words.
         let mut words = unsafe { self.query::<9>(command::GCHANNELS) }?;
         words[0] = command::SCHANNELS;
+        // `rx_count` and `tx_count`.
         words[5] = rx;
         words[6] = tx;
         // SAFETY: as above.
@@ -170,7 +171,7 @@ fn rx_ring(words: [u32; 9]) -> Option<Level> {
     Some(level(&words, 1)).filter(|level| level.max > 0)
 }
 
-/// The maximum at `at`, with its current value four words behind it.
+/// Returns the maximum at `at`, with its current value four words behind it.
 fn level(words: &[u32; 9], at: usize) -> Level {
     Level {
         now: words[at + 4],
@@ -205,7 +206,7 @@ fn feature(words: &[u32], bit: usize) -> Option<Feature> {
     })
 }
 
-/// Those that matter to a receiver.
+/// Returns the offloads that matter to a receiver.
 pub(crate) fn offloads(features: &[(String, Feature)]) -> Offloads {
     Offloads {
         lro: named(features, "rx-lro"),

@@ -60,6 +60,7 @@ mod ifla {
 pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<Link>, Error> {
     let mut body = vec![0; INFO];
     match which {
+        // `ifi_index` of `ifinfomsg`.
         LinkSelector::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
         LinkSelector::Name(name) => put(&mut body, ifla::IFNAME, &[name.as_bytes(), &[0]].concat()),
     }
@@ -78,7 +79,7 @@ pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<L
     }
 }
 
-/// The answer after its netlink header: `ifinfomsg` and attributes.
+/// Returns the answer after its netlink header: `ifinfomsg` and attributes.
 fn parse(answer: &[u8]) -> Option<Link> {
     let index = u32_at(answer, 4)?;
     let flags = u32_at(answer, 8)?;
@@ -118,7 +119,7 @@ fn parse(answer: &[u8]) -> Option<Link> {
     })
 }
 
-/// The programs on it, by mode.
+/// Returns the programs on it, by mode.
 fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
     let mut found: Vec<Attached> = [
         (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
@@ -141,7 +142,7 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
     found
 }
 
-/// The program whose ID is the attribute of type `kind`.
+/// Returns the program whose ID is the attribute of type `kind`.
 fn attached_in(xdp: Attributes<'_>, kind: u16, mode: Mode) -> Option<Attached> {
     xdp.u32(kind).map(|id| Attached {
         id,
@@ -151,7 +152,7 @@ fn attached_in(xdp: Attributes<'_>, kind: u16, mode: Mode) -> Option<Attached> {
     })
 }
 
-/// From `rtnl_link_stats64`: numbers of eight bytes each.
+/// Reads the receive errors from `rtnl_link_stats64`, whose numbers have eight bytes each.
 fn lost(stats: &[u8]) -> Option<RxErrors> {
     Some(RxErrors {
         dropped: u64_at(stats, 6 * 8)?,

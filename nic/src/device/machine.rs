@@ -53,14 +53,14 @@ pub struct Limits {
 pub struct HugePages {
     /// Allocated to the pool.
     pub total: u64,
-    /// Neither in use nor reserved.
+    /// Huge pages that are neither in use nor reserved.
     pub free: u64,
     /// Size of one, bytes.
     pub size: u64,
 }
 
 impl Machine {
-    /// The first two numbers of the kernel's release.
+    /// Returns the first two numbers of the kernel's release.
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
         version(self.kernel.as_deref()?)
     }
@@ -116,7 +116,7 @@ fn listed(text: &str) -> Option<u32> {
     })
 }
 
-/// The second column, in hexadecimal, of all processors.
+/// Returns the second column, in hexadecimal, of all processors.
 fn backlog_drops(text: &str) -> Option<u64> {
     text.lines().try_fold(0, |sum: u64, line| {
         let drops = line.split_ascii_whitespace().nth(1)?;
@@ -139,7 +139,7 @@ fn meminfo_value(meminfo: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the word in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word.to_owned())

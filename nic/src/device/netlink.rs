@@ -18,7 +18,7 @@ const HEADER: usize = 16;
 /// Message type of an answer that is an error number.
 const ERROR: u16 = 2;
 
-/// One answer of a kernel fits into this (the kernel starts with at most 32 KiB, `NLMSG_GOODSIZE`).
+/// Bytes of a buffer into which one answer of the kernel fits (it starts with at most 32 KiB, `NLMSG_GOODSIZE`).
 const ANSWER: usize = 64 * 1024;
 
 impl Netlink {
@@ -68,7 +68,7 @@ impl Netlink {
     }
 }
 
-/// The body of the first message in `bytes`.
+/// Returns the body of the first message in `bytes`.
 fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
     match parts(bytes) {
         Some((ERROR, Some(code), _)) => Err(io::Error::from_raw_os_error((code as i32).saturating_neg())),
@@ -77,7 +77,7 @@ fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
     }
 }
 
-/// The type of the first message, the number at the start of its body, and its body.
+/// Returns the type of the first message, the number at the start of its body, and its body.
 fn parts(bytes: &[u8]) -> Option<(u16, Option<u32>, &[u8])> {
     let len = u32_at(bytes, 0)? as usize;
     let body = bytes.get(HEADER..len)?;
@@ -89,12 +89,12 @@ fn parts(bytes: &[u8]) -> Option<(u16, Option<u32>, &[u8])> {
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// The value of the first attribute of this type.
+    /// Returns the value of the first attribute of this type.
     pub(crate) fn value(mut self, kind: u16) -> Option<&'a [u8]> {
         self.find(|(found, _)| *found == kind).map(|(_, value)| value)
     }
 
-    /// The attributes inside it.
+    /// Returns the attributes inside it.
     pub(crate) fn nested(self, kind: u16) -> Option<Self> {
         self.value(kind).map(Self)
     }
@@ -107,7 +107,7 @@ impl<'a> Attributes<'a> {
         self.value(kind)?.first().copied()
     }
 
-    /// Without the zero at its end.
+    /// Returns the text of an attribute, without the zero at its end.
     pub(crate) fn text(self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
@@ -117,7 +117,7 @@ impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        /// Without the upper two bits, which are flags of the encoding.
+        /// Mask of an attribute's type: without the upper two bits, which are flags of the encoding.
         const TYPE: u16 = 0x3fff;
         let len = usize::from(u16_at(self.0, 0)?);
         let kind = u16_at(self.0, 2)?;
@@ -158,7 +158,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// An attribute that holds others.
+    /// Returns an attribute that holds others.
     pub(crate) fn nest(kind: u16, inside: &[(u16, &[u8])]) -> Vec<u8> {
         let mut value = Vec::new();
         for (kind, bytes) in inside {

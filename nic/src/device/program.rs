@@ -9,7 +9,7 @@ use super::{Attached, Mode, OUR_PROGRAMS};
 use crate::error::Error;
 use crate::sys::bpf;
 
-/// The program with its name, if this process may read it.
+/// Returns the program with its name, if this process may read it.
 pub(crate) fn named(program: Attached) -> Attached {
     let opened = bpf::program_by_id(program.id);
     let name = opened.and_then(|opened| bpf::program_name(&opened)).ok();

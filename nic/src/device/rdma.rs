@@ -13,7 +13,7 @@ pub struct RdmaDevice {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Those of this machine, by name.
+/// Lists the RDMA devices of this machine, by name.
 pub fn rdma_devices() -> Vec<RdmaDevice> {
     devices(Path::new("/sys/class/infiniband"))
 }
@@ -32,7 +32,7 @@ fn devices(class: &Path) -> Vec<RdmaDevice> {
     devices
 }
 
-/// Each once, in the order of the port's table.
+/// Lists the addresses of a port, each once, in the order of its GID table.
 fn addresses(port: &Path) -> Vec<IpAddr> {
     let mut indices: Vec<u32> = names(&port.join("gids"))
         .iter()

@@ -42,13 +42,13 @@ pub struct Unfinished {
 /// A frame that was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceivedFrame<'a> {
-    /// From the Ethernet header on.
+    /// The frame from its Ethernet header on.
     pub data: &'a [u8],
-    /// When the kernel received it, ns since the epoch.
+    /// Time at which the kernel received it, ns since the epoch.
     pub received: u64,
     /// Work to be done before it is a regular frame.
     pub unfinished: Unfinished,
-    /// It was too long; `data` is its beginning. Or it uses an obsolete kind of segmentation.
+    /// Whether the frame cannot be used: it was too long, and `data` is its beginning, or it uses an obsolete kind of segmentation.
     pub unusable: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct Port {
     slot: usize,
     slots: usize,
     at: usize,
-    /// For frames that are copied out of the ring.
+    /// Memory for frames that are copied out of the ring.
     scratch: Vec<u8>,
     stats: Stats,
 }
@@ -156,12 +156,12 @@ impl Port {
         &self.interface
     }
 
-    /// The interface's index when it was opened.
+    /// Returns the interface's index when it was opened.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Whether there is a frame to receive.
+    /// Returns whether there is a frame to receive.
     pub fn is_ready(&self) -> bool {
         // Acquire: pairs with the kernel's barrier before it sets the status (__packet_set_status in net/packet/af_packet.c),
         // so that the frame is there when the status says so.
@@ -213,17 +213,17 @@ impl Port {
         self.stats
     }
 
-    /// The error of the interface since the last call, if any: it is down, or removed.
+    /// Returns the error of the interface since the last call, if any: it is down, or removed.
     pub fn failure(&self) -> Option<Error> {
         sys::pending_error(&self.socket).map(|source| Error::new("receive", &self.interface, source))
     }
 
-    /// Whether the interface was removed, or replaced by another of the same name.
+    /// Returns whether the interface was removed, or replaced by another of the same name.
     pub fn is_gone(&self) -> bool {
         sys::interface_index(&self.interface).ok() != Some(self.index)
     }
 
-    /// The owner of the current slot.
+    /// Returns the owner of the current slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: inside the mapping (`at` is below `slots`), aligned, alive as long as `self`; both sides access it as a whole
         // word.
@@ -413,7 +413,7 @@ fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
 
 /// Sends at most [`BATCH`] frames. Returns how many the kernel accepted, or the error of the first.
 fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
-    /// Nothing is left to the NIC.
+    /// The virtio header of a frame that leaves nothing to the NIC.
     const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
     // SAFETY: integers and pointers, for which zero (null) is a value.
     let mut vectors: [[libc::iovec; 2]; BATCH] = unsafe { std::mem::zeroed() };

@@ -9,13 +9,13 @@ use crate::sys;
 /// Four bytes of the frame that contain a counter: it differs from frame to frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// Where in the frame its four bytes are, big-endian; below 2048.
+    /// Offset of its four bytes in the frame, big-endian; below 2048.
     pub at: u32,
     /// Value of the word in the first frame.
     pub base: u32,
-    /// It increases after this many frames.
+    /// Number of frames after which the value increases.
     pub each: u32,
-    /// It has this many values, then starts again.
+    /// Number of values, after which the value starts again.
     pub of: u32,
 }
 

@@ -95,7 +95,7 @@ impl Ring {
         })
     }
 
-    /// The owner of the current block.
+    /// Returns the owner of the current block.
     fn status(&self) -> &AtomicU32 {
         /// Offset of `block_status`, after the version and the offset.
         const OFFSET: usize = 8;
@@ -112,7 +112,7 @@ impl Ring {
         }
     }
 
-    /// Whether the current block is owned by user space.
+    /// Returns whether the current block is owned by user space.
     fn ready(&self) -> bool {
         // Acquire: pairs with the kernel's write barrier before it hands the block over (prb_flush_block in
         // net/packet/af_packet.c), so that the frames are there when the status says so.
@@ -216,7 +216,7 @@ const BLOCK_FIRST: usize = 16;
 /// A frame in the ring, after its header.
 struct Frame<'a> {
     data: &'a [u8],
-    /// To the next one, bytes.
+    /// Offset of the next packet, bytes.
     step: usize,
     received: u64,
     truncated: bool,

@@ -12,7 +12,7 @@ use crate::source::Source;
 pub struct Filter {
     /// The attachment of the program.
     pub attached: Attachment,
-    /// Where it runs: [`RxPath::Native`] or [`RxPath::Generic`].
+    /// The place where it runs: [`RxPath::Native`] or [`RxPath::Generic`].
     pub rx_path: RxPath,
     /// Receive queues of the interface.
     pub queues: u32,

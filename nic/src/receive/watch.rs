@@ -10,13 +10,13 @@ use crate::xdp::{self, BindMode};
 /// State of an interface, compared with that when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nothing has changed since.
+    /// The path has not changed since it was opened.
     Good,
     /// The interface was removed, or replaced by another one of the same name.
     Gone,
     /// The number of receive queues changed.
     QueuesChanged {
-        /// When it was opened.
+        /// The value when the path was opened.
         before: u32,
         /// Number of receive queues now.
         now: u32,
@@ -33,14 +33,14 @@ pub enum State {
 pub struct Counters {
     /// Redirected to a socket by the XDP program; each socket counts its own drops.
     pub redirected: u64,
-    /// To our ports, passed to the stack because they are fragments; the stack's sockets receive them reassembled.
+    /// Frames to our ports, passed to the stack because they are fragments; the stack's sockets receive them reassembled.
     pub passed_fragment: u64,
-    /// To our ports, passed to the stack because they are longer than a UMEM frame.
+    /// Frames to our ports, passed to the stack because they are longer than a UMEM frame.
     pub passed_too_long: u64,
     /// Possibly to our ports, passed to the stack because the headers before UDP are unusual: too many tags or headers, MPLS, or a
     /// length that contradicts the frame.
     pub passed_unusual: u64,
-    /// To our ports, passed to the stack because no socket reads their queue.
+    /// Frames to our ports, passed to the stack because no socket reads their queue.
     pub passed_no_socket: u64,
     /// Frames that the device dropped since it was opened, for any receiver, and that no socket has counted.
     pub device_dropped: u64,
@@ -142,7 +142,7 @@ impl Watch {
         })
     }
 
-    /// The steering program and its maps, where there are any.
+    /// Returns the steering program and its maps, where there are any.
     ///
     /// # Errors
     /// The system call failed.
@@ -152,7 +152,7 @@ impl Watch {
             .map_or_else(|| Ok(Ids::default()), |steering| steering.object.ids())
     }
 
-    /// The current state of the interface.
+    /// Returns the current state of the interface.
     ///
     /// # Errors
     /// The system call failed.

@@ -66,7 +66,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     })
 }
 
-/// The state of an interface that is up.
+/// Returns the state of an interface that is up.
 pub(super) fn up_state(link: &Link) -> Result<LinkState, Error> {
     let state = link.state()?.unwrap_or_default();
     if state.up {

@@ -92,7 +92,7 @@ struct LinkCreate {
     rest: [u64; 4],
 }
 
-/// Arguments of opening something by its number.
+/// Arguments of the commands that open an object by its id.
 #[repr(C)]
 struct Number {
     id: u32,
@@ -221,9 +221,9 @@ pub(crate) fn map_by_id(id: u32) -> io::Result<OwnedFd> {
     unsafe { open(command::MAP_BY_ID, &mut arguments) }
 }
 
-/// The name of a program: up to 15 bytes, then zeros.
+/// Returns the name of a program: up to 15 bytes, then zeros.
 pub(crate) fn program_name(program: &OwnedFd) -> io::Result<[u8; 16]> {
-    /// Where `bpf_prog_info` has the name, and its end.
+    /// The bytes of `bpf_prog_info` that are the name.
     const NAME: std::ops::Range<usize> = 64..80;
     let mut info = [0_u8; NAME.end];
     let mut arguments = InfoByFd {

@@ -45,7 +45,7 @@ impl DatagramCounter {
     }
 }
 
-/// An instruction as the kernel reads it, with the registers that it writes `to` and reads `from`.
+/// Returns an instruction as the kernel reads it, with the registers that it writes `to` and reads `from`.
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
     let registers = if cfg!(target_endian = "little") {
         to | from << 4

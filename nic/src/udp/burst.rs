@@ -29,13 +29,13 @@ pub struct Burst {
     /// The datagrams, one slot after the other.
     data: Block<u8>,
     slot_size: usize,
-    /// From the beginning of one slot to that of the next.
+    /// Distance from one slot to the next, bytes.
     stride: usize,
     names: Block<Name>,
     controls: Block<Control>,
-    /// One per slot; points into `data`. Written once, here, and read by the kernel.
+    /// An element for each slot, which points into `data`. Written once, when the burst is made, and read by the kernel.
     _vectors: Block<libc::iovec>,
-    /// One per slot; points into all of the above.
+    /// An element for each slot, which points into all of the above.
     headers: Block<libc::mmsghdr>,
     /// Number of slots that are filled.
     filled: usize,
@@ -58,7 +58,8 @@ struct Located {
 }
 
 impl Burst {
-    /// A burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at most `longest` bytes.
+    /// Returns a burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at most `longest`
+    /// bytes.
     pub(super) fn merged(slots: usize, longest: usize) -> Self {
         Self {
             longest,
@@ -66,7 +67,7 @@ impl Burst {
         }
     }
 
-    /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
+    /// Returns a burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
     pub fn new(slots: usize, slot_size: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
         let slot_size = slot_size.clamp(64, 65535);
@@ -122,7 +123,7 @@ impl Burst {
         self.located.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.located.is_empty()
     }
@@ -155,12 +156,12 @@ impl Burst {
         self.located.clear();
     }
 
-    /// The datagrams, in the order in which they arrived.
+    /// Returns the datagrams, in the order in which they arrived.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
         self.located.iter().map(|located| self.at(located))
     }
 
-    /// The datagram with this number, in order of arrival.
+    /// Returns the datagram with this number, in order of arrival.
     ///
     /// # Panics
     /// If `index` is not below [`Burst::len`].
@@ -182,7 +183,7 @@ impl Burst {
         }
     }
 
-    /// The socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
+    /// Returns the socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
     pub(super) fn drop_counter(&self) -> Option<u32> {
         self.filled
             .checked_sub(1)
@@ -199,7 +200,7 @@ impl Burst {
         })
     }
 
-    /// Where `recvmmsg` writes, and how many datagrams fit. The burst is empty before.
+    /// Returns where `recvmmsg` writes, and how many datagrams fit. Empties the burst first.
     pub(crate) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
         (self.headers.at(0), self.headers.len)
     }
@@ -321,7 +322,7 @@ impl ControlData {
     }
 }
 
-/// The first `N` bytes; the caller has checked that they are there.
+/// Returns the first `N` bytes; the caller has checked that they are there.
 #[inline]
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
@@ -343,7 +344,7 @@ impl<T> Block<T> {
         Self { start, len }
     }
 
-    /// Where element `index` is.
+    /// Returns the address of element `index`.
     fn at(&self, index: usize) -> *mut T {
         assert!(index < self.len);
         // SAFETY: `index` is inside the allocation.
@@ -380,7 +381,7 @@ unsafe impl Sync for Burst {}
 mod tests {
     use super::*;
 
-    /// A control message as the kernel writes it.
+    /// Returns a control message as the kernel writes it.
     fn message(kind: i32, data: &[u8]) -> Vec<u8> {
         let mut bytes = (size_of::<usize>() + 8 + data.len()).to_ne_bytes().to_vec();
         bytes.extend(libc::SOL_SOCKET.to_ne_bytes());

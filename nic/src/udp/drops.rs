@@ -13,7 +13,7 @@ pub struct Drops {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Arrived {
     pub(super) datagrams: u64,
-    /// Buffers that held them.
+    /// Socket buffers that held the drops.
     pub(super) buffers: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct DropAccount {
     bad: u64,
     /// Datagrams in the buffers dropped for lack of memory, beyond one each.
     merged: u64,
-    /// `total` when it was known last what the drops held.
+    /// Value of `total` when the number of datagrams in the drops was last known.
     compared: u64,
     reported: Drops,
 }
@@ -52,7 +52,7 @@ impl DropAccount {
         self.last
     }
 
-    /// Whether there are drops about which [`DropAccount::compare`] has not said all.
+    /// Returns whether there are drops about which [`DropAccount::compare`] has not said all.
     pub(super) fn is_open(&self) -> bool {
         self.compared != self.total
     }
@@ -73,7 +73,7 @@ impl DropAccount {
         self.known();
     }
 
-    /// The datagrams dropped, at least one per buffer.
+    /// Returns the datagrams dropped, at least one per buffer.
     pub(super) fn known(&mut self) -> Drops {
         let all = self.total + self.merged;
         let full = (all - self.bad).max(self.reported.buffer_full);
@@ -144,7 +144,7 @@ mod tests {
             readings([(9, 15, 10, false), (9, 15, 15, true)]),
             [(5, 4), (5, 4)]
         );
-        // A flood of wrong checksums beside waiting datagrams: what is misjudged does not add up.
+        // A flood of wrong checksums while datagrams wait: what is misjudged does not add up.
         let flood = readings([
             (1_000, 15, 10, false),
             (2_000, 25, 20, false),

@@ -82,7 +82,8 @@ impl Receiver {
         })
     }
 
-    /// A burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged buffers.
+    /// Returns a burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged
+    /// buffers.
     pub fn burst(&self, slots: usize, slot_size: usize) -> Burst {
         if self.merges() {
             Burst::merged(slots, slot_size)
@@ -91,7 +92,7 @@ impl Receiver {
         }
     }
 
-    /// Whether it receives datagrams merged: [`Options::merge`].
+    /// Returns whether datagrams are received merged: [`Options::merge`].
     pub fn merges(&self) -> bool {
         self.arrivals.is_some()
     }
@@ -100,17 +101,17 @@ impl Receiver {
         &self.socket
     }
 
-    /// The address listened on, with the port the kernel chose.
+    /// Returns the address listened on, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The effective receive buffer.
+    /// Returns the effective receive buffer.
     pub fn recv_buffer(&self) -> RecvBuffer {
         self.buffer
     }
 
-    /// A sentence for the operator when the kernel granted less receive buffer than requested.
+    /// Returns a sentence for the operator when the kernel granted less receive buffer than requested.
     pub fn warning(&self) -> Option<String> {
         let RecvBuffer { asked, given } = self.buffer;
         (given < asked).then(|| {
@@ -193,7 +194,7 @@ impl Receiver {
         }
     }
 
-    /// Asks the kernel for no timestamps and drop counters beside datagrams, and limits a blocking call to `longest`, less than
+    /// Asks the kernel for datagrams without timestamps and drop counters, and limits a blocking call to `longest`, less than
     /// a second.
     pub(crate) fn make_plain(&self, longest: Duration) -> Result<(), Error> {
         for (option, call) in [
@@ -211,7 +212,7 @@ impl Receiver {
             .map_err(Error::failed("setsockopt SO_RCVTIMEO", self.address))
     }
 
-    /// The counters, with the kernel's drops read now.
+    /// Returns the counters, with the kernel's drops read now.
     pub fn stats(&mut self) -> Stats {
         let Drops {
             buffer_full,
@@ -224,7 +225,7 @@ impl Receiver {
         }
     }
 
-    /// The drops as known from the datagrams that arrived, without asking.
+    /// Returns the drops as known from the datagrams that arrived, without asking.
     #[cfg(test)]
     pub(super) fn drops_reported(&mut self) -> u64 {
         self.drops.known().buffer_full

@@ -30,7 +30,7 @@ impl Sender {
         Ok(Self { socket, to })
     }
 
-    /// The address sent from.
+    /// Returns the address sent from.
     ///
     /// # Errors
     /// The system refused.
@@ -111,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// The result of a send call; 0 if it must be repeated.
+    /// Returns the result of a send call; 0 if it must be repeated.
     fn outcome(&self, result: isize) -> Result<usize, Error> {
         if let Ok(sent) = usize::try_from(result) {
             return Ok(sent);

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::error::Error;
 use crate::sys;
 
-/// A UDP socket of the family of `address`; IPv6 sockets receive IPv6 only.
+/// Returns a UDP socket of the family of `address`; IPv6 sockets receive IPv6 only.
 pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
     let family = if address.is_ipv6() {
         libc::AF_INET6
@@ -25,7 +25,7 @@ fn set_v6_only(socket: &OwnedFd, address: SocketAddr, on: bool) -> Result<(), Er
         .map_err(Error::failed("setsockopt IPV6_V6ONLY", address))
 }
 
-/// A UDP socket for every address, of both families unless there is no IPv6, on one device or all; and the address to bind.
+/// Returns a UDP socket for every address, of both families unless there is no IPv6, on one device or all; and the address to bind.
 pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, SocketAddr), Error> {
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let (socket, address) = match open(v6) {
@@ -70,7 +70,7 @@ pub(super) fn connect(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error
         .map_err(Error::on_socket("connect", address))
 }
 
-/// The address the socket is bound to, with the port the kernel chose.
+/// Returns the address the socket is bound to, with the port the kernel chose.
 pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Error> {
     let mut name = Name::default();
     let mut len = size_of::<Name>() as libc::socklen_t;
@@ -91,14 +91,14 @@ pub(super) struct Name {
 const _: () = assert!(size_of::<Name>() >= size_of::<libc::sockaddr_in6>());
 
 impl Name {
-    /// In both families: the family, in host order, then the port.
+    /// Offset of the port in the addresses of both families, after the family in host order.
     const PORT: usize = 2;
     const ADDRESS_V4: usize = 4;
     const FLOW_INFO_V6: usize = 4;
     const ADDRESS_V6: usize = 8;
     const SCOPE_V6: usize = 24;
 
-    /// The name of `address` and its length.
+    /// Returns the name of `address` and its length.
     pub(super) fn of(address: SocketAddr) -> (Self, libc::socklen_t) {
         let mut name = Self::default();
         let family = if address.is_ipv6() {
@@ -122,7 +122,7 @@ impl Name {
         }
     }
 
-    /// The address it names; anything but IPv6 is read as IPv4.
+    /// Returns the address it names; anything but IPv6 is read as IPv4.
     #[inline]
     pub(super) fn address(&self) -> SocketAddr {
         let family = i32::from(u16::from_ne_bytes(self.get(0)));

@@ -405,7 +405,7 @@ fn reason() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The library, if this machine has it.
+/// Returns the library, if this machine has it.
 ///
 /// # Errors
 /// The loader's message.

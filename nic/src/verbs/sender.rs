@@ -13,7 +13,7 @@ use crate::Error;
 pub enum Refused {
     /// The maximum of requests is outstanding: call [`Sender::collect`], and retry.
     Full,
-    /// More bytes than a slot has.
+    /// The data has more bytes than a slot.
     TooLong,
     /// The device no longer accepts operations: the connection is broken.
     Broken,
@@ -26,7 +26,7 @@ pub struct Sender {
     slots: Registered,
     slot_len: usize,
     depth: u64,
-    /// All requests report completion, because the caller accounts for each.
+    /// Whether all requests report completion, because the caller accounts for each.
     signals_all: bool,
     /// Requests posted, and completed, since the beginning.
     given: u64,
@@ -36,8 +36,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable sender learns of the completion of each request,
-    /// an unreliable one of several together, when another follows.
+    /// Creates a sender with `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable sender learns of the
+    /// completion of each request, an unreliable one of several together, when another follows.
     ///
     /// # Errors
     /// The memory or the queue pair cannot be created.
@@ -60,7 +60,7 @@ impl Sender {
         })
     }
 
-    /// The queue pair, to connect it.
+    /// Returns the queue pair, to connect it.
     pub fn pair(&mut self) -> &mut Pair {
         &mut self.pair
     }
@@ -92,7 +92,7 @@ impl Sender {
             && self.slots.region().read(at, out).is_ok()
     }
 
-    /// The first status other than success, after which nothing is accepted.
+    /// Returns the first status other than success, after which nothing is accepted.
     pub fn broken(&self) -> Option<u32> {
         self.broken
     }

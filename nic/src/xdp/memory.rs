@@ -8,7 +8,7 @@ use crate::sys::Mapping;
 /// Kind of the memory's pages. Larger pages cause fewer TLB misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// From the pool that the administrator reserved (`vm.nr_hugepages`).
+    /// Pages from the pool that the administrator reserved (`vm.nr_hugepages`).
     Huge,
     /// The kernel was requested to use huge pages where possible.
     Transparent,
@@ -83,13 +83,13 @@ impl Umem {
         }
     }
 
-    /// The address of the frame that contains `address`, as in the fill ring.
+    /// Returns the address of the frame that contains `address`, as in the fill ring.
     #[inline]
     pub(super) fn frame_of(&self, address: u64) -> u64 {
         address - address % self.frame_size as u64
     }
 
-    /// The bytes at `address`, or nothing if they are not all inside.
+    /// Returns the bytes at `address`, or nothing if they are not all inside.
     ///
     /// # Safety
     /// The kernel passed the frame by a receive ring, and it is not returned to the kernel while the slice exists.
@@ -106,7 +106,7 @@ impl Umem {
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len) })
     }
 
-    /// The two words before `address`; zeros if they are not all inside.
+    /// Returns the two words before `address`; zeros if they are not all inside.
     ///
     /// # Safety
     /// As for [`Umem::bytes`].

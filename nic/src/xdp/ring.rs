@@ -59,7 +59,7 @@ impl<T: Copy> Ring<T> {
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
     }
 
-    /// The index of `position`.
+    /// Returns the index of `position`.
     #[inline]
     fn entry(&self, position: u32) -> *mut T {
         let place = (position & self.mask) as usize;
@@ -75,7 +75,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// The offset, if `count` values of the type are inside the memory and aligned there.
+/// Returns the offset, if `count` values of the type are inside the memory and aligned there.
 fn offset_of_array<T>(memory: &Mapping, offset: u64, count: usize) -> Option<usize> {
     let offset = usize::try_from(offset).ok()?;
     memory.place(offset, count * size_of::<T>())?;
@@ -111,7 +111,7 @@ impl Fill {
         frames.len() - count
     }
 
-    /// Whether the kernel sleeps and must be woken to process the new entries.
+    /// Returns whether the kernel sleeps and must be woken to process the new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         // Relaxed: a hint; the positions order the entries.
@@ -132,7 +132,7 @@ impl Receive {
         self.other.wrapping_sub(self.own).min(most)
     }
 
-    /// The available frame with this index.
+    /// Returns the available frame with this index.
     #[inline]
     pub(super) fn peek(&self, index: u32) -> libc::xdp_desc {
         debug_assert!(self.other.wrapping_sub(self.own) > index);

@@ -28,7 +28,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// The first socket of an interface: registers the memory.
+    /// Returns the first socket of an interface: registers the memory.
     pub(super) fn first(request: &BindRequest<'_>, umem: &Umem) -> Result<Self, Error> {
         let fd = create(request)?;
         sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
@@ -41,7 +41,7 @@ impl Socket {
         Self::finish(fd, request, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
     }
 
-    /// A further socket, with the memory and bind mode of the first.
+    /// Returns a further socket, with the memory and bind mode of the first.
     pub(super) fn sharing(request: &BindRequest<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
         let fd = create(request)?;
         let shared = first.fd.as_raw_fd().cast_unsigned();

@@ -15,7 +15,7 @@ use crate::pace::Pace;
 use crate::source::{BURST, Packet, PacketBatch, Source, Stats};
 use crate::{sys, time};
 
-/// Bursts taken from one queue before the next queue.
+/// Bursts that are read from one queue before the next queue.
 const BURSTS_PER_TURN: usize = 4;
 /// A receive that found this many frames need not wait for more.
 const MANY: usize = BURST * BURSTS_PER_TURN;
@@ -70,7 +70,7 @@ impl XskSource {
         }
     }
 
-    /// The sockets with the queue of each.
+    /// Returns the sockets with the queue of each.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
     }
@@ -189,7 +189,7 @@ impl XskSource {
         }
     }
 
-    /// Waits for something to read.
+    /// Waits until a queue has frames.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
         let ready = sys::poll(&mut self.poll_fds, timeout_ms);
         if ready.map_err(Error::failed("poll", &self.interface))? > 0 {
@@ -210,7 +210,7 @@ impl XskSource {
     }
 }
 
-/// The queue whose next frame is the earliest, and the time of the next frame of the others.
+/// Returns the queue whose next frame is the earliest, and the time of the next frame of the others.
 fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
     let waiting = heads
         .iter()
@@ -227,7 +227,7 @@ struct Head {
     index: u32,
     /// Number of frames that can be read.
     available: u32,
-    /// When it was received, by the monotonic clock, ns.
+    /// Time of receipt by the monotonic clock, ns.
     at: u64,
 }
 
@@ -250,7 +250,7 @@ impl Head {
 #[derive(Clone, Copy, Debug)]
 struct Picked {
     frame: libc::xdp_desc,
-    /// By the monotonic clock, ns.
+    /// Time of receipt by the monotonic clock, ns.
     received: u64,
     queue: u32,
 }
@@ -267,7 +267,7 @@ impl Picked {
     };
 }
 
-/// One reading of the monotonic and the wall clock, ns.
+/// A simultaneous reading of the monotonic and the wall clock, ns.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     monotonic: u64,
@@ -282,7 +282,7 @@ impl Clock {
         }
     }
 
-    /// The time in a frame's stamp; now, without one.
+    /// Returns the time in a frame's stamp; now, without one.
     #[inline]
     fn received(&self, stamp: [u64; 2]) -> u64 {
         match stamp {

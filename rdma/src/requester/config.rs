@@ -110,7 +110,7 @@ pub struct Offer {
     pub reliable: End,
 }
 
-/// One end of a queue pair.
+/// The address and numbers of one end of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     /// Number of the queue pair.

@@ -24,7 +24,7 @@ pub(super) struct Payload<'a> {
     pub(super) immediate: Option<u32>,
 }
 
-/// One packet of a message.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketPosition {
     pub(super) index: u32,

@@ -31,7 +31,7 @@ pub(super) struct Operation {
     /// Immediate value for the collector's program.
     pub(super) immediate: Option<u32>,
     pub(super) kind: Kind,
-    /// At least one packet of it was sent, on this connection or an earlier one.
+    /// Whether at least one packet of the message was sent, on this connection or an earlier one.
     pub(super) sent: bool,
     /// The collector answered with an error, on an earlier connection.
     pub(super) refused: bool,

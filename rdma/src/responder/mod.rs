@@ -212,7 +212,7 @@ impl Responder {
         self.server.process(&self.regions, frames, out);
     }
 
-    /// The same for packets that are parsed already: from a UDP socket by [`Packet::parse_udp`].
+    /// Processes packets that are parsed already, as from a UDP socket by [`Packet::parse_udp`].
     pub fn process_parsed<'a>(
         &mut self,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,

@@ -57,7 +57,7 @@ pub(super) struct QueuePair {
     pub(super) nak_sent: bool,
     /// An acknowledgement is due.
     pub(super) ack_due: bool,
-    /// It is in the list of queue pairs with a due acknowledgement.
+    /// Whether the queue pair is in the list of those with a due acknowledgement.
     pub(super) listed: bool,
     pub(super) open: Option<Open>,
     /// Receives left, for messages with an immediate value and for sends.

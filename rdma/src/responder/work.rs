@@ -262,7 +262,7 @@ impl<O: Output> Work<'_, O> {
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
-                // Its region may have been deregistered meanwhile, and its slot reused.
+                // Its region may have been deregistered since, and its slot reused.
                 self.regions
                     .at(open.index)
                     .filter(|entry| entry.has(open.rkey))

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use aggregator::{Aggregator, Cause, Output, Reason, Stats};
+use aggregator::{Aggregator, Cause, Output, RefusalReason, Stats};
 use collector::Senders;
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use view::NamedCounts;
@@ -245,7 +245,7 @@ impl Worker {
         let received = self.receiver.stats();
         let settings = &self.settings;
         let unreadable = Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()]));
-        let refused = Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize]));
+        let refused = RefusalReason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize]));
         let sent = Cause::ALL.map(|cause| {
             let sent = stats.sent[cause as usize];
             (

@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Whether it was sent: the reporter suppresses reports that are not essential under congestion.
+    /// Returns whether it was sent: the reporter suppresses reports that are not essential under congestion.
     fn send(&mut self, operation: &Operation<'_>, options: SendOptions) -> bool {
         let chain = &mut self.world.front;
         let sent = chain

@@ -1,4 +1,5 @@
-//! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
+//! Telemetry Report 2.0: one group header, then individual reports. See `docs/reference/wire-formats.md`, section 2.1; postcards, section
+//! 4.1.
 
 use super::{
     Annotations, FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version,
@@ -126,7 +127,7 @@ impl Group {
 /// Splits one individual report from the rest of a datagram.
 ///
 /// # Errors
-/// Rules 2 to 4: the report's length contradicts its type, or the bytes.
+/// Rules 2 to 4 of `docs/reference/wire-formats.md`, section 2.1: the report's length contradicts its type, or the bytes.
 pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(header) = rest.first_chunk::<LEN>() else {
         return Err(Refusal::Truncated);

@@ -42,7 +42,7 @@ struct Point {
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let seeds = settings.seeds();
-    let trials = settings.one("runs");
+    let trials = settings.value("runs");
     let slots = match settings.scale {
         Scale::Full => SLOTS,
         Scale::Quick => SLOTS / 16,
@@ -63,7 +63,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
         }
     }
     let unwritten = query_unwritten_keys(settings)?;
-    let counters = counters(settings.scale.of(20));
+    let counters = counters(settings.scale.scale(20));
     Ok(findings(&points, &unwritten, &counters, trials))
 }
 
@@ -113,7 +113,11 @@ struct UnwrittenKeys {
 fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliError> {
     let mut found = Vec::new();
     for family in FAMILIES {
-        let store = Slots::new(settings.scale.of(16).next_power_of_two() * LARGE / 16, 4, family)?;
+        let store = Slots::new(
+            settings.scale.scale(16).next_power_of_two() * LARGE / 16,
+            4,
+            family,
+        )?;
         for kind in [Kind::RandomTuples, Kind::RandomWords] {
             store.clear()?;
             let keys = Keys { kind, seed: 9 };
@@ -122,8 +126,8 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
                 store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 2)?;
             }
             // The key generator is a bijection of the number, so none of these keys was written.
-            let others =
-                (count..count + settings.scale.of(2_000_000)).map(|number| (number as u32, keys.key(number)));
+            let others = (count..count + settings.scale.scale(2_000_000))
+                .map(|number| (number as u32, keys.key(number)));
             let answers = store.query(2, others)?;
             let expected = answers.queried() as f64 * Plan::new(count, count, 2).false_answer();
             found.push(UnwrittenKeys {

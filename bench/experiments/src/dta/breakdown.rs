@@ -28,7 +28,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let receiving = Spread::runs(settings, || {
         let served = loopback::serve(
             &payloads,
-            settings.one("rate"),
+            settings.value("rate"),
             timing::span(settings),
             |datagrams| {
                 std::hint::black_box(datagrams);

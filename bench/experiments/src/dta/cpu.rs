@@ -127,7 +127,7 @@ impl Methods {
 /// Nanoseconds per report in the collector: decoding, state, thresholds. The values are constant and nothing is stored.
 fn state(settings: &Settings) -> Result<Spread, CliError> {
     let case = Case {
-        flows: settings.scale.of(PATHS.flows.into()) as u32,
+        flows: settings.scale.scale(PATHS.flows.into()) as u32,
         ..PATHS
     };
     let mut collector = case.collector();
@@ -151,7 +151,7 @@ fn state(settings: &Settings) -> Result<Spread, CliError> {
 /// Reports with one change each. Node IDs and hop latencies only: with timestamps, the flow's latency would change too, and add a
 /// second row per report.
 pub(super) fn stored_case(settings: &Settings) -> Case {
-    let flows = settings.scale.of(PATHS.flows.into()) as u32;
+    let flows = settings.scale.scale(PATHS.flows.into()) as u32;
     Case {
         flows,
         bitmap: 0xa000,
@@ -178,7 +178,7 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    let wanted = settings.scale.of(200_000);
+    let wanted = settings.scale.scale(200_000);
     let mut all = 0;
     let spread = Spread::runs(settings, || {
         let before = process_cpu_time();

@@ -31,7 +31,7 @@ pub(super) fn store(settings: &Settings, data_len: u16) -> StoreEntry {
     key_write_store(speed::large(settings.scale) / slot_stride(data_len), data_len)
 }
 
-/// Frames per second of this length at which they saturate the paper's NIC or link, as reports of so many frames and bytes.
+/// Returns the reports per second that saturate the paper's NIC or link, for reports of `frames` frames and `bytes` bytes.
 pub(super) fn nic(frames: f64, bytes: f64) -> f64 {
     let bits = 8.0 * (bytes + FRAME_OVERHEAD * frames);
     (LINK / bits).min(NIC / frames)

@@ -59,7 +59,7 @@ impl Run {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let slots = settings.scale.of(8).next_power_of_two() * SLOTS / 8;
+    let slots = settings.scale.scale(8).next_power_of_two() * SLOTS / 8;
     let store = Slots::new(slots, DATA, Family::V1)?;
     let mut runs = Vec::new();
     for gb in SIZES {
@@ -107,7 +107,7 @@ fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliErro
     })
 }
 
-/// All flows of the paper, in 4 GiB; `None` if not enough memory is available.
+/// Runs all flows of the paper, in 4 GiB. Returns `None` if not enough memory is available.
 fn large() -> Result<Option<Run>, CliError> {
     if crate::figures::available() < 8 << 30 {
         eprintln!("hopwise: skipped the run with all {FLOWS} flows: it needs 8 GiB of free memory");

@@ -124,7 +124,7 @@ fn measure(
 ) -> Result<(Spread, Spread), CliError> {
     let mut reads = Vec::new();
     let mut collected = Vec::new();
-    for _ in 0..settings.one("runs") {
+    for _ in 0..settings.value("runs") {
         let (one, other) = once(timing::span(settings), pipeline, lists, cores, collecting)?;
         reads.push(one);
         collected.push(other);
@@ -222,7 +222,7 @@ fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64,
 /// Bytes per second of a memory copy, in the same run.
 fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     const CHUNK: usize = 1 << 20;
-    let len = (settings.scale.of(256) as usize) * CHUNK;
+    let len = (settings.scale.scale(256) as usize) * CHUNK;
     let from = vec![1_u8; len];
     let mut to = vec![0_u8; len];
     let mut at = 0;

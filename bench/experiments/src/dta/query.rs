@@ -43,7 +43,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
     // Half of the queried keys exist.
-    let keys: Vec<Key> = (0..settings.scale.of(KEYS))
+    let keys: Vec<Key> = (0..settings.scale.scale(KEYS))
         .map(|number| keys.key(mix(number) % (2 * written)))
         .collect();
     let columns = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,other_ns,first_ns,\
@@ -94,7 +94,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     ))
 }
 
-/// The row of so many copies.
+/// Measures the row of a number of copies.
 fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Vec<Cell>, CliError> {
     let hash = match copies {
         1 => hashing::<1>(settings, keys),
@@ -178,7 +178,7 @@ fn querying(
     })
 }
 
-/// One key at a time: the next key depends on the answer, which prevents speculative execution.
+/// Measures one key at a time: the next key depends on the answer, which prevents speculative execution.
 fn single(
     settings: &Settings,
     reader: &KeyWriteReader,
@@ -201,7 +201,7 @@ fn single(
 
 /// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
 fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
-    let rounds = settings.scale.of(10);
+    let rounds = settings.scale.scale(10);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..cores)
             .map(|core| {

@@ -25,7 +25,7 @@ use terminal::CliError;
 pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("span", [&[200], &[40], &[20]], 10..=10_000).help("simulated time of each run, ms"),
+    Parameter::scaled("span", [&[200], &[40], &[20]], 10..=10_000).help("simulated time of each run, ms"),
     Parameter::new("threshold", &[0, 1_500, 10_000, 50_000], 0..=1_000_000)
         .help("change of the queue occupancy that is an event, bytes"),
 ];
@@ -181,7 +181,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
         Kind::new(name, format!("> {threshold} B"))
     }));
     for seed in settings.seeds() {
-        let counts = count(thresholds, seed, settings.one("span") * 1_000_000)?;
+        let counts = count(thresholds, seed, settings.value("span") * 1_000_000)?;
         let packets = counts.packets.max(1) as f64;
         let postcards = counts.postcards as f64;
         let events = counts.events.iter().map(|events| events.count as f64);

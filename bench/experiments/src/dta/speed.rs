@@ -42,7 +42,7 @@ pub(super) fn measure(
     let mut translate = Vec::new();
     let mut respond = Vec::new();
     let mut total = Sent::default();
-    for _ in 0..settings.one("runs") {
+    for _ in 0..settings.value("runs") {
         let started = Instant::now();
         let mut translated = Vec::new();
         let mut delivered = Vec::new();
@@ -74,7 +74,7 @@ struct Sent {
     bytes: u64,
 }
 
-/// One round; the time in the translator and in the responder.
+/// Runs one round; returns the time in the translator and in the responder.
 fn round(
     pipeline: &mut Pipeline,
     reports: &mut Reports,

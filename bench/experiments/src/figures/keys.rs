@@ -88,7 +88,7 @@ pub fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// The same for 32 bits (MurmurHash3's finalizer). Unlike a CRC, it is not linear.
+/// Mixes 32 bits (MurmurHash3's finalizer). Unlike a CRC, it is not linear.
 fn mix_word(value: u32) -> u32 {
     let value = (value ^ value >> 16).wrapping_mul(0x85eb_ca6b);
     let value = (value ^ value >> 13).wrapping_mul(0xc2b2_ae35);

@@ -171,7 +171,7 @@ impl Pipeline {
         Self::with_path(Path::new(near.into(), far.into(), PORT), wanted)
     }
 
-    /// The same, with this RoCEv2 path.
+    /// Creates a pipeline with this RoCEv2 path.
     pub fn with_path(path: Path, wanted: &[StoreEntry]) -> Result<Self, CliError> {
         let (mut receiving, regions) = CollectorHalf::new(wanted)?;
         let links = links(&mut receiving.responder, path, &regions)?;

@@ -13,10 +13,10 @@ use super::{
 
 /// The program, from the folder of the repository.
 const PROGRAM: &str = "p4/v1model/int.json";
-/// In which the switch must take commands.
+/// Time limit within which the switch must accept commands.
 const START: Duration = Duration::from_secs(60);
 
-/// One switch for each task, and what BMv2 says of its version.
+/// Starts one switch for each task; returns them and BMv2's text about its version.
 ///
 /// # Errors
 /// A sentence says why BMv2 cannot be measured.

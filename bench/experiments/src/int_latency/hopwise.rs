@@ -30,7 +30,7 @@ pub(super) fn program() -> Result<(PathBuf, String), CliError> {
     Ok((program, format!("the switches of hopwise: {version}{of}")))
 }
 
-/// One switch for each task.
+/// Starts one switch for each task.
 pub(super) fn lanes(program: &Path) -> Result<[Lane; 3], CliError> {
     let lanes: Vec<Lane> = TASKS
         .iter()

@@ -19,11 +19,11 @@ const SWITCH: usize = 1;
 /// Addresses of the receiving host.
 const HOST_ADDRESS: [u8; 4] = [10, 0, 2, 6];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 6];
-/// After which a packet is lost, ns.
+/// Time after which a packet counts as lost, ns.
 const LOST: u64 = 50_000_000;
 /// Between two packets, ns.
 const PAUSE: u64 = 200_000;
-/// In which a switch must begin to forward.
+/// Time limit within which a switch must begin to forward.
 const START: Duration = Duration::from_secs(30);
 
 /// Waits for a while and `more` nanoseconds, awake.

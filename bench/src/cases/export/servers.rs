@@ -17,7 +17,7 @@ use experiments::machine::Process;
 /// The longest time that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the servers are installed.
+/// Returns the path of an installed server.
 fn installed(what: &str) -> PathBuf {
     env::var_os("HOPWISE_SINK_SERVERS")
         .map_or_else(|| PathBuf::from("target/sink-servers"), PathBuf::from)
@@ -42,7 +42,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// With its data in `dir`.
+    /// Starts the server with its data in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         let python =
             env::var_os("HOPWISE_CHDB_PYTHON").map_or_else(|| installed("chdb/bin/python"), PathBuf::from);
@@ -92,7 +92,7 @@ impl Http {
         })
     }
 
-    /// Sends a body, and waits until it is taken.
+    /// Sends a body, and waits until the server has accepted it.
     pub(super) fn post(&mut self, target: &str, body: &[u8]) -> Result<(), CliError> {
         self.request(target, body).map(drop)
     }
@@ -182,7 +182,7 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// With its data in `dir`.
+    /// Starts the server with its data in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         let kafka = installed("kafka/lib/DONE");
         let tools = installed("kafka-tools/lib/DONE");
@@ -291,7 +291,7 @@ fn java(heap: &str) -> Command {
     command
 }
 
-/// A port that nobody listens on now.
+/// Returns a port on which no socket listens now.
 fn free_port() -> Result<u16, CliError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     Ok(listener.local_addr().map_err(failed)?.port())

@@ -91,19 +91,22 @@ pub struct Summary {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing {
     /// Start of the second, ns.
-    pub(crate) second: Nanos,
+    pub(crate) start: Nanos,
     /// Whether its minute ends with it.
-    pub(crate) minute: bool,
+    pub(crate) ends_minute: bool,
     /// Seconds until the next one begins: 1, or more if there were no reports.
     pub(crate) elapsed: u32,
     /// Seconds without a value after which a key is removed.
     pub(crate) timeout: u32,
-    pub(crate) seconds: bool,
-    pub(crate) minutes: bool,
+    /// Whether rollups of one second go to the output.
+    pub(crate) emits_seconds: bool,
+    /// Whether rollups of one minute go to the output.
+    pub(crate) emits_minutes: bool,
 }
 
 impl Closing {
+    /// Returns the start of the minute of this second, ns.
     pub(super) fn minute_start(&self) -> Nanos {
-        self.second - self.second % 60_000_000_000
+        self.start - self.start % 60_000_000_000
     }
 }

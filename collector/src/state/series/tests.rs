@@ -51,12 +51,12 @@ impl Table {
     /// Ends a second; the next one with values begins `elapsed` seconds later.
     fn close_before(&mut self, second: u64, elapsed: u32) {
         let closing = Closing {
-            second: second * SECOND,
-            minute: second % 60 + u64::from(elapsed) >= 60,
+            start: second * SECOND,
+            ends_minute: second % 60 + u64::from(elapsed) >= 60,
             elapsed,
             timeout: 10,
-            seconds: true,
-            minutes: true,
+            emits_seconds: true,
+            emits_minutes: true,
         };
         let expired = &mut self.expired;
         let collect =

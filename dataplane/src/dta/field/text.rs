@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Field, FieldError, FieldKind, MAX_KEY, NAMES, Number, most};
+use super::{Field, FieldError, FieldKind, MAX_KEY, NAMES, Number, max_of_width};
 
 impl FromStr for Field {
     type Err = FieldError;
@@ -27,7 +27,7 @@ impl FromStr for Field {
             None => (rest, None),
         };
         if let Some(value) = parse_number(name) {
-            let width = width.filter(|width| value <= most(*width) && count.is_none());
+            let width = width.filter(|width| value <= max_of_width(*width) && count.is_none());
             let width = width.ok_or_else(|| FieldError::Width(text.to_owned()))?;
             return Ok(Self {
                 what: FieldKind::Constant(value),
@@ -104,7 +104,7 @@ fn parse_width(text: &str) -> Result<u8, FieldError> {
         .ok_or_else(|| FieldError::Width(text.to_owned()))
 }
 
-/// A decimal or hexadecimal number, with `_` between digits where it reads better.
+/// Returns a decimal or hexadecimal number, with `_` between digits where it reads better.
 pub(in crate::dta) fn parse_number(text: &str) -> Option<u64> {
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return None;

@@ -256,7 +256,7 @@ fn int_is_reported_and_stripped_before_delivery() {
         let mut source = router(source);
         let (port, mut marked) = given(&mut source, &to(dst, DTA)).sent.remove(0);
         assert_eq!((port, source.switch().stats().recorded), (1, 1));
-        packet::address(&mut marked, mac(2), mac(2));
+        packet::set_macs(&mut marked, mac(2), mac(2));
         let mut router = router(Config {
             switch: int,
             ..intercepting()

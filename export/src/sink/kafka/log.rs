@@ -21,13 +21,16 @@ pub struct Message<'a> {
     pub value: Result<&'a [u8], &'a str>,
 }
 
-/// A batch that can be taken apart.
+/// A record batch whose header was read.
 #[derive(Debug)]
 struct Batch<'a> {
+    /// Offset of the first record.
     base: i64,
-    /// After its last offset.
+    /// The offset after that of the last record.
     end: i64,
+    /// Time of the first record, ms since 1970; times of records count from it.
     first_ms: i64,
+    /// Number of records in the batch.
     count: i32,
     records: Result<Records<'a>, String>,
 }
@@ -36,6 +39,7 @@ struct Batch<'a> {
 #[derive(Debug)]
 enum Records<'a> {
     Plain(&'a [u8]),
+    /// Records that are compressed with LZ4.
     Packed(Box<Packed<'a>>),
 }
 
@@ -43,14 +47,15 @@ enum Records<'a> {
 #[derive(Debug)]
 struct Packed<'a> {
     decoder: FrameDecoder<&'a [u8]>,
-    /// The decompressed bytes, and the offset of the first one that was not read.
+    /// The decompressed bytes that are in memory.
     window: Vec<u8>,
-    at: usize,
-    /// So much may follow.
+    /// Index in `window` of the first byte that has not been read.
+    start: usize,
+    /// Bytes that may still be decompressed.
     left: usize,
     /// The remaining bytes of a record that is too long, which are skipped.
     skip: usize,
-    /// Nothing follows: why, if it should.
+    /// Set when no more bytes follow: the message for a record that is missing.
     end: Option<&'static str>,
 }
 
@@ -60,46 +65,65 @@ struct Piece<'a> {
     len: usize,
 }
 
-/// Before the part that the length counts.
-const BEFORE: usize = 12;
-/// The fields of a batch.
-const HEAD: usize = 61;
-/// A batch is not decompressed beyond this.
+/// Offsets of the fields of a record batch, with the names of Kafka's documentation.
+mod field {
+    pub(super) const BASE_OFFSET: usize = 0;
+    pub(super) const BATCH_LENGTH: usize = 8;
+    pub(super) const MAGIC: usize = 16;
+    pub(super) const CRC: usize = 17;
+    /// The checksum covers the bytes from here to the end of the batch.
+    pub(super) const ATTRIBUTES: usize = 21;
+    pub(super) const LAST_OFFSET_DELTA: usize = 23;
+    pub(super) const BASE_TIMESTAMP: usize = 27;
+    pub(super) const RECORDS_COUNT: usize = 57;
+    pub(super) const RECORDS: usize = 61;
+}
+
+/// Bytes of `baseOffset` and `batchLength`, which `batchLength` does not count.
+const LENGTH_END: usize = 12;
+/// Bytes of the fields before the records.
+const HEAD: usize = field::RECORDS;
+/// The version of record batches that is read.
+const MAGIC: u8 = 2;
+/// Bits of the attributes that are the number of the codec.
+const CODEC: u16 = 7;
+/// Maximum number of bytes to which a batch is decompressed.
 const LARGEST: usize = 64 << 20;
 /// The longest record of a compressed batch that is read: twice the longest value that can be a record of hopwise.
 const RECORD: usize = 2 << 20;
-/// So much is decompressed at once, if a record does not need more.
+/// Bytes that are decompressed at once, if a record does not need more.
 const CHUNK: usize = 64 << 10;
-/// Bytes that it takes to read a batch beside those of the batch, at most: two blocks of LZ4 and one that is compressed, 4 MiB each, and
-/// the longest record with what is made of it.
+/// Maximum number of bytes that reading a batch takes in addition to the batch: two decompressed and one compressed block of LZ4, 4 MiB
+/// each, the longest record, and its copy.
 pub const UNPACKING: usize = 17 << 20;
-/// A frame of LZ4 from before there was a format for it, with blocks of 8 MiB. No producer of Kafka has ever written any.
+/// Magic number of LZ4's legacy frame, whose blocks have 8 MiB; no Kafka producer writes it.
 const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
-/// Marks batches of the broker's own messages.
+/// Bit of the attributes that marks batches of the broker's own messages.
 const CONTROL: u16 = 1 << 5;
 
 /// Calls `each` for the messages from the offset `from` on, in order, until it returns `false` or the last whole batch ends. Returns the
 /// offset after all that is passed: the next one to ask for.
 pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -> bool) -> i64 {
-    let mut position = from;
+    let mut next = from;
     let mut is_first = true;
-    while let Some((batch, rest)) = batch(bytes, is_first, position) {
-        (bytes, is_first) = (rest, false);
+    while let Some((batch, rest)) = parse_batch(bytes, is_first, next) {
+        bytes = rest;
+        is_first = false;
         let end = batch.end;
-        if end <= position {
+        if end <= next {
             continue;
         }
-        match batch.each(position, &mut each) {
-            Ok(()) => position = end,
+        match batch.pass(next, &mut each) {
+            Ok(()) => next = end,
             Err(stopped) => return stopped,
         }
     }
-    position
+    next
 }
 
 impl Batch<'_> {
-    /// Where it was stopped, if it was.
-    fn each(self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
+    /// Passes the messages from the offset `from` on to `each`. The error is the offset at which `each` returned `false`.
+    fn pass(self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
         let Self {
             base,
             end,
@@ -110,20 +134,20 @@ impl Batch<'_> {
         let from = from.max(base);
         let mut records = match records {
             Ok(records) => records,
-            Err(words) => return unreadable(from..end, first_ms, &words, each),
+            Err(words) => return pass_unreadable(from..end, first_ms, &words, each),
         };
         let mut next = base;
         for _ in 0..count.max(0) {
             let piece = match records.next() {
                 Ok(piece) => piece,
-                Err(words) => return unreadable(from.max(next)..end, first_ms, words, each),
+                Err(words) => return pass_unreadable(from.max(next)..end, first_ms, words, each),
             };
-            let record = record(&piece).and_then(|(delta, ms, value)| {
+            let record = parse_record(&piece).and_then(|(delta, ms, value)| {
                 let offset = base.checked_add(delta).filter(|at| (next..end).contains(at))?;
                 Some((offset, first_ms.saturating_add(ms), value))
             });
             let Some((offset, ms, value)) = record else {
-                return unreadable(from.max(next)..end, first_ms, DAMAGED, each);
+                return pass_unreadable(from.max(next)..end, first_ms, DAMAGED, each);
             };
             let value = value
                 .as_ref()
@@ -144,8 +168,8 @@ impl Batch<'_> {
     }
 }
 
-/// Passes the rest of a batch as one message that cannot be read.
-fn unreadable(
+/// Passes each remaining offset of a batch as a message that cannot be read. The error is the offset at which `each` returned `false`.
+fn pass_unreadable(
     mut offsets: Range<i64>,
     ms: i64,
     words: &str,
@@ -164,11 +188,11 @@ fn unreadable(
 }
 
 impl Records<'_> {
-    /// The next record, or why there is none.
+    /// Returns the next record, or the reason why it cannot be read.
     fn next(&mut self) -> Result<Piece<'_>, &'static str> {
         match self {
             Self::Plain(bytes) => {
-                let len = signed(bytes)
+                let len = read_varint(bytes)
                     .and_then(|len| usize::try_from(len).ok())
                     .ok_or(DAMAGED)?;
                 let (record, rest) = bytes.split_at_checked(len).ok_or(DAMAGED)?;
@@ -186,7 +210,7 @@ impl<'a> Packed<'a> {
         Self {
             decoder,
             window: Vec::new(),
-            at: 0,
+            start: 0,
             left: LARGEST,
             skip: 0,
             end: None,
@@ -195,36 +219,38 @@ impl<'a> Packed<'a> {
 
     fn next(&mut self) -> Result<Piece<'_>, &'static str> {
         while self.skip > 0 {
-            let there = self.fill(1);
-            if there == 0 {
+            let available = self.fill(1);
+            if available == 0 {
                 return Err(self.end.unwrap_or(DAMAGED));
             }
-            let skipped = there.min(self.skip);
-            (self.at, self.skip) = (self.at + skipped, self.skip - skipped);
+            let skipped = available.min(self.skip);
+            self.start += skipped;
+            self.skip -= skipped;
         }
         self.fill(LENGTH);
-        let mut rest = &self.window[self.at..];
+        let mut rest = &self.window[self.start..];
         let before = rest.len();
-        let len = signed(&mut rest).and_then(|len| usize::try_from(len).ok());
+        let len = read_varint(&mut rest).and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or(self.end.unwrap_or(DAMAGED))?;
-        self.at += before - rest.len();
+        self.start += before - rest.len();
         let wanted = if len > RECORD { len.min(CHUNK) } else { len };
         if self.fill(wanted) < wanted {
             return Err(self.end.unwrap_or(DAMAGED));
         }
-        let from = self.at;
-        (self.at, self.skip) = (from + wanted, len - wanted);
+        let from = self.start;
+        self.start = from + wanted;
+        self.skip = len - wanted;
         Ok(Piece {
             bytes: &self.window[from..from + wanted],
             len,
         })
     }
 
-    /// Decompresses until so many bytes are there, or nothing follows. Returns how many there are.
+    /// Decompresses until `wanted` bytes are in the window, or no more follow. Returns the number of bytes there.
     fn fill(&mut self, wanted: usize) -> usize {
-        while self.window.len() - self.at < wanted && self.end.is_none() {
-            self.window.drain(..self.at);
-            self.at = 0;
+        while self.window.len() - self.start < wanted && self.end.is_none() {
+            self.window.drain(..self.start);
+            self.start = 0;
             let more = (wanted - self.window.len()).max(CHUNK).min(self.left);
             if more == 0 {
                 self.end = Some("its record batch has more than 64 MiB without compression");
@@ -242,51 +268,54 @@ impl<'a> Packed<'a> {
                 Err(_) => self.end = Some("its record batch cannot be decompressed"),
             }
         }
-        self.window.len() - self.at
+        self.window.len() - self.start
     }
 }
 
-/// The next batch, and what is after it; `None`: nothing, or a part of one that will come with the next request. One that ends before
-/// `from` stays as it is: a broker begins with the batch in which the offset is, and may begin earlier.
-fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
+/// Reads the next batch; returns it and the bytes after it, or `None` if there is none, or only a part of one, which comes with the next
+/// request. The records of a batch that ends before `from` are not checked: a broker begins with the batch in which the offset is, and
+/// may begin earlier.
+fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
     let head = bytes.first_chunk::<HEAD>()?;
-    let base = long_at(head, 0);
-    let len = usize::try_from(number_at(head, 8)).unwrap_or(usize::MAX);
-    let delta = i64::from(number_at(head, 23).cast_signed());
+    let base = i64_at(head, field::BASE_OFFSET);
+    let len = usize::try_from(u32_at(head, field::BATCH_LENGTH)).unwrap_or(usize::MAX);
+    let delta = i64::from(u32_at(head, field::LAST_OFFSET_DELTA).cast_signed());
     let end = base.checked_add(delta)?.checked_add(1)?;
     let records = Ok(Records::Plain(&[]));
     let mut batch = Batch {
         base,
         end,
-        first_ms: long_at(head, 27),
-        count: number_at(head, 57).cast_signed(),
+        first_ms: i64_at(head, field::BASE_TIMESTAMP),
+        count: u32_at(head, field::RECORDS_COUNT).cast_signed(),
         records,
     };
-    let old = head[16] != 2;
-    if old {
-        // Of before Kafka 0.11: one message, or a compressed set whose last offset is this.
+    let is_old = head[field::MAGIC] != MAGIC;
+    if is_old {
+        // Before Kafka 0.11, this was one message, or a compressed set of messages whose last offset is the base offset.
         batch.end = base.checked_add(1)?;
         batch.records = Err("it is in a form of before Kafka 0.11".to_owned());
     } else if base < 0 || delta < 0 {
         return None;
     }
     let Some(whole) = len
-        .checked_add(BEFORE)
+        .checked_add(LENGTH_END)
         .and_then(|len| bytes.split_at_checked(len))
     else {
+        // A broker cuts off batches at the end of an answer, except the first: it sends that one whole even if it is larger than what
+        // was asked for. So an incomplete first batch is larger than the longest answer that is read; half of this limit is enough to
+        // know it, and leaves room for the fields before the batch. A shorter answer is incomplete for another reason: ask again.
         if !is_first || bytes.len() < super::protocol::MAX_ANSWER / 2 {
             return None;
         }
-        // A broker cuts off all but the first.
         batch.records = Err(format!(
             "its record batch has {len} bytes, more than are read here"
         ));
         return Some((batch, &[]));
     };
     let (whole, rest) = whole;
-    if !old && batch.end > from {
-        batch.records = records_of(whole, number_at(head, 17));
-        let is_control = number_at(head, 19) as u16 & CONTROL != 0;
+    if !is_old && batch.end > from {
+        batch.records = records_of(whole, u32_at(head, field::CRC));
+        let is_control = u16_at(head, field::ATTRIBUTES) & CONTROL != 0;
         if is_control && batch.records.is_ok() {
             batch.records = Ok(Records::Plain(&[]));
             batch.count = 0;
@@ -295,24 +324,27 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     Some((batch, rest))
 }
 
-fn number_at(head: &[u8; HEAD], offset: usize) -> u32 {
-    let [a, b, c, d] = [0, 1, 2, 3].map(|i| head[offset + i]);
-    u32::from_be_bytes([a, b, c, d])
+fn u16_at(head: &[u8; HEAD], offset: usize) -> u16 {
+    u16::from_be_bytes([head[offset], head[offset + 1]])
 }
 
-fn long_at(head: &[u8; HEAD], offset: usize) -> i64 {
-    i64::from(number_at(head, offset)) << 32 | i64::from(number_at(head, offset + 4))
+fn u32_at(head: &[u8; HEAD], offset: usize) -> u32 {
+    u32::from(u16_at(head, offset)) << 16 | u32::from(u16_at(head, offset + 2))
 }
 
-/// Returns the records of a whole batch.
+fn i64_at(head: &[u8; HEAD], offset: usize) -> i64 {
+    i64::from(u32_at(head, offset)) << 32 | i64::from(u32_at(head, offset + 4))
+}
+
+/// Returns the records of a whole batch, or the reason why they cannot be read.
 fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
-    let (Some(checked), Some(records)) = (batch.get(21..), batch.get(HEAD..)) else {
+    let Some((head, records)) = batch.split_first_chunk::<HEAD>() else {
         return Err(DAMAGED.to_owned());
     };
-    if wire::crc::crc_32c(checked) != crc {
+    if wire::crc::crc_32c(&batch[field::ATTRIBUTES..]) != crc {
         return Err("the checksum of its record batch is wrong".to_owned());
     }
-    match checked[1] & 7 {
+    match u16_at(head, field::ATTRIBUTES) & CODEC {
         0 => Ok(Records::Plain(records)),
         3 if records.starts_with(&LEGACY) => Err("its record batch cannot be decompressed".to_owned()),
         3 => Ok(Records::Packed(Box::new(Packed::new(records)))),
@@ -330,24 +362,25 @@ fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
 /// The value of a message, which may be null, or the reason why it cannot be read.
 type Content<'a> = Result<Option<&'a [u8]>, String>;
 
-/// A record: its place after the first one, its time after that of the first one, its value. Headers and key are not read.
-fn record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
-    // Attributes.
+/// Reads a record: offset and time, each relative to the first record, and the value. Headers and key are not read.
+fn parse_record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
+    // The first byte has the attributes, of which none is in use.
     let mut record = piece.bytes.get(1..)?;
-    let ms = signed(&mut record)?;
-    let delta = signed(&mut record)?;
+    let ms = read_varint(&mut record)?;
+    let delta = read_varint(&mut record)?;
     if piece.bytes.len() < piece.len {
         let words = format!("its record has {} bytes; at most {RECORD} are read", piece.len);
         return Some((delta, ms, Err(words)));
     }
-    part(&mut record)?;
-    let value = part(&mut record)?;
+    // The key.
+    read_bytes(&mut record)?;
+    let value = read_bytes(&mut record)?;
     Some((delta, ms, Ok(value)))
 }
 
-/// Bytes with their length before them; `Some(None)`: null.
-fn part<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    match usize::try_from(signed(bytes)?) {
+/// Reads bytes with their length in front of them. `Some(None)` is null, `None` is a malformed record.
+fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    match usize::try_from(read_varint(bytes)?) {
         Ok(len) => {
             let (part, rest) = bytes.split_at_checked(len)?;
             *bytes = rest;
@@ -358,11 +391,11 @@ fn part<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 }
 
 const DAMAGED: &str = "its record batch is damaged";
-/// Bytes of the longest varint.
+/// Bytes of the longest varint, which is the length of a record.
 const LENGTH: usize = 10;
 
 /// Reads a varint in zigzag encoding.
-fn signed(bytes: &mut &[u8]) -> Option<i64> {
+fn read_varint(bytes: &mut &[u8]) -> Option<i64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

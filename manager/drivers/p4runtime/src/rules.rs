@@ -1,6 +1,15 @@
-//! Rules of filters: each comparison of the conjunctive normal form is an entry of a table of its own, with the clauses that it
-//! makes true, and the rule is an entry with the clauses that must all hold. All have the number of the filter. Each filter by
-//! rule has its own number, as long as its entry exists.
+//! Rules of filters as table entries.
+//!
+//! A rule is in conjunctive normal form: each comparison is one entry in its own table, with a bitmask of the clauses that it makes
+//! true; one more entry has the bitmask of the required clauses. All carry the filter's number, which is the filter's own as long as
+//! its entry exists. For example, `(a or b) and c` with the number 1 becomes
+//!
+//! | table | match | action |
+//! | --- | --- | --- |
+//! | 1st comparison | filter 1 | is `a` true: clauses 0b01 |
+//! | 2nd comparison | filter 1 | is `b` true: clauses 0b01 |
+//! | 3rd comparison | filter 1 | is `c` true: clauses 0b10 |
+//! | required clauses | filter 1, clauses 0b11 all true | report |
 //!
 //! A number says nothing about the rule, and the text of a rule is not on the device: it is rendered from the entries, in normal
 //! form.
@@ -14,7 +23,7 @@ use manager::device::{Rule, Rules};
 
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::{Kind, Value, Variable};
-use crate::program::{BoundValue, Form, Program, Row};
+use crate::program::{Form, Program, Row};
 use crate::translate::{Entries, RuleValues, low_value};
 use crate::variable::RESULTS;
 
@@ -47,17 +56,17 @@ impl Program {
     }
 
     /// Gives filters by rule their numbers: those that they have on the device, or else free ones, preferably those that no entry
-    /// has there.
+    /// has there. Each element of `filters` has the entries of one filter.
     ///
     /// # Errors
     /// A sentence if there are more filters than numbers.
-    pub(crate) fn number_rules(&self, parts: &mut [Vec<Entry>], installed: &Entries) -> Result<(), String> {
+    pub(crate) fn number_rules(&self, filters: &mut [Vec<Entry>], installed: &Entries) -> Result<(), String> {
         let [first, last] = *self.map.settings.rule_filters.as_slice() else {
             return Ok(());
         };
         let mut taken: BTreeSet<u128> = BTreeSet::new();
-        let mut without = Vec::new();
-        for (index, entries) in parts.iter_mut().enumerate() {
+        let mut unnumbered = Vec::new();
+        for (index, entries) in filters.iter_mut().enumerate() {
             if !entries.iter().any(|entry| self.number_of(entry).is_some()) {
                 continue;
             }
@@ -66,14 +75,14 @@ impl Program {
                 .filter(|number| taken.insert(*number))
             {
                 Some(number) => entries.iter_mut().for_each(|entry| self.renumber(entry, number)),
-                None => without.push(index),
+                None => unnumbered.push(index),
             }
         }
         let used: BTreeSet<u128> = installed
             .values()
             .filter_map(|entry| self.number_of(entry))
             .collect();
-        for index in without {
+        for index in unnumbered {
             let mut free = (u128::from(first)..=u128::from(last)).filter(|number| !taken.contains(number));
             let first_free = free.clone().next();
             let number = free.find(|number| !used.contains(number)).or(first_free);
@@ -82,27 +91,27 @@ impl Program {
                 format!("the program has {room} filters by rule; use fewer intents with filter = \"rule\"")
             })?;
             taken.insert(number);
-            parts[index]
+            filters[index]
                 .iter_mut()
                 .for_each(|entry| self.renumber(entry, number));
         }
         Ok(())
     }
 
-    /// Returns the parts of a rule with the number that it has on the device.
-    pub(crate) fn as_numbered(&self, mut parts: Vec<Entry>, installed: &Entries) -> Vec<Entry> {
-        if let Some(number) = self.number_in(&parts, installed) {
-            parts.iter_mut().for_each(|entry| self.renumber(entry, number));
+    /// Returns the entries of a filter with the number that it has on the device.
+    pub(crate) fn as_numbered(&self, mut entries: Vec<Entry>, installed: &Entries) -> Vec<Entry> {
+        if let Some(number) = self.number_in(&entries, installed) {
+            entries.iter_mut().for_each(|entry| self.renumber(entry, number));
         }
-        parts
+        entries
     }
 
-    /// Returns whether the device has more comparisons or rules with the number of these entries, and so decides otherwise.
-    pub(crate) fn has_more(&self, parts: &[Entry], installed: &Entries) -> bool {
-        let Some(number) = parts.iter().find_map(|entry| self.number_of(entry)) else {
+    /// Returns whether the device has more comparisons or rules with the number of these entries, so that it decides differently.
+    pub(crate) fn has_extra_parts(&self, entries: &[Entry], installed: &Entries) -> bool {
+        let Some(number) = entries.iter().find_map(|entry| self.number_of(entry)) else {
             return false;
         };
-        self.count_parts(installed.values(), number) > self.count_parts(parts, number)
+        self.count_parts(installed.values(), number) > self.count_parts(entries, number)
     }
 
     /// Counts the comparisons and rules with this number among entries.
@@ -221,30 +230,25 @@ impl Program {
     }
 
     fn number_of(&self, entry: &Entry) -> Option<u128> {
-        let (bound, in_key) = filter_number(self.row_of(entry)?)?;
-        match (&entry.key, &entry.content) {
-            (Key::Table { fields, .. }, _) if in_key => match fields.get(&bound.id)? {
+        match (filter_number(self.row_of(entry)?)?, &entry.key, &entry.content) {
+            (Place::Field(id), Key::Table { fields, .. }, _) => match fields.get(&id)? {
                 Field::Exact(number) => number.number(),
                 _ => None,
             },
-            (_, Content::Action(_, params)) => params.get(&bound.id)?.number(),
+            (Place::Param(id), _, Content::Action(_, params)) => params.get(&id)?.number(),
             _ => None,
         }
     }
 
     fn renumber(&self, entry: &mut Entry, number: u128) {
-        let Some((id, in_key)) = self
-            .row_of(entry)
-            .and_then(filter_number)
-            .map(|(bound, in_key)| (bound.id, in_key))
-        else {
+        let Some(place) = self.row_of(entry).and_then(filter_number) else {
             return;
         };
-        match (&mut entry.key, &mut entry.content) {
-            (Key::Table { fields, .. }, _) if in_key => {
+        match (place, &mut entry.key, &mut entry.content) {
+            (Place::Field(id), Key::Table { fields, .. }, _) => {
                 fields.insert(id, Field::Exact(Bytes::from(number)));
             }
-            (_, Content::Action(_, params)) => {
+            (Place::Param(id), _, Content::Action(_, params)) => {
                 params.insert(id, Bytes::from(number));
             }
             _ => {}
@@ -258,8 +262,16 @@ fn comparison(results: u128) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Returns the field (`true`) or parameter of a row that is the number of a filter by rule.
-fn filter_number(row: &Row) -> Option<(&BoundValue, bool)> {
+/// The place of a filter's number in an entry.
+enum Place {
+    /// The match field with this ID.
+    Field(u32),
+    /// The action's parameter with this ID.
+    Param(u32),
+}
+
+/// Returns the place of the number of a filter by rule in the entries of a row.
+fn filter_number(row: &Row) -> Option<Place> {
     let Form::Table { fields, params, .. } = &row.form else {
         return None;
     };
@@ -267,6 +279,6 @@ fn filter_number(row: &Row) -> Option<(&BoundValue, bool)> {
     let field = fields.iter().find(|bound| bound.value == number);
     let param = params.iter().find(|bound| bound.value == number);
     field
-        .map(|bound| (bound, true))
-        .or_else(|| param.map(|bound| (bound, false)))
+        .map(|bound| Place::Field(bound.id))
+        .or_else(|| param.map(|bound| Place::Param(bound.id)))
 }

@@ -483,7 +483,7 @@ impl Program {
                 .get(&part.key)
                 .is_some_and(|one| self.is_same(one, part))
         });
-        if is_whole && !self.has_more(&parts, &meaning.ours) {
+        if is_whole && !self.has_extra_parts(&parts, &meaning.ours) {
             covered.extend(parts.into_iter().map(|part| part.key));
             meaning.rules.insert(rule.clone());
         }

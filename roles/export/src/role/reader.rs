@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 use export::{
-    Cursor, Days, Page, Position,
+    Cursor, DayLimit, Page, Position,
     hop::Hop,
     record::{Record, Stream},
     sink::{self, Batch, HttpSink},
@@ -302,11 +302,11 @@ impl Reader {
 /// Returns all records, or the number of those before the first one of a day too many. `days`: the most days that
 /// one request may have.
 fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> Result<Vec<Record>, usize> {
-    let mut days = days.map(Days::new);
+    let mut days = days.map(DayLimit::new);
     let mut whole = Vec::with_capacity(records.size_hint().0);
     for (at, record) in records.enumerate() {
         if let (Some(days), Some(record)) = (&mut days, &record)
-            && !days.accepts(record.ts())
+            && !days.admit(record.ts())
         {
             return Err(at);
         }

@@ -17,12 +17,12 @@ use tokio::{
 /// A request that the thread executes on its state.
 pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
 
-/// The way to a thread with the state `S`.
+/// Sends requests to a thread with the state `S`.
 pub(super) struct Requests<S> {
     queue: mpsc::Sender<Work<S>>,
-    /// Permits for those that only read.
+    /// Permits for requests that only read.
     questions: Arc<Semaphore>,
-    /// Permits for the others: who may only read does not keep them out.
+    /// Permits for the other requests, so that clients that only read cannot use them up.
     changes: Arc<Semaphore>,
 }
 
@@ -43,7 +43,7 @@ impl<S> fmt::Debug for Requests<S> {
 }
 
 impl<S: 'static> Requests<S> {
-    /// Requests, and the thread's end.
+    /// Returns the sender of requests, and the receiver for the thread.
     pub(super) fn new() -> (Self, mpsc::Receiver<Work<S>>) {
         let (queue, work) = mpsc::channel(MAX_QUESTIONS + MAX_CHANGES + MAX_OWN);
         (
@@ -56,7 +56,7 @@ impl<S: 'static> Requests<S> {
         )
     }
 
-    /// Asks something for the API. `None`: there are too many requests, or the thread has ended or does not get to it.
+    /// Asks the thread a question of the API. `None`: there are too many requests, the thread has ended, or it did not begin in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -65,7 +65,7 @@ impl<S: 'static> Requests<S> {
             .await
     }
 
-    /// Changes something for the API. `None`: as in [`Requests::ask`]; nothing is changed, neither later.
+    /// Executes a change of the API. `None`: as in [`Requests::ask`]; nothing is changed, now or later.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -73,7 +73,7 @@ impl<S: 'static> Requests<S> {
         self.execute(Some(&self.changes), RESPONSE_TIMEOUT, change).await
     }
 
-    /// Executes something of the process itself, whatever the API asks for.
+    /// Executes a request of the process itself, which needs no permit.
     pub(super) async fn own<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -81,7 +81,7 @@ impl<S: 'static> Requests<S> {
         self.execute(None, RESPONSE_TIMEOUT, work).await
     }
 
-    /// Hands over something of the main thread; `false`: the thread has ended.
+    /// Queues a request of the main thread. Returns false if the manager's thread has ended.
     pub(super) fn post(&self, work: Work<S>) -> bool {
         self.queue.blocking_send(work).is_ok()
     }
@@ -97,11 +97,12 @@ impl<S: 'static> Requests<S> {
             None => None,
         };
         let (reply, mut answer) = oneshot::channel();
-        let decided = Arc::new(AtomicBool::new(false));
-        let begun = Arc::clone(&decided);
+        // Set by whoever is first: the thread that begins, or the client that gives up.
+        let claimed = Arc::new(AtomicBool::new(false));
+        let claimed_by_thread = Arc::clone(&claimed);
         let work: Work<S> = Box::new(move |state, now| {
-            // Nothing is done for whoever has given up, and the answer says so.
-            if !reply.is_closed() && !begun.swap(true, Ordering::AcqRel) {
+            // Nothing is done for a client that has given up, and its answer says so.
+            if !reply.is_closed() && !claimed_by_thread.swap(true, Ordering::AcqRel) {
                 let _ = reply.send(work(state, now));
             }
             drop(permit);
@@ -109,8 +110,8 @@ impl<S: 'static> Requests<S> {
         self.queue.try_send(work).ok()?;
         match time::timeout(limit, &mut answer).await {
             Ok(answer) => answer.ok(),
-            Err(_) if !decided.swap(true, Ordering::AcqRel) => None,
-            // It is being executed: its answer is what has happened.
+            Err(_) if !claimed.swap(true, Ordering::AcqRel) => None,
+            // The thread has begun: its answer says what has happened.
             Err(_) => answer.await.ok(),
         }
     }

@@ -588,7 +588,7 @@ pub fn check_intents(
     root: &Node<'_>,
     reader: &mut Reader<'_>,
 ) -> Vec<Intent> {
-    let checked = intent::checked(intents, root, reader, nic::time::now());
+    let checked = intent::build_and_check(intents, root, reader, nic::time::now());
     for (index, intent) in checked.iter().enumerate() {
         if let Err((key, message)) = supported(intent, collects) {
             reader.refuse(span_of(root, &["intents", &index.to_string(), key]), message);

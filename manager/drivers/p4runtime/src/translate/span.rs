@@ -42,6 +42,7 @@ pub(super) fn prefix_span(prefix: Option<Prefix>, field: &BoundValue) -> Result<
             field.name
         ));
     }
+    // `Program` has checked that the width is 32 or 128, so that it is not less than the length of the prefix.
     let low = address_number(prefix.network());
     Ok(Some((low, low | ones(field.width - u32::from(prefix.len())))))
 }
@@ -53,6 +54,8 @@ pub(super) fn port_span(ports: Ports) -> Option<Span> {
 /// Returns the range of values that a field matches, or `None` if they are not a range.
 pub(super) fn span(field: &Field, bound: &BoundValue) -> Option<Span> {
     let all = ones(bound.width);
+    // Clauses are a bitmask, not a number: an entry that matches the required bits with themselves as mask requires exactly these
+    // clauses, whatever the other bits are. It stands for this one bitmask.
     if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (bound.value, field) {
         let clauses = value.number()?;
         return (value == mask).then_some((clauses, clauses));
@@ -62,13 +65,15 @@ pub(super) fn span(field: &Field, bound: &BoundValue) -> Option<Span> {
         Field::Range(low, high) => low.number().zip(high.number()).filter(|(low, high)| low <= high),
         Field::Ternary(value, mask) => {
             let value = value.number()?;
-            let open = all & !mask.number()?;
-            (open & open.wrapping_add(1) == 0 && value & open == 0).then_some((value, value | open))
+            let wildcard = all & !mask.number()?;
+            // The values are a range only if the wildcard bits are the lowest: then adding one carries out of all of them.
+            let are_lowest = wildcard & wildcard.wrapping_add(1) == 0;
+            (are_lowest && value & wildcard == 0).then_some((value, value | wildcard))
         }
         Field::Lpm(value, length) => {
-            let open = ones(bound.width.checked_sub(u32::try_from(*length).ok()?)?);
+            let wildcard = ones(bound.width.checked_sub(u32::try_from(*length).ok()?)?);
             let value = value.number()?;
-            (value & open == 0).then_some((value, value | open))
+            (value & wildcard == 0).then_some((value, value | wildcard))
         }
     }
 }
