@@ -48,7 +48,7 @@ pub struct Node {
 #[derive(Clone, Debug)]
 struct Entry {
     key: u64,
-    /// The highest number.
+    /// The highest number that arrived.
     last: u32,
     /// Count of numbers from the first one of the sequence to the highest, at most [`MAX_REORDERING`].
     span: u32,

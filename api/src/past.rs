@@ -201,7 +201,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     let spans = history.flows(query, Arc::clone(&permit)).await?;
     let Some((_, found)) = spans.flows.into_iter().next() else {
         return Err(Refusal::not_found(format!(
-            "there were no reports of flow {name} in this time; choose another flow or time"
+            "there were no reports of flow {name} with a latency in this time; choose another flow or time"
         )));
     };
     names::look_up(context, [&found.flow]);

@@ -34,8 +34,8 @@ pub(super) const LATENCIES: &[Param] = &[
 const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);
 const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
 
-const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it in this time. Its packets need INT, too, \
-                            or they pass nodes that do not report";
+const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it with a latency in this time. Its packets need \
+                            INT, too, or they pass nodes that report no latency";
 const SECOND: u64 = 1_000_000_000;
 /// Maximum number of values of a flow that are read for one answer.
 const MAX_POINTS: usize = 20_000;
@@ -126,7 +126,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
             forward: direction(
                 &query.of,
                 &forward,
-                "there were no reports of this direction in this time",
+                "there were no reports of this direction with a latency in this time",
             ),
             reverse: reverse_selector
                 .zip(reverse_uses)

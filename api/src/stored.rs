@@ -41,7 +41,7 @@ pub(super) const EVENTS: &[Param] = &[
     ),
     Param::new(
         "after",
-        "Only events after this one: `next` of the previous page.",
+        "Only events after this one: `next` of the previous page. Copies of one event (equal `ts` and `id`) that did not fit on its page are left out.",
         Form::Cursor {
             pattern: cursor::PATTERN,
             check: |text| parse_event_cursor(text).is_some(),

@@ -17,7 +17,7 @@ use crate::summary::REPORTS;
 pub struct RatePoint {
     /// Start of the part, ns since 1970.
     pub ts: Nanos,
-    /// Number of reports of flows.
+    /// Number of reports that had a latency of their flow. Others are not stored by the minute.
     pub reports: u64,
     /// Number of all events.
     pub events: u64,

@@ -138,6 +138,11 @@ pub struct Piece {
 impl Span {
     /// Returns the whole minutes that `from` up to before `to` touches. A span that would end before it begins is empty.
     pub fn new(from: Nanos, to: Nanos) -> Self {
+        if to < from {
+            // Not even the minute of its beginning.
+            let from = from.min(LATEST) / MINUTE * MINUTE;
+            return Self { from, to: from };
+        }
         let to = to.min(LATEST).max(from);
         let to = to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST);
         let from = from / MINUTE * MINUTE;
@@ -946,7 +951,14 @@ mod tests {
         assert_eq!(tens, [(60, 3 * MINUTE), (60, MINUTE), (600, 140 * MINUTE)]);
         // Rounded to what it touches; backwards it is empty.
         assert_eq!(Span::new(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
-        assert_eq!(Span::new(5 * MINUTE, MINUTE).length(), 0);
+        for (from, to) in [
+            (5 * MINUTE, MINUTE),
+            (5 * MINUTE + 1, MINUTE),
+            (5 * MINUTE + 2, 5 * MINUTE + 1),
+            (u64::MAX, 0),
+        ] {
+            assert_eq!(Span::new(from, to).length(), 0, "{from} {to}");
+        }
         assert!(Span::new(0, u64::MAX).pieces().iter().map(|piece| piece.to).max() == Some(LATEST));
     }
 }

@@ -270,7 +270,9 @@ fn one_flow_is_shown_as_it_was_hop_by_hop() {
     let found = server.json(&format!("/api/v1/flows/{id}?{}", between(0, 30)));
     assert_eq!(found["text"], json!(flow(2).to_string()));
     let gone = server.get(&format!("/api/v1/flows/{id}?{}", between(12, 30)));
-    let words = format!("there were no reports of flow {id} in this time; choose another flow or time");
+    let words = format!(
+        "there were no reports of flow {id} with a latency in this time; choose another flow or time"
+    );
     assert_eq!((gone.status, gone.json()), (404, json!({"error": words})));
 }
 

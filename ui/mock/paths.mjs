@@ -46,7 +46,8 @@ export function uses(query) {
   const flow = query.get('flow');
   const common = { src: query.get('src'), dst: query.get('dst'), spread: 60e9, truncated: false };
   const forward = { ...common, flow, paths: [used(UPPER, 0.7), used(LOWER, 0.3)], flows: 1, unknown: null };
-  const unknown = 'the opposite direction is not measured: there were no reports of it in this time';
+  const unknown =
+    'the opposite direction is not measured: there were no reports of it with a latency in this time';
   return {
     forward,
     reverse: { ...common, flow, paths: [], flows: 0, unknown },

@@ -60,7 +60,7 @@ pub struct Activity {
 pub struct ActivityPoint {
     /// Start of the part, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// Number of reports of flows.
+    /// Number of reports that had a latency of their flow. Others are not stored by the minute.
     pub reports: u64,
     /// Number of events of any kind.
     pub events: u64,

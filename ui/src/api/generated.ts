@@ -44,7 +44,7 @@ export type ActivityPoint = {
   events: number;
   /** Reports that never arrived. */
   lost: number;
-  /** Number of reports of flows. */
+  /** Number of reports that had a latency of their flow. Others are not stored by the minute. */
   reports: number;
   /** Start of the part, nanoseconds since the Unix epoch. */
   ts: number;

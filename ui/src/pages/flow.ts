@@ -140,6 +140,6 @@ function gone(name: string): HTMLElement {
 }
 
 function absent(name: string): HTMLElement {
-  const text = `No reports of ${name} in this time. Choose another time, or a flow from the list.`;
+  const text = `No reports of ${name} with a latency in this time. Choose another time, or a flow from the list.`;
   return panel('Flow', {}, empty('No reports of this flow', text));
 }

@@ -57,7 +57,7 @@ export function overviewPastPage(): Page {
   const lost = h('p', {});
   const part = h('p', { class: 'table-note' });
   const flows = flowTable();
-  flows.setEmpty('No reports of flows in this time.');
+  flows.setEmpty('No reports of flows with a latency in this time.');
   const kinds = kindTable();
   const copied = copies();
   const ask = <T>({ path, params }: Asked, show: (answer: T) => void): Poll =>

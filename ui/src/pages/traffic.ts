@@ -59,7 +59,7 @@ export function trafficPage(route: Route): Page {
   const note = h('p', { class: 'table-note' });
   const none = empty(
     'No matches',
-    'No reports in this time, or the filter excludes all of them. Reports of flows are counted 35 s after the end of their minute.',
+    'No reports in this time, or the filter excludes all of them. Reports of flows are counted 35 s after the end of their minute, if they have a latency.',
   );
   const table = groupTable(settings, {
     order: () => answer && present(answer),
