@@ -178,7 +178,7 @@ required), 403 (the token may only read, or origin or host not allowed), 404 (no
 A loopback address needs no token, unless `[api] token` sets one; any other address needs one. With a token, send `Authorization: Bearer TOKEN`, or `?token=TOKEN` if headers cannot be sent.
 A token has a role: `read` for every request that only reads, `operate` for all.
 
-If records of an answer may be missing, because files of its time are damaged, cannot be opened, or were removed or replaced while hopwise ran, its header `hopwise-notes` says so: a JSON array of
+If records of an answer may be missing, because files of its time are damaged, cannot be opened, were deleted by retention, or were removed or replaced while hopwise ran, its header `hopwise-notes` says so: a JSON array of
 sentences for people. The answer of `/api/v1/query` has them as `notes`.
 ";
 }
