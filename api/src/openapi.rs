@@ -179,7 +179,7 @@ A loopback address needs no token, unless `[api] token` sets one; any other addr
 A token has a role: `read` for every request that only reads, `operate` for all.
 Changes are recorded with the name of the token. Without one, the name is that of the header `X-Requested-By: NAME`, which is not verified; without both, `api`.
 
-If records of an answer may be missing, because files of its time are damaged, cannot be opened, or were removed or replaced while hopwise ran, its header `hopwise-notes` says so: a JSON array of
+If records of an answer may be missing, because files of its time are damaged, cannot be opened, were deleted by retention, or were removed or replaced while hopwise ran, its header `hopwise-notes` says so: a JSON array of
 sentences for people. The answer of `/api/v1/query` has them as `notes`.
 ";
 }

@@ -37,7 +37,7 @@ pub(crate) enum Form {
         max: u64,
         default: Option<u64>,
     },
-    /// A point in time: nanoseconds since the Unix epoch, or as `hopwise` prints it.
+    /// A point in time: nanoseconds since the Unix epoch, in the years 2000 to 2199, or as `hopwise` prints it.
     Time,
     /// A number between 0 and 1, both excluded.
     Share { default: f64 },
@@ -97,13 +97,13 @@ impl Param {
         )
     }
 
-    /// Creates the parameter of the maximum number of columns of a span of time, from 1.
-    pub(crate) const fn columns(about: &'static str, default: u64, max: u64) -> Self {
+    /// Creates the parameter of the maximum number of columns of a span of time.
+    pub(crate) const fn columns(about: &'static str, min: u64, default: u64, max: u64) -> Self {
         Self::new(
             "columns",
             about,
             Form::Integer {
-                min: 1,
+                min,
                 max,
                 default: Some(default),
             },
@@ -134,10 +134,11 @@ impl Param {
                     "{name} = {text} is out of range; write {min} to {max}"
                 ))),
             },
-            Form::Time if time(text).is_none() => self.unreadable(
-                text,
-                "nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z",
-            ),
+            Form::Time => match time(text) {
+                Ok(_) => Ok(()),
+                Err(Some(meant)) => self.unreadable(text, &format!("{meant} if you mean that: {TIMES}")),
+                Err(None) => self.unreadable(text, TIMES),
+            },
             Form::Share { .. } => match text.parse::<f64>() {
                 Ok(value) if value > 0.0 && value < 1.0 => Ok(()),
                 _ => self.unreadable(text, "a share above 0 and below 1, such as 0.99"),
@@ -163,7 +164,6 @@ impl Param {
                 self.unreadable(text, "`next` of the previous page")
             }
             Form::OneOf(_)
-            | Form::Time
             | Form::Names(..)
             | Form::Flow
             | Form::Count
@@ -184,25 +184,25 @@ impl Param {
 /// Start of a time range.
 pub(crate) const FROM: Param = Param::new(
     "from",
-    "At or after: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
+    "At or after: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
     Form::Time,
 );
 /// End of a time range.
 pub(crate) const TO: Param = Param::new(
     "to",
-    "At or before: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
+    "At or before: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
     Form::Time,
 );
 /// Start of a span of time; with it or [`PAST_TO`], a list is that of the past instead of the present one.
 pub(crate) const PAST_FROM: Param = Param::new(
     "from",
-    "Start of a span of time, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
+    "Start of a span of time, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
     Form::Time,
 );
 /// End of a span of time, for a list of the past.
 pub(crate) const PAST_TO: Param = Param::new(
     "to",
-    "End of the span, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
+    "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     Form::Time,
 );
 /// Restricts an answer to one node.
@@ -294,13 +294,13 @@ impl Params {
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let form = self.form(name);
         let Some(text) = self.text(name) else {
-            return Ok(match self.form(name) {
+            return Ok(match form {
                 Some(Form::Integer { default, .. }) => default.and_then(|number| T::try_from(number).ok()),
                 _ => None,
             });
         };
-        if let Some(Form::Time) = self.form(name) {
-            return Ok(time(text).and_then(|time| T::try_from(time).ok()));
+        if let Some(Form::Time) = form {
+            return Ok(time(text).ok().and_then(|time| T::try_from(time).ok()));
         }
         // `only` has checked it; a type that is narrower than the bounds is refused here.
         text.parse()
@@ -357,12 +357,13 @@ impl Params {
     }
 }
 
-/// Parses a point in time, ns since 1970. In a query, `+` stands for a space.
-fn time(text: &str) -> Option<u64> {
-    text.parse()
-        .ok()
-        .or_else(|| settings::time::nanoseconds(text))
-        .or_else(|| settings::time::nanoseconds(&text.replace(' ', "+")))
+/// The forms of a point in time, for messages.
+const TIMES: &str = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
+
+/// Parses a point in time, ns since 1970. In a query, `+` stands for a space. An error has the time that a number may mean.
+fn time(text: &str) -> Result<u64, Option<String>> {
+    settings::time::parse(text)
+        .or_else(|meant| settings::time::nanoseconds(&text.replace(' ', "+")).ok_or(meant))
 }
 
 fn missing(name: &str) -> Refusal {
@@ -458,16 +459,20 @@ mod tests {
         };
         // The query string of +05:30 has a space there.
         for text in [
-            "17",
-            "1970-01-01T00:00:00.000000017Z",
-            "1970-01-01T05:30:00.000000017 05:30",
+            "1795881600000000017",
+            "2026-11-28T16:00:00.000000017Z",
+            "2026-11-28T21:30:00.000000017 05:30",
         ] {
-            assert_eq!(read(text), Ok(Some(17)), "{text}");
+            assert_eq!(read(text), Ok(Some(1_795_881_600_000_000_017)), "{text}");
         }
-        for text in ["-1", "18446744073709551616", "2026-11-26T", "now"] {
-            let expected = format!(
-                "from = {text:?} cannot be read; write nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z"
-            );
+        assert_eq!(read("0"), Ok(Some(0)));
+        let forms = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
+        for text in ["-1", "17", "18446744073709551616", "2026-11-26T", "now"] {
+            let expected = format!("from = {text:?} cannot be read; write {forms}");
+            assert_eq!(read(text), Err(Refusal::bad(expected)));
+        }
+        for (text, meant) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
+            let expected = format!("from = {text:?} cannot be read; write {meant} if you mean that: {forms}");
             assert_eq!(read(text), Err(Refusal::bad(expected)));
         }
     }

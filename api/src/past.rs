@@ -30,7 +30,7 @@ use view::{
 pub(super) const ACTIVITY: &[Param] = &[
     PAST_FROM,
     PAST_TO,
-    Param::columns("Maximum number of parts.", 180, 1_000),
+    Param::columns("Maximum number of parts.", 1, 180, 1_000),
 ];
 
 /// Returns the requested span of time, or `None` for now. In a console nothing is live: there it is the last

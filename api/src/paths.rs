@@ -28,7 +28,7 @@ pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Para
 pub(super) const LATENCIES: &[Param] = &[
     PAST_FROM,
     PAST_TO,
-    Param::columns("Maximum number of columns.", 60, 200),
+    Param::columns("Maximum number of columns.", 1, 60, 200),
 ];
 
 const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);

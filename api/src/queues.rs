@@ -64,7 +64,12 @@ pub(super) const HEAT: &[Param] = &[
     START,
     END,
     NODE,
-    Param::columns("Maximum number of columns.", 180, MOST_COLUMNS as u64),
+    Param::columns(
+        "Maximum number of columns.",
+        MIN_COLUMNS,
+        180,
+        MOST_COLUMNS as u64,
+    ),
     Param::limit(50, 500),
 ];
 

@@ -41,8 +41,8 @@ enum Command {
 
 #[derive(clap::Args, Debug)]
 struct List {
-    /// Beginning of the time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
-    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::store_query::time)]
+    /// Beginning of the time: UTC such as 2026-11-26T03:10Z or 2026-11-26, an age such as 2h, or ns since 1970 (years 2000 to 2199)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, default_value = "15m", value_parser = super::store_query::time)]
     from: u64,
 
     /// List only firing alerts

@@ -29,12 +29,12 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
 
-    /// Only events at or after this time: UTC such as 2026-11-26T03:10Z, ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "follow")]
+    /// Only events at or after this time: UTC such as 2026-11-26T03:10Z or 2026-11-26, an age (30s, 15m, 2h, 7d), or ns since 1970 (years 2000 to 2199)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with = "follow")]
     pub(crate) from: Option<u64>,
 
     /// Only events at or before this time, likewise
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "follow")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with = "follow")]
     pub(crate) to: Option<u64>,
 }
 

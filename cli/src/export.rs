@@ -80,12 +80,12 @@ struct Replay {
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
 
-    /// Records of this time and later: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
-    #[arg(long, value_name = "TIME", value_parser = super::store_query::time)]
+    /// Records of this time and later: UTC such as 2026-11-26T03:10Z or 2026-11-26, an age such as 2h, or ns since 1970 (years 2000 to 2199)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::store_query::time)]
     from: u64,
 
     /// Records of about this time and earlier; default: all that are stored now
-    #[arg(long, value_name = "TIME", value_parser = super::store_query::time)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::store_query::time)]
     to: Option<u64>,
 
     /// Only this stream; default: those of the export

@@ -46,12 +46,12 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Skip files that end before this time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 15m, 2h, 7d
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// Skip files that end before this time: UTC such as 2026-11-26T03:10Z or 2026-11-26, an age such as 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub(crate) from: Option<u64>,
 
     /// Skip files that begin after this time, likewise
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub(crate) to: Option<u64>,
 
     /// Maximum number of rows

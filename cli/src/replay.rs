@@ -14,7 +14,7 @@ use collector::Collector;
 
 use self::findings::{Findings, Outlet};
 use super::store_writer::StoreWriter;
-use collect_role::capture::{self, Account};
+use collect_role::capture::{self, Account, Merged};
 use collect_role::datagram::AggregatePorts;
 use collect_role::replay::{Difference, Options, Replay, Replayed, Speed};
 use collect_role::settings::receive_on;
@@ -26,16 +26,17 @@ use view::Names;
 /// Replay a capture through the collector
 ///
 /// Prints the paths of flows, latencies and queues, drops, and reports lost before the collector, with the names that the
-/// configuration has (tables `nodes` and `inventory`) in place of ids and addresses; --json keeps ids. The collector runs on the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
+/// configuration has (tables `nodes` and `inventory`) in place of ids and addresses; --json keeps ids. The collector runs on the capture's time. Several captures are merged by time: the files of a ring (tcpdump -C, -G) may come in any order, and reports that were captured at two points count as duplicated. Exit code 2 if a file cannot be read completely; what was found before is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise replay reports.pcap
   hopwise replay --profile onos --json capture.pcap.gz
+  hopwise replay ring.pcap*                              the files of a ring, merged by time
   hopwise replay --explain-loss reports.pcap             list every gap in the sequence numbers
   hopwise replay --store /tmp/found reports.pcap && hopwise query --dir /tmp/found \"SELECT * FROM events\"
   hopwise replay --speed realtime reports.pcap           at the captured speed")]
 pub struct Args {
-    /// Captures: pcap or pcapng, optionally gzipped; read in order
+    /// Captures: pcap or pcapng, optionally gzipped; merged by time, or read in this order if one of them is a pipe
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -119,15 +120,25 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
     let started = Instant::now();
     let mut failed = None;
-    for file in &args.files {
-        replay.begin(file);
-        let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
-            replay.add(frames, account);
+    let mut merged = Merged::default();
+    if args.files.len() == 1 || args.files.iter().any(|file| capture::is_live(file)) {
+        for file in &args.files {
+            replay.begin(file);
+            let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
+                replay.add(frames, account);
+            });
+            merged.errors.extend(read.err());
+        }
+    } else {
+        args.files.iter().for_each(|file| replay.begin(file));
+        merged = capture::merged(&args.files, &mut account, &mut progress, |file, account, run| {
+            replay.resume(file);
+            replay.add(run.frames(), account);
         });
-        // One broken file must not hide the others.
-        if let Err(error) = read
-            && let Some(earlier) = failed.replace(error)
-        {
+    }
+    // One broken file must not hide the others.
+    for error in merged.errors {
+        if let Some(earlier) = failed.replace(error) {
             terminal::note(earlier);
         }
     }
@@ -135,6 +146,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         collector,
         output,
         differences,
+        wrong_times,
     } = replay.finish();
     let findings = output.findings;
     let stored = output.store_writer.map(StoreWriter::close);
@@ -143,6 +155,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         files: &args.files,
         account: &account,
         differences: &differences,
+        overlapping: &merged.overlapping,
+        wrong_times,
         collector: &collector,
         findings: &findings,
         stored,
@@ -180,6 +194,8 @@ struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,
     differences: &'a [Difference],
+    overlapping: &'a [PathBuf],
+    wrong_times: u64,
     collector: &'a Collector,
     findings: &'a Findings,
     stored: Option<store::Stats>,

@@ -66,17 +66,20 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
     time_at(text, now.as_nanos() as u64)
 }
 
-const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z or \"2026-11-26 03:10\", one with an offset such as 2026-11-26T04:10+01:00, ns since \
-     1970, or an age such as 30s, 15m, 2h, 7d";
+const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z, \"2026-11-26 03:10\" or 2026-11-26, one with an offset such as \
+     2026-11-26T04:10+01:00, an age such as 30s, 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)";
 
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
-    if let Ok(ns) = text.parse() {
-        return Ok(ns);
+    match settings::time::parse(text) {
+        Ok(time) => return Ok(time),
+        Err(Some(meant)) => {
+            return Err(format!(
+                "not nanoseconds: if you mean {meant}, write that; {TIME_SYNTAX}"
+            ));
+        }
+        Err(None) => {}
     }
-    if let Some(ts) = settings::time::nanoseconds(text) {
-        return Ok(ts);
-    }
-    let age = seconds(text)
+    let age = seconds(text.strip_prefix('-').unwrap_or(text))
         .and_then(|age| age.checked_mul(1_000_000_000))
         .ok_or(TIME_SYNTAX)?;
     Ok(now.saturating_sub(age))
@@ -111,13 +114,25 @@ mod tests {
     fn a_time_is_absolute_or_an_age() {
         let at = |text| time_at(text, 100_000_000_000);
         assert_eq!(
-            [at("17"), at("30s"), at("1m"), at("7d")],
-            [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
+            [at("30s"), at("-30s"), at("1m"), at("7d")],
+            [Ok(70_000_000_000), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
         );
+        assert_eq!(at("1795881600000000000"), Ok(1_795_881_600_000_000_000));
+        for (number, meant) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
+            let error = at(number).unwrap_err();
+            assert!(
+                error.starts_with(&format!(
+                    "not nanoseconds: if you mean {meant}, write that; expected "
+                )),
+                "{error}"
+            );
+        }
         assert_eq!(at("1970-01-01T00:01Z"), Ok(60_000_000_000));
         for wrong in [
             "",
             "s",
+            "17",
+            "--1h",
             "2026-11-26T",
             "2026-13-01T00:00Z",
             "1y",

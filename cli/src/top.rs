@@ -55,12 +55,12 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
 
-    /// From this time on, from the store: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 15m, 2h, 7d
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// From this time on, from the store: UTC such as 2026-11-26T03:10Z or 2026-11-26, an age such as 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub(crate) from: Option<u64>,
 
     /// Until this time, likewise (default: now)
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub(crate) to: Option<u64>,
 
     /// Time between two refreshes, seconds

@@ -21,6 +21,41 @@ pub fn nanoseconds(text: &str) -> Option<u64> {
         .checked_add(fraction)
 }
 
+/// Parses a time: a whole number of nanoseconds since 1970, from the year 2000 until before 2200, or what [`nanoseconds`] accepts. 0 is the
+/// beginning of 1970 in each unit.
+///
+/// # Errors
+/// Not such a time. A number of another unit, or a date without hyphens, is never taken for nanoseconds: the text is the time that it
+/// may mean, if there is one, such as `2026-11-29`.
+pub fn parse(text: &str) -> Result<u64, Option<String>> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return nanoseconds(text).ok_or(None);
+    }
+    match text.parse::<u64>() {
+        Ok(time) if time == 0 || PLAUSIBLE.contains(&time) => Ok(time),
+        Ok(number) => Err(suggest(text, number)),
+        Err(_) => Err(None),
+    }
+}
+
+/// Returns the time that a number may mean which is not plausible as nanoseconds: a date, or seconds, milliseconds or microseconds.
+fn suggest(digits: &str, number: u64) -> Option<String> {
+    if digits.len() == 8 {
+        let date = format!("{}-{}-{}", &digits[..4], &digits[4..6], &digits[6..]);
+        return nanoseconds(&date)
+            .filter(|time| PLAUSIBLE.contains(time))
+            .map(|_| date);
+    }
+    [1_000_000_000, 1_000_000, 1000]
+        .into_iter()
+        .filter_map(|unit| number.checked_mul(unit))
+        .find(|time| PLAUSIBLE.contains(time))
+        .map(self::text)
+}
+
+/// The times that a number of nanoseconds may be: from 2000-01-01 until before 2200-01-01.
+const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
+
 /// Parses a whole number with exactly this number of digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
     let is_valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,7 +164,7 @@ impl Date {
 
 #[cfg(test)]
 mod tests {
-    use super::{Date, nanoseconds, text};
+    use super::{Date, nanoseconds, parse, text};
 
     #[test]
     fn each_day_follows_the_one_before() {
@@ -234,6 +269,47 @@ mod tests {
             "é",
         ] {
             assert_eq!(nanoseconds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_nanoseconds_only_where_it_can_be_no_other_unit() {
+        for (number, time) in [
+            ("0", 0),
+            ("946684800000000000", 946_684_800_000_000_000),
+            ("1795881600000000000", 1_795_881_600_000_000_000),
+            ("7258118399999999999", 7_258_118_399_999_999_999),
+            ("2026-11-28T16:00Z", 1_795_881_600_000_000_000),
+        ] {
+            assert_eq!(parse(number), Ok(time), "{number}");
+        }
+        for (number, meant) in [
+            ("20261129", "2026-11-29"),
+            ("1764453600", "2025-11-29T22:00:00Z"),
+            ("1764453600123", "2025-11-29T22:00:00Z"),
+            ("1764453600123456", "2025-11-29T22:00:00Z"),
+            ("946684800", "2000-01-01T00:00:00Z"),
+            ("7258118399", "2199-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(parse(number), Err(Some(meant.to_owned())), "{number}");
+        }
+        for wrong in [
+            "1",
+            "17",
+            "2026",
+            "20261301",
+            "19991231",
+            "946684799",
+            "946684799999999999",
+            "7258118400000000000",
+            "18446744073709551615",
+            "18446744073709551616",
+            "+1795881600000000000",
+            "-1",
+            "",
+            "now",
+        ] {
+            assert_eq!(parse(wrong), Err(None), "{wrong}");
         }
     }
 }

@@ -89,6 +89,15 @@ impl FileId {
         (id.to_string() == name).then_some(id)
     }
 
+    /// Returns the time before which no file that precedes this one has records, if the earliest record in this one has this time.
+    pub(crate) fn cut(self, earliest: Nanos) -> Nanos {
+        if self.part > 1 {
+            earliest
+        } else {
+            earliest.min(self.start.saturating_mul(SECOND))
+        }
+    }
+
     fn seconds(self) -> u64 {
         if self.hourly { HOUR } else { DAY }
     }

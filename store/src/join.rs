@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use collector::event::Stream;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use crate::config::WithPath as _;
 use crate::guard;
@@ -107,16 +108,33 @@ pub(crate) fn most_files() -> usize {
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))
 }
 
-/// Reads the `meta` table of the file at `path`.
+/// Reads the `meta` table of the file at `path`, and the lowest number of each stream in it, with its base: see [`FIRST`].
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let conn = single(path, 64)?;
     query_meta(&conn).with_path(path)
 }
 
+/// Names of the lowest number of a stream in a file, and of the base of that number; the number of the stream follows.
+pub(crate) const FIRST: [&str; 2] = ["first of stream ", "base of stream "];
+
 fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+    let mut meta: HashMap<String, i64> = rows.collect::<rusqlite::Result<_>>()?;
+    // The first versions did not number records.
+    let numbered = "SELECT count(*) FROM f0.sqlite_schema WHERE name = 'run_data'";
+    if conn.query_row(numbered, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(meta);
+    }
+    let mut select =
+        conn.prepare("SELECT first, base FROM f0.run_data WHERE stream = ?1 ORDER BY first LIMIT 1")?;
+    for stream in Stream::ALL {
+        let first = select.query_row([stream as i64], |row| Ok([row.get(0)?, row.get(1)?]));
+        for (name, value) in FIRST.iter().zip(first.optional()?.into_iter().flatten()) {
+            meta.insert(format!("{name}{}", stream as u8), value);
+        }
+    }
+    Ok(meta)
 }
 
 /// Opens a connection in which only the file at `path` is, as `f0`, and checks that it is one of hopwise.

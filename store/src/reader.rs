@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use collector::event::Nanos;
+use collector::event::{Nanos, Stream};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Statement, ToSql};
 
 use crate::config::{Error, WithPath as _};
-use crate::files::{self, Listing, StoreFile};
+use crate::files::{self, FileId, Listing, StoreFile};
 use crate::guard::{self, Deadline};
 use crate::identity::FileIdentity;
 use crate::join::{self, Joined};
@@ -449,9 +449,11 @@ impl Reader {
         choice
             .notes
             .extend(self.moved.as_ref().and_then(|moved| moved.note(from, to)));
+        let mut start = StoredStart::default();
         for file in listing.files {
             match self.file_facts(&file, ranged) {
                 Ok(Some((identity, known))) => {
+                    start.add(file.id, &known);
                     let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
                     let too_old = from.is_some_and(|from| known.time("to").is_some_and(|last| last < from));
                     if !too_new && !too_old {
@@ -460,9 +462,13 @@ impl Reader {
                 }
                 // Gone, or being created.
                 Ok(None) => {}
-                Err(error) => choice.notes.push(format!("left out: {error}")),
+                Err(error) => {
+                    start.is_known = false;
+                    choice.notes.push(format!("left out: {error}"));
+                }
             }
         }
+        choice.notes.extend(start.note(from));
         Ok(choice)
     }
 
@@ -523,6 +529,58 @@ impl Reader {
         let answer = run(&mut joined, sql, options, visit);
         self.keep(joined);
         answer
+    }
+}
+
+/// Where the records of the store begin, and whether there were earlier ones.
+#[derive(Debug)]
+struct StoredStart {
+    /// The time before which no file has records.
+    cut: Option<Nanos>,
+    /// The lowest number of each stream, with its base.
+    first: [Option<(i64, i64)>; Stream::ALL.len()],
+    /// All files were read.
+    is_known: bool,
+}
+
+impl Default for StoredStart {
+    fn default() -> Self {
+        Self {
+            cut: None,
+            first: [None; Stream::ALL.len()],
+            is_known: true,
+        }
+    }
+}
+
+impl StoredStart {
+    /// Adds a file. The oldest is added first.
+    fn add(&mut self, id: FileId, known: &FileFacts) {
+        if self.cut.is_none() {
+            self.cut = known.time("from").map(|earliest| id.cut(earliest));
+        }
+        for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first) {
+            let [number, base] = join::FIRST.map(|name| known.meta.get(&format!("{name}{}", stream as u8)));
+            let Some(found) = number.copied().zip(base.copied()) else {
+                continue;
+            };
+            *first = Some(first.map_or(found, |known| known.min(found)));
+        }
+    }
+
+    /// Returns the note about an answer from this time on, if there were records before the first file. 0 is no bound.
+    fn note(&self, from: Option<Nanos>) -> Option<String> {
+        let cut = self.cut.filter(|_| self.is_known)?;
+        let reaches_before = from.is_some_and(|from| 0 < from && from < cut);
+        // The numbers of records are counted over all files, from their base.
+        let lacks_earlier = self.first.iter().flatten().any(|(number, base)| number > base);
+        (reaches_before && lacks_earlier).then(|| {
+            format!(
+                "records may be missing: those from before {} were deleted, as `max_age` and `max_bytes` of [store] do with the oldest \
+                 files",
+                settings::time::text(cut)
+            )
+        })
     }
 }
 

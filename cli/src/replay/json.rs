@@ -57,6 +57,15 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
                     .field("ahead_ns", difference.ahead);
             });
         }
+        if !summary.overlapping.is_empty() {
+            let files = summary.overlapping.iter().map(|file| file.display().to_string());
+            o.field("overlapping", files.collect::<Vec<_>>());
+        }
+        if summary.wrong_times > 0 {
+            o.object("ignored_times", |o| {
+                o.field("ahead", summary.wrong_times);
+            });
+        }
         o.field("implausible_latencies", stats.implausible_latencies);
         o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
         o.field(

@@ -104,6 +104,20 @@ fn head(summary: &Summary<'_>) -> String {
             "the flow table was full for {count} reports; raise `max_flows` in [collector]\n"
         ));
     }
+    if let [first, .., last] = summary.overlapping {
+        out.push_str(&format!(
+            "{} overlap in time ({} to {}): merged by time\n",
+            units::counted(summary.overlapping.len() as u64, "file"),
+            first.display(),
+            last.display()
+        ));
+    }
+    if summary.wrong_times > 0 {
+        out.push_str(&format!(
+            "ignored times, more than 10 s ahead of those before and after them: {}\n",
+            units::count(summary.wrong_times)
+        ));
+    }
     if stats.implausible_latencies > 0 {
         let count = units::count(stats.implausible_latencies);
         out.push_str(&format!("implausible hop latencies, not used: {count}\n"));

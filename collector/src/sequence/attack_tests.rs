@@ -156,6 +156,25 @@ fn an_outage_after_a_restart_is_confirmed_where_it_ends_behind_the_numbers_befor
 }
 
 #[test]
+fn a_jump_returns_only_to_a_clearly_longer_sequence() {
+    // Two bits are one magnitude: 256 to 1023, 1024 to 4095.
+    for (before, since, returns) in [
+        (1000, 1000, false),
+        (1000, 300, false),
+        (1000, 200, true),
+        (4000, 1000, true),
+        (4000, 1100, false),
+    ] {
+        let mut arrivals = Arrivals::new(V10);
+        arrivals.observe_every(1, FIRST..FIRST + before).wait(11_000);
+        arrivals.observe_every(1, 0..since).wait(60_000);
+        let next = FIRST + before + 3000;
+        let view = arrivals.observe_every(1, next..next + 20_000).finish();
+        assert_eq!(view.unconfirmed > 0, returns, "{before} {since}: {view:?}");
+    }
+}
+
+#[test]
 fn a_number_that_arrives_after_it_was_counted_as_lost_no_longer_is() {
     // One forged number before each silence of a reporter that loses nothing.
     for (pause, restarts) in [(3000, 0), (9000, 0), (11_000, 0), (60_000, 0)] {

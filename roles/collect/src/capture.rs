@@ -1,5 +1,7 @@
 //! Reading captures: the datagrams in them that may be telemetry, and an account of everything else.
 
+mod merge;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -13,6 +15,8 @@ use wire::frame::{self, Datagram, PartialHeaders};
 
 use terminal::CliError;
 use terminal::progress::Progress;
+
+pub use self::merge::{Merged, Run, merged};
 
 /// One frame of a capture, as far as it could be read.
 #[derive(Debug)]

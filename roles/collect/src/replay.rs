@@ -5,8 +5,9 @@ mod clocks;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use collector::{Collector, Datagram, Output, event::SECOND};
-use nic::capture::{BURST, Frames};
+use collector::event::{SECOND, SET_BACK};
+use collector::{Collector, Datagram, Output};
+use nic::capture::{BURST, Frame};
 
 pub use self::clocks::Difference;
 use self::clocks::{Clocks, Time};
@@ -66,7 +67,11 @@ pub struct Replay<O> {
     longest_timer: u64,
     /// Latest receive time, since the capture's clock was set back.
     last: u64,
-    clocks: Clocks,
+    /// The clocks of each file that was begun, and the current one.
+    clocks: Vec<Clocks>,
+    file: usize,
+    held: Option<Held>,
+    wrong_times: u64,
     aggregate_ports: AggregatePorts,
     ports: Vec<u16>,
 }
@@ -80,6 +85,22 @@ pub struct Replayed<O> {
     pub output: O,
     /// The differences between the clocks of interfaces.
     pub differences: Vec<Difference>,
+    /// Datagrams whose time was far ahead of those before and after them. They were processed at the time of the one before.
+    pub wrong_times: u64,
+}
+
+/// A datagram far ahead of those before it, until the next one shows whether its time is right.
+#[derive(Debug)]
+struct Held {
+    payload: Vec<u8>,
+    source: [u8; 16],
+    src_port: u16,
+    dst_port: u16,
+    listener: u16,
+    ts: u64,
+    /// The file and the interface.
+    file: usize,
+    interface: u16,
 }
 
 /// Datagrams of one kind to process together.
@@ -122,7 +143,10 @@ impl<O: ReplayOutput> Replay<O> {
             ticked: 0,
             longest_timer,
             last: 0,
-            clocks: Clocks::new(),
+            clocks: Vec::new(),
+            file: 0,
+            held: None,
+            wrong_times: 0,
             aggregate_ports: options.aggregate_ports,
             ports: options.ports,
         }
@@ -130,11 +154,17 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Begins another file: its interfaces have clocks of their own.
     pub fn begin(&mut self, file: &Path) {
-        self.clocks.begin(file);
+        self.clocks.push(Clocks::new(file));
+        self.file = self.clocks.len() - 1;
     }
 
-    /// Processes the datagrams of frames that are lent together, and counts all of the frames in `account`.
-    pub fn add(&mut self, frames: Frames<'_>, account: &mut Account) {
+    /// Continues a file that was begun: the first has the number 0.
+    pub fn resume(&mut self, file: usize) {
+        self.file = file;
+    }
+
+    /// Processes the datagrams of frames of the current file, and counts all of the frames in `account`. [`Replay::begin`] comes first.
+    pub fn add<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>, account: &mut Account) {
         let mut burst = Burst::new();
         for frame in frames {
             account.frames += 1;
@@ -142,43 +172,104 @@ impl<O: ReplayOutput> Replay<O> {
             let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
                 continue;
             };
-            let ts = match self.clocks.time(&frame, self.last) {
+            if self.held.is_some() {
+                self.handle(&mut burst);
+                self.decide_held(&frame);
+            }
+            let Some(clocks) = self.clocks.get_mut(self.file) else {
+                return;
+            };
+            let ts = match clocks.time(&frame, self.last) {
                 Time::At(ts) => ts,
                 Time::SetBack(ts) => {
                     self.handle(&mut burst);
                     self.set_back(ts);
                     ts
                 }
+                Time::Ahead(ts) => {
+                    self.held = Some(Held {
+                        payload: datagram.payload.to_vec(),
+                        source: octets(datagram.src),
+                        src_port: datagram.src_port,
+                        dst_port: datagram.dst_port,
+                        listener: listener as u16,
+                        ts,
+                        file: self.file,
+                        interface: frame.interface,
+                    });
+                    continue;
+                }
             };
-            if self.pace.is_early(ts) {
-                self.handle(&mut burst);
-                self.tick();
-                self.pace.wait(ts);
-            }
-            if self.last > 0 && ts.saturating_sub(self.last) > TICK {
-                self.handle(&mut burst);
-                self.pass(ts);
-            }
-            let contents = self.aggregate_ports.contents(datagram.dst_port);
-            if contents != burst.contents {
-                self.handle(&mut burst);
-                burst.contents = contents;
-            }
-            burst.datagrams[burst.len] = Datagram {
+            let datagram_at = Datagram {
                 payload: datagram.payload,
                 source: octets(datagram.src),
                 src_port: datagram.src_port,
                 listener: listener as u16,
                 received: ts,
             };
-            burst.len += 1;
-            self.last = self.last.max(ts);
-            self.since_tick += 1;
-            if self.since_tick == BURST {
-                self.handle(&mut burst);
-                self.tick();
+            self.push(&mut burst, datagram_at, datagram.dst_port);
+        }
+        self.handle(&mut burst);
+    }
+
+    /// Lets the time pass until a datagram was received, and adds it to those to process.
+    #[inline]
+    fn push<'a>(&mut self, burst: &mut Burst<'a>, datagram: Datagram<'a>, dst_port: u16) {
+        let ts = datagram.received;
+        if self.pace.is_early(ts) {
+            self.handle(burst);
+            self.tick();
+            self.pace.wait(ts);
+        }
+        if self.last > 0 && ts.saturating_sub(self.last) > TICK {
+            self.handle(burst);
+            self.pass(ts);
+        }
+        let contents = self.aggregate_ports.contents(dst_port);
+        if contents != burst.contents {
+            self.handle(burst);
+            burst.contents = contents;
+        }
+        burst.datagrams[burst.len] = datagram;
+        burst.len += 1;
+        self.last = self.last.max(ts);
+        self.since_tick += 1;
+        if self.since_tick == BURST {
+            self.handle(burst);
+            self.tick();
+        }
+    }
+
+    /// Processes the held datagram, which the one in `next` follows: at the time of the one before it if the next one is there again. If the next
+    /// one is before that, the clock was set back.
+    #[cold]
+    fn decide_held(&mut self, next: &Frame<'_>) {
+        let Some(held) = self.held.take() else { return };
+        let time = self
+            .clocks
+            .get(self.file)
+            .map_or(next.ts, |clocks| clocks.known_time(next));
+        let is_wrong = (self.last.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
+        if is_wrong {
+            self.wrong_times += 1;
+            if let Some(clocks) = self.clocks.get_mut(held.file) {
+                clocks.set_ahead(held.interface, held.ts);
             }
         }
+        let ts = if is_wrong { self.last } else { held.ts };
+        self.push_held(&held, ts);
+    }
+
+    fn push_held(&mut self, held: &Held, ts: u64) {
+        let mut burst = Burst::new();
+        let datagram = Datagram {
+            payload: &held.payload,
+            source: held.source,
+            src_port: held.src_port,
+            listener: held.listener,
+            received: ts,
+        };
+        self.push(&mut burst, datagram, held.dst_port);
         self.handle(&mut burst);
     }
 
@@ -241,13 +332,22 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Ends the replay: the collector writes what it still has.
     pub fn finish(mut self) -> Replayed<O> {
+        if let Some(held) = self.held.take() {
+            let ts = held.ts;
+            self.push_held(&held, ts);
+        }
         self.tick();
         self.output.second(&self.collector);
         self.collector.finish(self.last, &mut self.output);
+        let mut differences = Vec::new();
+        for clocks in self.clocks {
+            clocks.list(&mut differences);
+        }
         Replayed {
             collector: self.collector,
             output: self.output,
-            differences: self.clocks.differences(),
+            differences,
+            wrong_times: self.wrong_times,
         }
     }
 }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use collector::{Batch, Output as _};
-use store::{Config, Store};
-use testkit::records::{Dir, SECOND, START, bare};
+use store::{Config, EventFilter, Period, QueryOptions, Reader, Store};
+use testkit::records::{Dir, SECOND, START, bare, rollup};
 
 #[test]
 fn a_new_bound_deletes_the_oldest_files_at_once() {
@@ -20,4 +20,78 @@ fn a_new_bound_deletes_the_oldest_files_at_once() {
     store.flush();
     assert_eq!(store.close().deleted, 2);
     assert_eq!(dir.names(), ["hopwise-2026-11-23.db"]);
+}
+
+#[test]
+fn an_answer_that_reaches_before_what_retention_kept_says_so() {
+    const HOUR: u64 = 3600 * SECOND;
+    let dir = Dir::new("retention-note");
+    let config = Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    };
+    let store = Store::open(config.clone()).unwrap();
+    let submit = |store: &Store, hour: u64| {
+        let mut batch = Batch::with_capacity(4);
+        // The first hour has one stream, the last one another.
+        if hour < 3 {
+            batch.event(&bare(START + hour * HOUR + 5 * SECOND), &[]);
+        }
+        if hour > 0 {
+            batch.rollup(&rollup(START + hour * HOUR + 5 * SECOND, 1));
+        }
+        store.submit(batch);
+        store.flush();
+    };
+    let notes = |from: Option<u64>| {
+        let options = QueryOptions {
+            from,
+            ..QueryOptions::default()
+        };
+        let reader = Reader::open(dir.path()).unwrap();
+        let of_sql = reader
+            .query("SELECT count(*) FROM events", &options)
+            .unwrap()
+            .notes;
+        // As an answer of the API.
+        let reader = Reader::open(dir.path()).unwrap();
+        let filter = EventFilter {
+            from,
+            limit: 10,
+            ..EventFilter::default()
+        };
+        reader.events(&filter).unwrap();
+        assert_eq!(reader.notes(), of_sql, "{from:?}");
+        of_sql
+    };
+    (0..3).for_each(|hour| submit(&store, hour));
+    let before = Some(START + HOUR + 100 * SECOND);
+    assert_eq!(
+        [Some(1), Some(START), before].map(notes),
+        [const { Vec::<String>::new() }; 3]
+    );
+    store.set_retention(None, Some(1));
+    store.flush();
+    assert_eq!(store.stats().deleted, 2);
+    let check = |cut: &str, kept: u64| {
+        let note = format!(
+            "records may be missing: those from before {cut} were deleted, as `max_age` and `max_bytes` of [store] do with the oldest files"
+        );
+        for from in [Some(1), Some(START), Some(kept - 1)] {
+            assert_eq!(notes(from), [note.clone()], "{from:?}");
+        }
+        for from in [None, Some(0), Some(kept), Some(kept + HOUR)] {
+            assert_eq!(notes(from), Vec::<String>::new(), "{from:?}");
+        }
+    };
+    check("2026-11-21T16:00:00Z", START + 2 * HOUR);
+    // After a restart, and when another stream is left.
+    store.close();
+    let store = Store::open(config).unwrap();
+    submit(&store, 3);
+    check("2026-11-21T16:00:00Z", START + 2 * HOUR);
+    store.set_retention(None, Some(1));
+    store.flush();
+    store.close();
+    check("2026-11-21T17:00:00Z", START + 3 * HOUR);
 }

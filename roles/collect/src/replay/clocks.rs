@@ -8,10 +8,12 @@
 //! An interface whose first frame is far from the latest one may have another clock, or may have been captured at another time. Then the file
 //! is read once more ([`differences`]) to see whether its frames alternate with others. A capture from a pipe cannot be: there a
 //! difference is known when the interfaces have alternated, so its first frames set the time back, or forward.
+//!
+//! A frame far ahead of all before it follows a pause, or has a wrong time. The next one shows which: see [`Time::Ahead`].
 
 use std::path::{Path, PathBuf};
 
-use collector::event::SET_BACK;
+use collector::event::{SECOND, SET_BACK};
 use nic::capture::Frame;
 
 use terminal::progress::Progress;
@@ -23,17 +25,18 @@ const MAX_COMPARED: usize = 64;
 /// Maximum number of differences that are listed.
 const MAX_LISTED: usize = 64;
 
-/// The clocks of the interfaces of the current file.
+/// A frame that is further ahead than this may have a wrong time, ns. Sequence numbers, for one, decide nothing before.
+pub(super) const AHEAD: u64 = 10 * SECOND;
+
+/// The clocks of the interfaces of a file.
 #[derive(Debug)]
 pub(super) struct Clocks {
-    /// The file, unless it can be read only once.
-    file: Option<PathBuf>,
+    file: PathBuf,
     /// The interface of the latest frame.
     current: Clock,
     others: Vec<Clock>,
     /// The offsets of the times of interfaces, if the file was read for this.
     compared: Option<Vec<(u16, i64)>>,
-    listed: Vec<Difference>,
 }
 
 /// The clock of an interface. Times are those of the first interface.
@@ -46,6 +49,8 @@ struct Clock {
     latest: Option<u64>,
     /// The time of its frame before, if it is behind the latest frame by more than [`SET_BACK`].
     behind: Option<u64>,
+    /// The time of its frame before, if that was ahead by more than [`AHEAD`], and was not used.
+    ahead: Option<u64>,
     /// The first interface of the file.
     is_first: bool,
 }
@@ -67,49 +72,60 @@ pub(super) enum Time {
     At(u64),
     /// The same, and the clock was set back to it.
     SetBack(u64),
+    /// By the clock of the first interface, but ahead of the latest time by more than [`AHEAD`]. If the next frame is not, the time is wrong.
+    Ahead(u64),
 }
 
 impl Clocks {
-    pub(super) fn new() -> Self {
+    /// The clocks of a file of which no frame has been read.
+    pub(super) fn new(file: &Path) -> Self {
         Self {
-            file: None,
+            file: file.to_path_buf(),
             current: Clock::default(),
             others: Vec::new(),
             compared: None,
-            listed: Vec::new(),
         }
     }
 
-    /// Begins another file, with new clocks.
-    pub(super) fn begin(&mut self, file: &Path) {
-        self.end();
-        self.file = Some(file.to_path_buf());
-        self.current = Clock::default();
-        self.others.clear();
-        self.compared = None;
-    }
-
-    /// The differences of all files.
-    pub(super) fn differences(&mut self) -> Vec<Difference> {
-        self.end();
-        std::mem::take(&mut self.listed)
-    }
-
-    /// Lists the differences between the clocks of a file that ends.
-    fn end(&mut self) {
-        let mut clocks = std::mem::take(&mut self.others);
-        clocks.push(self.current);
+    /// Lists the differences between the clocks of the file.
+    pub(super) fn list(self, listed: &mut Vec<Difference>) {
+        let Self {
+            file,
+            current,
+            others: mut clocks,
+            ..
+        } = self;
+        clocks.push(current);
         let Some(first) = clocks.iter().find(|clock| clock.is_first).copied() else {
             return;
         };
         clocks.retain(|clock| clock.offset != first.offset);
         clocks.sort_by_key(|clock| clock.interface);
-        clocks.truncate(MAX_LISTED - self.listed.len());
-        self.listed.extend(clocks.iter().map(|clock| Difference {
-            file: self.file.clone().unwrap_or_default(),
+        clocks.truncate(MAX_LISTED - listed.len());
+        listed.extend(clocks.iter().map(|clock| Difference {
+            file: file.clone(),
             interfaces: [first.interface, clock.interface],
             ahead: first.offset - clock.offset,
         }));
+    }
+
+    /// Returns the time of a frame as far as its clock is known.
+    pub(super) fn known_time(&self, frame: &Frame<'_>) -> u64 {
+        let clocks = std::iter::once(&self.current).chain(&self.others);
+        let known = clocks
+            .into_iter()
+            .find(|clock| clock.interface == frame.interface);
+        frame
+            .ts
+            .saturating_add_signed(known.map_or(0, |clock| clock.offset))
+    }
+
+    /// The time of the latest frame of an interface, which was ahead, was wrong. If its next one is ahead as well, its clock made a step.
+    pub(super) fn set_ahead(&mut self, interface: u16, ts: u64) {
+        let clocks = std::iter::once(&mut self.current).chain(&mut self.others);
+        for clock in clocks.filter(|clock| clock.interface == interface) {
+            clock.ahead = Some(ts);
+        }
     }
 
     /// Returns the time of a frame. `latest`: the latest time, since the clock was set back, or 0.
@@ -123,7 +139,11 @@ impl Clocks {
         if ts.saturating_add(SET_BACK) < latest {
             return self.time_behind(ts, latest);
         }
+        if ts > latest.saturating_add(AHEAD) && latest > 0 && clock.may_be_wrong(ts) {
+            return Time::Ahead(ts);
+        }
         clock.behind = None;
+        clock.ahead = None;
         clock.latest = clock.latest.max(Some(ts));
         Time::At(ts)
     }
@@ -158,10 +178,7 @@ impl Clocks {
         if self.compared.is_none() && (is_near || latest == 0) {
             return 0;
         }
-        let file = self.file.as_deref();
-        let compared = self
-            .compared
-            .get_or_insert_with(|| file.map(differences).unwrap_or_default());
+        let compared = self.compared.get_or_insert_with(|| differences(&self.file));
         let [reference, other] = [self.current.interface, frame.interface].map(|interface| {
             let found = compared.iter().find(|(of, _)| *of == interface);
             found.map(|(_, offset)| *offset)
@@ -178,6 +195,7 @@ impl Clocks {
     #[cold]
     fn time_behind(&mut self, ts: u64, latest: u64) -> Time {
         let clock = &mut self.current;
+        clock.ahead = None;
         let before = clock.behind.replace(ts);
         // The next one may come much later, where reports are few.
         if before.is_none_or(|before| ts.saturating_add(SET_BACK) < before) {
@@ -198,6 +216,15 @@ impl Clocks {
             other.behind = None;
         }
         Time::SetBack(ts)
+    }
+}
+
+impl Clock {
+    /// Whether a time that is far ahead may be wrong: not the first one of another interface, whose clock may be another, and the one
+    /// before was not as far ahead.
+    fn may_be_wrong(&self, ts: u64) -> bool {
+        let is_known = self.latest.is_some() || self.is_first;
+        is_known && self.ahead.is_none_or(|ahead| ts.saturating_add(SET_BACK) < ahead)
     }
 }
 

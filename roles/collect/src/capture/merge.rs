@@ -1,0 +1,231 @@
+//! Captures that were made at the same time, merged by the times of their frames.
+//!
+//! A ring of files, as `tcpdump -C` and `-G` write, is read in the order of time whatever the order of its names is. The frames of captures
+//! that overlap, such as those of two interfaces or hosts, alternate. A file is opened when its first frame is due, so only files that
+//! overlap are open together.
+
+use std::fs::File;
+use std::mem;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use nic::capture::{BURST, Frame, LinkType, Reader};
+use terminal::CliError;
+use terminal::progress::Progress;
+
+use super::{Account, open, unreadable};
+
+/// Frames of one file, in their order.
+#[derive(Debug, Default)]
+pub struct Run {
+    bytes: Vec<u8>,
+    frames: Vec<FrameRef>,
+}
+
+/// A frame in the bytes of a run.
+#[derive(Debug)]
+struct FrameRef {
+    bytes: Range<usize>,
+    header: Header,
+}
+
+/// What a frame has besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    ts: u64,
+    link: LinkType,
+    length: u32,
+    truncated: bool,
+    interface: u16,
+}
+
+impl Header {
+    fn read(frame: &Frame<'_>) -> Self {
+        Self {
+            ts: frame.ts,
+            link: frame.link,
+            length: frame.length,
+            truncated: frame.truncated,
+            interface: frame.interface,
+        }
+    }
+}
+
+impl Run {
+    /// Returns the frames.
+    pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
+        self.frames.iter().map(|FrameRef { bytes, header }| Frame {
+            ts: header.ts,
+            data: &self.bytes[bytes.clone()],
+            link: header.link,
+            length: header.length,
+            truncated: header.truncated,
+            interface: header.interface,
+        })
+    }
+
+    fn push(&mut self, frame: &OwnedFrame) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&frame.data);
+        self.frames.push(FrameRef {
+            bytes: start..self.bytes.len(),
+            header: frame.header,
+        });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+    }
+}
+
+#[derive(Debug)]
+struct OwnedFrame {
+    header: Header,
+    data: Vec<u8>,
+}
+
+/// An open file, with its next two frames.
+#[derive(Debug)]
+struct Source {
+    /// The number of the file.
+    file: usize,
+    reader: Reader<File>,
+    next: OwnedFrame,
+    after: Option<OwnedFrame>,
+    /// The error with which the file ends.
+    error: Option<CliError>,
+}
+
+impl Source {
+    /// Opens a file. `Ok(None)`: it has no frame.
+    fn open(file: usize, path: &Path) -> Result<Option<Self>, CliError> {
+        let mut reader = open(path)?;
+        let Some(next) = read(&mut reader, path, Vec::new())? else {
+            return Ok(None);
+        };
+        let mut source = Self {
+            file,
+            reader,
+            next,
+            after: None,
+            error: None,
+        };
+        source.read_after(path, Vec::new());
+        Ok(Some(source))
+    }
+
+    fn read_after(&mut self, path: &Path, buffer: Vec<u8>) {
+        match read(&mut self.reader, path, buffer) {
+            Ok(after) => self.after = after,
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// The time at which the next frame is due: not after the one that follows it, because a single one may have a wrong time.
+    fn due(&self) -> u64 {
+        let next = self.next.header.ts;
+        self.after
+            .as_ref()
+            .map_or(next, |after| after.header.ts.min(next))
+    }
+
+    /// Goes on to the frame after the next one. `false`: there is none.
+    fn advance(&mut self, path: &Path) -> bool {
+        let Some(after) = self.after.take() else {
+            return false;
+        };
+        let passed = mem::replace(&mut self.next, after);
+        if self.error.is_none() {
+            self.read_after(path, passed.data);
+        }
+        true
+    }
+}
+
+fn read(reader: &mut Reader<File>, path: &Path, mut buffer: Vec<u8>) -> Result<Option<OwnedFrame>, CliError> {
+    let frame = match reader.next() {
+        None => return Ok(None),
+        Some(frame) => frame.map_err(|error| unreadable(path, &error))?,
+    };
+    buffer.clear();
+    buffer.extend_from_slice(frame.data);
+    Ok(Some(OwnedFrame {
+        header: Header::read(&frame),
+        data: buffer,
+    }))
+}
+
+/// The outcome of [`merged`].
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// The files that overlap with another one in time, in the order in which they were given.
+    pub overlapping: Vec<PathBuf>,
+    /// What could not be read.
+    pub errors: Vec<CliError>,
+}
+
+/// Reads all frames of captures, which can be read twice, in the order of their times. `each` gets runs of frames with the index of their file, and
+/// counts them in the account. A file that cannot be read to its end does not hide the others.
+pub fn merged(
+    paths: &[PathBuf],
+    account: &mut Account,
+    progress: &mut Progress,
+    mut each: impl FnMut(usize, &mut Account, &Run),
+) -> Merged {
+    let mut merged = Merged::default();
+    let mut overlaps = vec![false; paths.len()];
+    let mut waiting: Vec<(u64, usize)> = Vec::with_capacity(paths.len());
+    for (file, path) in paths.iter().enumerate() {
+        match Source::open(file, path) {
+            Ok(Some(source)) => waiting.push((source.due(), file)),
+            Ok(None) => {}
+            Err(error) => merged.errors.push(error),
+        }
+    }
+    // The first one to open is the last one.
+    waiting.sort_unstable_by(|one, other| other.cmp(one));
+    let mut sources: Vec<Source> = Vec::new();
+    let mut run = Run::default();
+    let mut run_of = 0;
+    let mut done = progress.files_done();
+    loop {
+        let first = sources.iter().map(|source| (source.due(), source.file)).min();
+        if let Some((_, file)) = waiting.pop_if(|next| first.is_none_or(|first| *next < first)) {
+            match Source::open(file, &paths[file]) {
+                Ok(Some(source)) => {
+                    sources.push(source);
+                    if sources.len() > 1 {
+                        sources.iter().for_each(|source| overlaps[source.file] = true);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => merged.errors.push(error),
+            }
+            continue;
+        }
+        let Some((_, file)) = first else { break };
+        let Some(at) = sources.iter().position(|source| source.file == file) else {
+            break;
+        };
+        if run_of != file || run.frames.len() == BURST {
+            each(run_of, account, &run);
+            run.clear();
+            run_of = file;
+            let open: u64 = sources.iter().map(|source| source.reader.bytes_read()).sum();
+            progress.at(done + open, account.frames);
+        }
+        let source = &mut sources[at];
+        run.push(&source.next);
+        if !source.advance(&paths[file]) {
+            let ended = sources.swap_remove(at);
+            done += ended.reader.bytes_read();
+            progress.file_done(done);
+            merged.errors.extend(ended.error);
+        }
+    }
+    each(run_of, account, &run);
+    let overlapping = paths.iter().zip(overlaps).filter(|(_, overlaps)| *overlaps);
+    merged.overlapping = overlapping.map(|(path, _)| path.clone()).collect();
+    merged
+}
