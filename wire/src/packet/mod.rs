@@ -501,14 +501,14 @@ impl<'a, 'p> Walk<'a, 'p> {
         let options = usize::from(header[0] & 0x3f) * 4;
         let end = at + 8 + options;
         if self.has_int_option(ip) {
-            self.read_tunnel_int(|walk| walk.geneve_options(bytes, (ip, at), end));
+            self.read_tunnel_int(|walk| walk.geneve_options(bytes, ip, at, end));
         }
-        self.geneve_options(bytes, (ip, at), end)?;
+        self.geneve_options(bytes, ip, at, end)?;
         self.inside(bytes, end, u16_at(header, 2))
     }
 
     /// Looks for INT among the options of the Geneve header at `at`, which end at `end`.
-    fn geneve_options(&mut self, bytes: &'a [u8], (ip, at): (Ip, usize), end: usize) -> Result<(), Refusal> {
+    fn geneve_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, end: usize) -> Result<(), Refusal> {
         let mut option = at + 8;
         while option < end && self.find_int {
             let Some(head) = bytes.get(option..option + 4) else {
