@@ -96,7 +96,7 @@ local REFUSALS = {
   bad_geneve = "a Geneve option exceeds the end of the options",
   bad_ioam = "an IOAM option contradicts itself",
   int_beside_trace = "INT with records beside an IOAM trace with nodes: a host may have written one of the two",
-  bad_option = "the IPv6 option that holds INT contradicts the shim in it, exceeds its header, or is beside INT behind TCP or UDP",
+  bad_option = "the IPv6 option that holds INT contradicts the shim in it, exceeds its header, or is beside other INT",
   sf_mismatch = "the SF flag of the INT header contradicts the shim's type",
   bad_sf_header = "SF-INT without a state, without node IDs, or with fields in use that it does not have",
   bad_sf_stack = "SF-INT that is not urgent, with other than one record: a node without SF-INT pushed its record",
@@ -724,7 +724,7 @@ function W.ipv6(w, at)
       break
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
-      if next_header == 0 and w.seek then
+      if next_header == 0 and w.seek and not w.option_refused then
         local problem = cause(w, guarded(function() W.int_options(w, here, len, ip) end))
         if problem and w.aim == "frame" then error(problem, 0) end
         -- INT may also be behind UDP or TCP.
@@ -748,6 +748,11 @@ function W.int_options(w, at, len, ip)
     local kind = u8(w, option)
     if not kind then return end
     local wanted = kind == 0x3e and w.seek
+    -- A host may have written either of two.
+    if kind == 0x3e and not wanted and w.aim ~= "frame" and floor((u8(w, option + 2) or 0) / 16) ~= 2 then
+      w.place = nil
+      refuse("bad_option", option)
+    end
     local following
     if kind == 0 then
       following = option + 1
@@ -954,12 +959,28 @@ function W.wanted_int(w, l4, body, dport)
   w.int = nil
   local problem = guarded(function() found.fin, found.original = W.l4_shim(w, found) end)
   if not problem and w.int and w.int.count > 0 then
-    w.option_refused = { refused = "bad_option", at = option.at }
+    w.option_refused, w.int_option = { refused = "bad_option", at = option.at }, nil
     return found
   end
   w.int, w.place, w.destination = kept.int, kept.place, kept.destination
   for i = #w.trail, kept.trail + 1, -1 do w.trail[i] = nil end
   return nil
+end
+
+-- INT in the header of a tunnel wins likewise over an option of its IPv6 header, if it has records. `read` reads it.
+function W.tunnel_int(w, ip, read)
+  local option = w.int_option
+  if w.seek or not option or option.ip ~= ip.at then return end
+  local kept = { int = w.int, place = w.place, destination = w.destination, trail = #w.trail }
+  w.int, w.seek = nil, true
+  local problem = guarded(read)
+  w.seek = false
+  if not problem and w.int and w.int.count > 0 then
+    w.option_refused, w.int_option = { refused = "bad_option", at = option.at }, nil
+    return
+  end
+  w.int, w.place, w.destination = kept.int, kept.place, kept.destination
+  for i = #w.trail, kept.trail + 1, -1 do w.trail[i] = nil end
 end
 
 function W.tcp(w, at, ip)
@@ -1249,6 +1270,7 @@ function W.gre(w, at, ip)
   end
   local body = at + 4 + (bits(flags, 7, 1) + bits(flags, 5, 1) + bits(flags, 4, 1)) * 4
   if not is_int then return W.inside(w, body, protocol) end
+  W.tunnel_int(w, ip, function() W.gre_shim(w, ip, at, body) end)
   local seek, fin, ethertype = w.seek, nil, nil
   local problem = guarded(function() fin, ethertype = W.gre_shim(w, ip, at, body) end)
   if problem and seek then error(problem, 0) end
@@ -1279,21 +1301,28 @@ end
 
 local GPE_INT = { [0x05] = "0.5", [0x08] = "1.0", [0x80] = "2", [0x82] = "2" }
 
+-- All INT behind a VXLAN-GPE header. Returns its end and the protocol behind it.
+function W.gpe_shims(w, ip, at, next_protocol)
+  for _ = 1, 8 do
+    local version = GPE_INT[next_protocol]
+    if not version then break end
+    at, next_protocol = W.gpe_shim(w, ip, at, version)
+    if not at then return nil end
+  end
+  return at, next_protocol
+end
+
 -- VXLAN-GPE, with INT if its next protocol says so.
 function W.gpe(w, at, ip, outer)
   enter(w, outer)
   if at + 8 > w.fin then return end
   local next_protocol = bits(u8(w, at), 2, 1) == 1 and u8(w, at + 3) or 3
   at = at + 8
-  for _ = 1, 8 do
-    local version = GPE_INT[next_protocol]
-    if not version then break end
-    local seek, fin, following = w.seek, nil, nil
-    local problem = guarded(function() fin, following = W.gpe_shim(w, ip, at, version) end)
-    if problem and seek then error(problem, 0) end
-    if not fin then return end
-    at, next_protocol = fin, following
-  end
+  W.tunnel_int(w, ip, function() W.gpe_shims(w, ip, at, next_protocol) end)
+  local seek, problem = w.seek, nil
+  problem = guarded(function() at, next_protocol = W.gpe_shims(w, ip, at, next_protocol) end)
+  if problem and seek then error(problem, 0) end
+  if problem or not at then return end
   local ethertype = next_protocol == 1 and IP4 or next_protocol == 2 and IP6 or next_protocol == 3 and ETH
   if ethertype then return W.inside(w, at, ethertype) end
 end
@@ -1343,6 +1372,12 @@ function W.geneve(w, at, ip, outer)
   if at + 8 > w.fin then return end
   local protocol = u16(w, at + 2)
   local fin = at + 8 + u8(w, at) % 64 * 4
+  W.tunnel_int(w, ip, function() W.geneve_options(w, ip, at, fin) end)
+  W.geneve_options(w, ip, at, fin)
+  return W.inside(w, fin, protocol)
+end
+
+function W.geneve_options(w, ip, at, fin)
   local option = at + 8
   while option < fin and w.seek do
     if option + 4 > w.fin then break end
@@ -1351,7 +1386,6 @@ function W.geneve(w, at, ip, outer)
     W.geneve_option(w, ip, at - 8, option, following)
     option = following
   end
-  return W.inside(w, fin, protocol)
 end
 
 function W.geneve_option(w, ip, l4, option, fin)

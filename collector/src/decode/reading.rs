@@ -220,11 +220,12 @@ pub(crate) fn join_interfaces(ingress: Option<u16>, egress: Option<u16>) -> u32 
     u32::from(ingress.unwrap_or(u16::MAX)) << 16 | u32::from(egress.unwrap_or(u16::MAX))
 }
 
-/// The ID of a queue or buffer in the high 8 bits, its level in the low 24; [`ABSENT`] if one of them is.
+/// The ID of a queue or buffer in the high 8 bits, its level in the low 24; [`ABSENT`] if one of them is, or if the level has more bits, as
+/// a queue depth of IOAM may.
 #[inline(always)]
 fn join_level(id: Option<u8>, level: Option<u32>) -> u32 {
     match (id, level) {
-        (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
+        (Some(id), Some(level)) if level >> 24 == 0 => u32::from(id) << 24 | level,
         _ => ABSENT,
     }
 }

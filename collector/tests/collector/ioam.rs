@@ -105,6 +105,16 @@ fn the_transit_delay_is_in_ns_whatever_the_unit_of_latencies() {
 }
 
 #[test]
+fn a_queue_depth_of_more_than_24_bits_is_no_occupancy() {
+    let occupancies = |name| {
+        let (collector, _) = receive(&[name]);
+        collector.queues().map(|queue| queue.latest).collect::<Vec<_>>()
+    };
+    assert_eq!(occupancies("tr20_ioam_depth_own_queue"), [5]);
+    assert_eq!(occupancies("tr20_ioam_depth_long"), []);
+}
+
+#[test]
 fn what_a_host_has_written_hides_neither_a_trace_nor_int() {
     for (name, path) in [
         ("tr20_bad_ioam_int", vec![1, 2]),

@@ -178,6 +178,14 @@ pub(crate) struct Unmarked<'a> {
     found: ShimPosition,
 }
 
+/// INT in an option of an IPv6 header, while INT behind that header is read.
+#[derive(Clone, Copy)]
+struct OptionInt<'a> {
+    int: Option<Int<'a>>,
+    location: Option<Location>,
+    destination: bool,
+}
+
 /// A shim after L4 and what is known before it is read.
 #[derive(Clone, Copy)]
 struct ShimPosition {
@@ -393,6 +401,33 @@ impl<'a> Walk<'a, '_> {
     #[cold]
     #[inline(never)]
     fn read_second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
+        let option = self.set_option_aside();
+        // Only with its stack it is known to be INT.
+        let purpose = mem::replace(&mut self.purpose, Purpose::Report);
+        let read = self.try_l4_shim(bytes, found);
+        self.purpose = purpose;
+        self.wins_over_option(option, read.is_ok()).then_some(read.ok()?)
+    }
+
+    /// Whether the IPv6 header of a tunnel has an option with INT. A host can write it into any packet, so INT with records in the header of
+    /// the tunnel wins: [`Walk::read_tunnel_int`].
+    #[inline]
+    pub(crate) fn has_int_option(&self, ip: Ip) -> bool {
+        self.int_option_at == Some(ip.at) && self.purpose == Purpose::Report
+    }
+
+    /// Reads INT in the header of a tunnel, by `read`, and keeps it instead of that in the option if it has records.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_tunnel_int<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) {
+        let option = self.set_option_aside();
+        self.find_int = true;
+        let read = read(self);
+        self.find_int = false;
+        self.wins_over_option(option, read.is_ok());
+    }
+
+    fn set_option_aside(&mut self) -> OptionInt<'a> {
         let Contents {
             int,
             location,
@@ -400,20 +435,26 @@ impl<'a> Walk<'a, '_> {
             ..
         } = self.out;
         self.out.int = None;
-        // Only with its stack it is known to be INT.
-        let purpose = mem::replace(&mut self.purpose, Purpose::Report);
-        let read = self.try_l4_shim(bytes, found);
-        self.purpose = purpose;
-        match read {
-            Ok(shim) if self.out.int.is_some_and(|int| !int.stack.is_empty()) => {
-                self.option_refused = Some(Refusal::BadOption);
-                Some(shim)
-            }
-            _ => {
-                (self.out.int, self.out.location, self.out.destination) = (int, location, destination);
-                None
-            }
+        OptionInt {
+            int,
+            location,
+            destination,
         }
+    }
+
+    /// Whether the INT behind an option was read and has records. If not, that in the option counts again. The first that wins is the
+    /// outermost: what follows it is the host's.
+    fn wins_over_option(&mut self, option: OptionInt<'a>, is_read: bool) -> bool {
+        let wins = is_read && self.out.int.is_some_and(|int| !int.stack.is_empty());
+        if wins {
+            self.option_refused = Some(Refusal::BadOption);
+            self.int_option_at = None;
+        } else {
+            self.out.int = option.int;
+            self.out.location = option.location;
+            self.out.destination = option.destination;
+        }
+        wins
     }
 
     /// The end of INT that is left out, and the packet's original fields, as its shim announces them.

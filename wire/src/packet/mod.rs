@@ -10,6 +10,7 @@ use crate::checksum;
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
 use crate::int::sf;
+use crate::int::shim::Shim2;
 use crate::ioam::{self, Ioam, OptionList};
 use crate::ipv6::{DESTINATION_OPTIONS, Extension, Extensions, HOP_BY_HOP};
 use crate::profile::Profile;
@@ -216,7 +217,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !finds {
                 continue;
             }
-            if header.kind == HOP_BY_HOP && self.find_int {
+            if header.kind == HOP_BY_HOP && self.find_int && self.option_refused.is_none() {
                 match self.int_options(bytes, ip, header.at, header.len) {
                     Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
                     // INT may also be behind UDP or TCP.
@@ -245,6 +246,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         let end = at + len;
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
             let wanted = *kind == sf::OPTION && self.find_int;
+            if *kind == sf::OPTION && !wanted && self.is_second_int(bytes.get(option + 2)) {
+                self.out.int = None;
+                self.out.location = None;
+                return Err(Refusal::BadOption);
+            }
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
                 (0, _) => option + 1,
                 (_, Some(len)) => option + 2 + usize::from(*len),
@@ -262,6 +268,12 @@ impl<'a, 'p> Walk<'a, 'p> {
             option = next;
         }
         Ok(())
+    }
+
+    /// Whether an option behind one with INT is for INT, too, unless it is for the destination: a host may have written either of them. `shim`
+    /// is the first byte of its shim.
+    fn is_second_int(&self, shim: Option<&u8>) -> bool {
+        self.purpose != Purpose::Frame && shim.is_none_or(|first| first >> 4 != Shim2::DESTINATION)
     }
 
     /// Options of a hop-by-hop or destination header, one of `all` extension headers: IOAM is read, the rest is skipped.
@@ -429,24 +441,21 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// VXLAN-GPE, from its header on, with INT if its next protocol is INT.
     pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
-        use crate::vxlan::next::{INT_05, INT_10, INT_20, INT_21};
         let Some(header) = bytes.get(at..at + 8) else {
             return Ok(());
         };
         // Without the P bit this is plain VXLAN.
         let mut next = if header[0] & 0x04 != 0 { header[3] } else { 3 };
         let mut at = at + 8;
-        for _ in 0..MAX_TAGS {
-            if !matches!(next, INT_05 | INT_10 | INT_20 | INT_21) {
-                break;
-            }
-            match self.gpe_shim(bytes, ip, at, next) {
-                Ok(Some(after)) => (at, next) = after,
-                Ok(None) => return Ok(()),
-                // INT that is not looked for is not validated.
-                Err(_) if !self.find_int => return Ok(()),
-                Err(refusal) => return Err(refusal),
-            }
+        if self.has_int_option(ip) {
+            self.read_tunnel_int(|walk| walk.gpe_shims(bytes, ip, at, next));
+        }
+        match self.gpe_shims(bytes, ip, at, next) {
+            Ok(Some(after)) => (at, next) = after,
+            Ok(None) => return Ok(()),
+            // INT that is not looked for is not validated.
+            Err(_) if !self.find_int => return Ok(()),
+            Err(refusal) => return Err(refusal),
         }
         match next {
             1 => self.inside(bytes, at, IPV4),
@@ -454,6 +463,27 @@ impl<'a, 'p> Walk<'a, 'p> {
             3 => self.inside(bytes, at, ETHERNET),
             _ => Ok(()),
         }
+    }
+
+    /// Reads all INT behind a VXLAN-GPE header. Returns its end, and the protocol of what follows.
+    fn gpe_shims(
+        &mut self,
+        bytes: &'a [u8],
+        ip: Ip,
+        mut at: usize,
+        mut next: u8,
+    ) -> Result<Option<(usize, u8)>, Refusal> {
+        use crate::vxlan::next::{INT_05, INT_10, INT_20, INT_21};
+        for _ in 0..MAX_TAGS {
+            if !matches!(next, INT_05 | INT_10 | INT_20 | INT_21) {
+                break;
+            }
+            match self.gpe_shim(bytes, ip, at, next)? {
+                Some(after) => (at, next) = after,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((at, next)))
     }
 
     /// Geneve, from its header on, with INT if an option holds it.
@@ -470,6 +500,15 @@ impl<'a, 'p> Walk<'a, 'p> {
         };
         let options = usize::from(header[0] & 0x3f) * 4;
         let end = at + 8 + options;
+        if self.has_int_option(ip) {
+            self.read_tunnel_int(|walk| walk.geneve_options(bytes, ip, at, end));
+        }
+        self.geneve_options(bytes, ip, at, end)?;
+        self.inside(bytes, end, u16_at(header, 2))
+    }
+
+    /// Looks for INT among the options of the Geneve header at `at`, which end at `end`.
+    fn geneve_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, end: usize) -> Result<(), Refusal> {
         let mut option = at + 8;
         while option < end && self.find_int {
             let Some(head) = bytes.get(option..option + 4) else {
@@ -488,7 +527,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             self.geneve_option(bytes, ip, at - 8, option, next)?;
             option = next;
         }
-        self.inside(bytes, end, u16_at(header, 2))
+        Ok(())
     }
 
     /// GRE, from its header on, with INT if its protocol type is INT.
@@ -513,6 +552,9 @@ impl<'a, 'p> Walk<'a, 'p> {
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
         if !is_int {
             return self.inside(bytes, body, protocol);
+        }
+        if self.has_int_option(ip) {
+            self.read_tunnel_int(|walk| walk.gre_shim(bytes, ip, at, body));
         }
         match self.gre_shim(bytes, ip, at, body) {
             Ok(Some((end, ethertype))) => self.inside(bytes, end, ethertype),

@@ -302,8 +302,8 @@ pub struct PeekedReport<'a> {
     pub flow: Option<FlowKey>,
 }
 
-/// Reads the flow of each report of a datagram of several (Report 2.0). Returns `None` for a datagram of one report, and if the lengths
-/// of its reports contradict each other: then only the decoder knows which of them can be read.
+/// Reads the flow of each report of a datagram of several (Report 2.0). Returns `None` for a datagram of one report, and if one of them
+/// may be refused with all that follow it: then only the decoder knows which of them can be read.
 pub fn peek_group<'a>(
     payload: &'a [u8],
     profile: &Profile,

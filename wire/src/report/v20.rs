@@ -407,12 +407,51 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
+/// Whether each report of a datagram, from `rest` on, is read whatever the others are.
+fn is_divisible(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        let Ok((bytes, behind)) = split(rest) else {
+            return false;
+        };
+        if !is_independent(bytes) {
+            return false;
+        }
+        rest = behind;
+    }
+    true
+}
+
+/// Whether no refusal of a report concerns the reports behind it: its contents agree with its length, and it is recognised as a report,
+/// or has a packet, which then is what a host has sent.
+fn is_independent(bytes: &[u8]) -> bool {
+    let [report_type, inner_type] = [bytes[field::TYPES] >> 4, bytes[field::TYPES] & 0x0f];
+    if report_type > 1 || inner_type > 5 {
+        return true;
+    }
+    let inner = match report_type {
+        0 => &bytes[LEN..],
+        _ => match main_contents(bytes) {
+            Ok(main) => main.inner,
+            Err(_) => return false,
+        },
+    };
+    match inner_type {
+        0 => {
+            let says_something = bytes[field::FLAGS] >> 4 != 0 || bytes[field::MD_LENGTH] != 0;
+            inner.is_empty() && report_type == 1 && says_something
+        }
+        1 => !Tlvs::new(inner).is_partial() && has_packet(bytes),
+        DOMAIN_INNER => false,
+        _ => !inner.is_empty(),
+    }
+}
+
 /// Splits a datagram of several reports into the bytes of each, which follow the group header, with the packet inside. Returns `None`
-/// for a datagram of one report, and if the lengths do not agree up to its end.
+/// for a datagram of one report, and if a report may be refused with all that follow it.
 pub(crate) fn split_group(payload: &[u8]) -> Option<impl Iterator<Item = (&[u8], InnerPacket<'_>)>> {
     let mut rest = payload.get(GROUP_LEN..)?;
     let (_, later) = split(rest).ok()?;
-    if later.is_empty() || !is_whole(later) {
+    if later.is_empty() || !is_divisible(rest) {
         return None;
     }
     Some(core::iter::from_fn(move || {

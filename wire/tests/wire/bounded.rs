@@ -37,3 +37,19 @@ fn ip_in_ip_without_end_is_no_endless_descent() {
     assert_eq!(decode_all(report(&packet)), 1);
     let _ = frame::datagram(&packet);
 }
+
+#[test]
+fn inserted_udp_headers_without_end_are_no_endless_descent() {
+    // An option with INT of one record, padded; then UDP to the port of INT, with a shim that announces UDP, and INT of one record.
+    let option = [
+        17, 2, 0x3e, 20, 0x10, 4, 0, 0, 0x20, 0, 1, 5, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 77,
+    ];
+    let layer = [
+        0, 1, 0x81, 0x62, 0, 8, 0, 0, 0x18, 4, 0, 17, 0x20, 0, 1, 5, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5,
+    ];
+    let mut ip = [0; 40];
+    ip[0] = 0x60;
+    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd];
+    let packet = [&ethernet[..], &ip, &option, &layer.repeat(60_000 / layer.len())].concat();
+    assert_eq!(decode_all(report(&packet)), 1);
+}

@@ -3,6 +3,8 @@
 use testkit::rng::Rng;
 use testkit::vectors::{Kind, Vector};
 use testkit::{meaning, rewrite, vectors};
+use wire::report::peek_group;
+use wire::report::v20::GROUP_LEN;
 use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
 
 #[test]
@@ -44,6 +46,42 @@ fn peek_gives_the_flow_of_the_first_report() {
         compared += 1;
     }
     assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn the_reports_of_a_divided_datagram_are_read_as_in_the_whole() {
+    let sound = vectors::bytes("tr20_emb");
+    let mut compared = 0;
+    let mut refused = 0;
+    for vector in vectors::all() {
+        let is_group = vector.bytes.len() > GROUP_LEN && vector.bytes[0] >> 4 == 2;
+        if vector.kind != Kind::Payload || !is_group {
+            continue;
+        }
+        let (header, reports) = vector.bytes.split_at(GROUP_LEN);
+        let whole = [header, &sound[GROUP_LEN..], reports, &sound[GROUP_LEN..]].concat();
+        let Some(parts) = peek_group(&whole, &vector.profile) else {
+            continue;
+        };
+        let parts: Vec<_> = parts.map(|part| [header, part.bytes].concat()).collect();
+        let mut decoder = Decoder::new(vector.profile);
+        let mut found = decoder.reports(&whole).map(|read| read.map(unnumbered));
+        for part in &parts {
+            let mut decoder = Decoder::new(vector.profile);
+            for read in decoder.reports(part) {
+                refused += usize::from(read.is_err());
+                assert_eq!(Some(read.map(unnumbered)), found.next(), "{}", vector.name);
+            }
+        }
+        assert_eq!(found.next(), None, "{}", vector.name);
+        compared += 1;
+    }
+    assert!(compared > 100 && refused > 10, "{compared} {refused}");
+}
+
+/// The report, as if it were the first of its datagram.
+fn unnumbered(report: Report<'_>) -> Report<'_> {
+    Report { index: 0, ..report }
 }
 
 #[test]

@@ -193,7 +193,8 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
 
 static inline_always u32 pair(u32 id, u32 value)
 {
-    return id == ABSENT || value == ABSENT ? ABSENT : id << 24 | (value & 0xffffff);
+    /* A queue depth of IOAM may have more bits. */
+    return id == ABSENT || value >> 24 ? ABSENT : id << 24 | value;
 }
 
 /* Reading::of. */

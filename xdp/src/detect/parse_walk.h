@@ -224,6 +224,8 @@ static long next_int_option(u32 i, struct options *o)
         return 0;
     }
     wanted = kind == INT_OPTION && o->s->walk.seek;
+    /* A second option for INT: a host may have written one of the two. */
+    o->s->walk.is_ambiguous |= kind == INT_OPTION && !wanted;
     if (o->at + 1 >= o->end || o->at + 1 >= end) {
         if (wanted)
             o->result = o->at + 1 < o->end ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_OPTION);
@@ -348,7 +350,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             break;
         }
         if ((next == 0 || next == 60) && (w->seek || w->left_out)) {
-            int result = next || !w->seek ? 0 : int_options(s, p, w->at + 2, w->at + len);
+            int result = next || !w->seek || w->option_refused ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
             if (result < 0) {
                 /* INT may also be behind UDP or TCP. */
@@ -572,6 +574,7 @@ int walk_gre(struct scratch *s, const struct profile *p)
     body = at + 4 + ones(gre[0] & 0xb0) * 4;
     if (!is_int)
         return inside(w, body, protocol);
+    w->is_ambiguous |= w->int_option == w->ip;
     result = gre_shim(s, p, body);
     if (result < 0)
         /* Malformed INT is ignored when the walk does not search for INT. */
@@ -623,6 +626,7 @@ int walk_gpe(struct scratch *s, const struct profile *p)
         return STEP_DONE;
     /* Without the P bit this is plain VXLAN. */
     next = gpe[0] & 0x04 ? gpe[3] : 3;
+    w->is_ambiguous |= is_gpe_int(next) && w->int_option == w->ip;
     w->at += 8;
     for (int i = 0; i < MAX_TAGS && is_gpe_int(next); i++) {
         int result = gpe_shim(s, p, w->at, next);
@@ -664,6 +668,7 @@ int walk_geneve(struct scratch *s, const struct profile *p)
         return STEP_DONE;
     at = w->at + 8;
     end = at + (geneve[0] & 0x3f) * 4;
+    w->is_ambiguous |= at < end && w->int_option == w->ip;
     for (int i = 0; i < MAX_GENEVE_OPTIONS && at < end && w->seek && at + 4 <= w->end; i++) {
         u32 next = at + 4 + (bytes(s, at)[3] & 0x1f) * 4;
         int result;

@@ -449,7 +449,7 @@ fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
 fn reading(hop: &wire::Hop, units: &Units) -> Hop {
     let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
     let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
-        (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
+        (Some(id), Some(level)) if level >> 24 == 0 => u32::from(id) << 24 | level,
         _ => ABSENT,
     };
     let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
