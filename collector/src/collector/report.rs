@@ -149,6 +149,8 @@ impl Inner {
                 && !report.flags.contains(wire::Flags::DROP)
                 && report.hop_count() > 0
                 && remaining(report) != Head::UNKNOWN,
+            // A set of SF-INT has records of several packets.
+            expires: !report.is_single_record() && report.hop_limit.is_some_and(Head::is_last_hop),
         }
     }
 

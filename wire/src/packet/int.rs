@@ -90,6 +90,8 @@ pub struct Contents<'a> {
     pub flow: Option<FlowKey>,
     /// Flow of the outermost tunnel.
     pub tunnel: Option<FlowKey>,
+    /// Time to live or hop limit of the outermost IP header.
+    pub hop_limit: Option<u8>,
     /// INT of the packet, if it carries any.
     pub int: Option<Int<'a>>,
     /// Location of INT in the packet.
@@ -119,6 +121,7 @@ impl Contents<'_> {
     pub(crate) const EMPTY: Self = Self {
         flow: None,
         tunnel: None,
+        hop_limit: None,
         int: None,
         location: None,
         ioam: None,

@@ -174,6 +174,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         let total = usize::from(u16_at(header, 2));
         let bytes = self.trim(bytes, at, header_len, total)?;
+        self.out.hop_limit = self.out.hop_limit.or(Some(header[8]));
         let proto = header[9];
         let ip = Ip {
             at,
@@ -195,6 +196,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             return self.bad_ip();
         }
         let payload = usize::from(u16_at(header, 4));
+        self.out.hop_limit = self.out.hop_limit.or(Some(header[7]));
         let bytes = match payload {
             0 => bytes,
             _ => self.trim(bytes, at, 40, 40 + payload)?,

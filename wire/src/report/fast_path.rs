@@ -22,6 +22,7 @@ mod field {
     pub(super) const TOS: usize = 1;
     pub(super) const TOTAL_LEN: usize = 2;
     pub(super) const FRAGMENT: usize = 6;
+    pub(super) const TTL: usize = 8;
     pub(super) const PROTO: usize = 9;
     pub(super) const SRC: usize = 12;
     pub(super) const DST: usize = 16;
@@ -48,6 +49,7 @@ pub(crate) fn inside<'a>(
         return false;
     };
     report.flow = Some(start.flow(dst_port));
+    report.hop_limit = Some(start.head[field::TTL]);
     true
 }
 

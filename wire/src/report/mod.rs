@@ -221,6 +221,8 @@ pub struct Report<'a> {
     pub flow: Option<FlowKey>,
     /// The outer 5-tuple, if the packet was tunnelled.
     pub tunnel: Option<FlowKey>,
+    /// Time to live or hop limit of the packet's outermost IP header.
+    pub hop_limit: Option<u8>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
     /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
@@ -257,6 +259,7 @@ impl<'a> Report<'a> {
         metadata: None,
         flow: None,
         tunnel: None,
+        hop_limit: None,
         int: None,
         int_refused: None,
         ioam: None,
@@ -285,6 +288,7 @@ impl<'a> Report<'a> {
         self.metadata = None;
         self.flow = None;
         self.tunnel = None;
+        self.hop_limit = None;
         self.int = None;
         self.int_refused = None;
         self.ioam = None;
@@ -641,6 +645,8 @@ pub struct Brief<'a> {
     pub flags: Flags,
     /// Flow of the reported packet.
     pub flow: FlowKey,
+    /// Its time to live.
+    pub hop_limit: u8,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
     /// Remaining hop count of its INT header.
@@ -794,6 +800,7 @@ fn walk_packet<'a>(
     walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
+    report.hop_limit = walk.out.hop_limit;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;

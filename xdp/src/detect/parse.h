@@ -155,8 +155,9 @@ struct peeked {
 /* The walk through the packet inside a report: wire's Walk. Offsets are from the frame's start. */
 struct walk {
     u32 at;
-    u32 end; /* of the bytes that are the packet's own */
-    u32 ip;  /* the latest IP header */
+    u32 end;       /* of the bytes that are the packet's own */
+    u32 ip;        /* the latest IP header */
+    u32 hop_limit; /* of the outermost IP header; ABSENT: there is none */
     u32 ethertype;
     u32 seek; /* INT and IOAM are still searched for */
     u32 left_out; /* INT was refused and is not read again: IOAM is, and its shim after UDP announces the original port or protocol */

@@ -364,6 +364,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
+        s->walk.hop_limit = ABSENT;
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = s->ioam_cut = 0;
         s->walk.option_refused = 0;
@@ -439,6 +440,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         r->marks |= REPORT_GAP;
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
+    if (s->walk.hop_limit <= 1)
+        r->marks |= REPORT_EXPIRES;
     write_flow(s);
     if (needs_user_space(s, refused)) {
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;

@@ -58,6 +58,13 @@ static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
     return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
 }
 
+/* Stores the hop limit of the outermost IP header. */
+static inline_always void note_hop_limit(struct walk *w, u32 limit)
+{
+    if (w->hop_limit == ABSENT)
+        w->hop_limit = limit;
+}
+
 /* Whether an IPv4 header's checksum is right. */
 static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
 {
@@ -184,6 +191,7 @@ int walk_ipv4(struct scratch *s)
     if (w->at + 20 > w->end || ip[0] >> 4 != 4 || len < 20)
         return STEP_DONE;
     trim(w, len, be16(ip + 2));
+    note_hop_limit(w, ip[8]);
     w->ip = w->at;
     w->v6 = 0;
     w->dscp = ip[1] >> 2;
@@ -327,6 +335,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
     payload = be16(ip + 4);
     if (payload)
         trim(w, 40, 40 + payload);
+    note_hop_limit(w, ip[7]);
     w->ip = w->at;
     w->v6 = 1;
     w->dscp = (be16(ip) >> 6) & 0x3f;
