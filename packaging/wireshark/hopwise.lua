@@ -1840,7 +1840,10 @@ local function finish(report, w)
   local is_postcard = report.ds_id == 0x5043 and report.metadata and not find_item(report.metadata.layout, "node")
   local walk = not is_postcard and report.walk
   local newest
-  local ioam = walk and walk.ioam and not walk.ioam.is_export and walk.ioam
+  -- Nor is one about an event at one node about the nodes of IOAM, which any host can write.
+  local flags = report.flags or {}
+  local is_local = (flags.drop or flags.queue) and not flags.flow
+  local ioam = walk and walk.ioam and not walk.ioam.is_export and not is_local and walk.ioam
   local int = walk and walk.int
   local is_empty_int = int and int.count == 0 and not int.sf and not (int.mode == "mx" and report.metadata)
   if is_empty_int and report.version and ioam and #ioam.nodes > 0 then

@@ -321,11 +321,18 @@ impl<'a> Report<'a> {
                 .is_some_and(|metadata| !metadata.layout.carried().contains(Items::NODE_ID))
     }
 
+    /// Whether it is about an event at one node, a drop or a full queue, and not about a tracked flow.
+    #[inline]
+    fn is_local(&self) -> bool {
+        self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0 && !self.flags.contains(Flags::FLOW)
+    }
+
     /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and INT names none. With INT-MX, the
-    /// reporter's own metadata are a postcard beside which a host may have written the trace.
+    /// reporter's own metadata are a postcard beside which a host may have written the trace. So may it in the packet of a local
+    /// report, since no mark of the network announces IOAM.
     #[inline]
     pub fn is_traced(&self) -> bool {
-        let Some(ioam) = self.ioam.filter(|_| !self.is_postcard()) else {
+        let Some(ioam) = self.ioam.filter(|_| !self.is_postcard() && !self.is_local()) else {
             return false;
         };
         match self.int {

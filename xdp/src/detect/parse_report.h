@@ -239,7 +239,7 @@ static inline_always u32 is_merged(const struct scratch *s)
     if (s->found.int_version) {
         if (s->found.stack_count)
             top = item32(&s->int_layout, bytes(s, s->found.stack), NODE);
-    } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count) {
+    } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count && !is_local(s)) {
         read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[0]));
         top = metadata.node;
     }
@@ -349,7 +349,8 @@ static inline_always u32 needs_user_space(const struct scratch *s, int refused)
     if (is_declared(s))
         return 0;
     if (f->int_version)
-        return f->sf != SF_NONE || (f->is_traced && (f->int_flags & REPORT_MD ? !f->stack_count : !s->has_reporter));
+        return f->sf != SF_NONE ||
+               (f->is_traced && !is_local(s) && (f->int_flags & REPORT_MD ? !f->stack_count : !s->has_reporter));
     return f->ioam_count > 1 || (refused && f->ioam != IOAM_NONE);
 }
 
