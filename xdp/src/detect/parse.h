@@ -255,9 +255,6 @@ struct scratch {
     u32 ioam_cut;         /* the packet was truncated inside an options header with IOAM */
     u32 is_traced_by_hop; /* a trace with nodes that write an id is in a hop-by-hop header */
     u32 by_hop;           /* the options that are read are in a hop-by-hop header */
-    /* In memory, where the verifier does not follow each value. */
-    int refused;   /* why INT or IOAM was left out; 0: nothing was */
-    u32 is_beside; /* INT was, because a trace names nodes, too */
 };
 
 /* Numbers that may alias memory of any type. */
