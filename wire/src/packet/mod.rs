@@ -26,7 +26,7 @@ pub(crate) const IP_IN_IP: u8 = 4;
 pub(crate) const IPV6_IN_IP: u8 = 41;
 
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
-pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
+pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
 
 /// Limits of consecutive tags and labels, and of tunnels: the walk ends after them.
 const MAX_TAGS: usize = 8;

@@ -181,6 +181,8 @@ impl<'a> Start<'a> {
 /// Neither a tunnel's port nor a telemetry port.
 #[inline(always)]
 pub(crate) fn is_plain(dst_port: u16, profile: &Profile) -> bool {
-    !matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT)
-        && !profile.telemetry_ports.contains(dst_port)
+    !matches!(
+        dst_port,
+        vxlan::PORT | vxlan::GPE_PORT | vxlan::LINUX_PORT | geneve::PORT
+    ) && !profile.telemetry_ports.contains(dst_port)
 }

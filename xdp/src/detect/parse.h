@@ -300,7 +300,7 @@ enum ethertype {
 
 enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
 
-enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081 };
+enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081, LINUX_VXLAN_PORT = 8472 };
 
 /* Maximum number of consecutive tags, labels or extension headers that are skipped. */
 #define MAX_TAGS 8
