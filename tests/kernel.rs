@@ -77,7 +77,9 @@ fn has_report(payload: &[u8], profile: &wire::Profile, is_such: fn(&Report<'_>) 
 /// Whether hops of its path may be missing in a report.
 fn may_lack_hops(report: &Report<'_>) -> bool {
     let exceeded = wire::int::Flags::HOPS_EXCEEDED.0 | wire::int::Flags::MTU_EXCEEDED.0;
-    report.flags.contains(Flags::QUEUE) || report.int.is_some_and(|int| int.flags.0 & exceeded != 0)
+    report.flags.contains(Flags::QUEUE)
+        || report.int.is_some_and(|int| int.flags.0 & exceeded != 0)
+        || report.hop_limit.is_some_and(|limit| limit <= 1)
 }
 
 /// Whether a report has one node's own record only, which is not the whole path of a packet with INT.
@@ -211,6 +213,12 @@ impl Network {
         if lacks_hops && sent.hops.len() > 1 && self.one_in(2) {
             let at = self.rng.below(sent.hops.len());
             sent.hops.remove(at);
+        }
+        // The packet may have expired before its destination.
+        if self.one_in(40) {
+            sent.ttl = self.rng.below(3) as u8;
+            let passed = 1 + self.rng.below(sent.hops.len());
+            sent.hops.truncate(passed);
         }
         if self.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
@@ -728,6 +736,70 @@ fn a_full_ring_is_counted_and_changes_stay_pending() {
         (true, false, 64)
     );
     assert_eq!(u64::from(count), counters.ring_full + 1);
+}
+
+#[test]
+fn packets_that_expire_leave_the_path_in_the_kernel() {
+    let test = "packets_that_expire_leave_the_path_in_the_kernel";
+    let Some(mut model) = Model::new(test, start(300), SIZES) else {
+        return;
+    };
+    let mut seq = 0;
+    let mut give = |model: &mut Model, ttl: u8, nodes: &[u32]| {
+        seq += 1;
+        let sent = Sent {
+            seq,
+            ttl,
+            hops: nodes.iter().map(|id| node(*id)).collect(),
+            ..Sent::default()
+        };
+        let up = model.up;
+        model.give(&over_ethernet(&sent), [192, 0, 2, 1], false);
+        model.up > up
+    };
+    let paths = |model: &Model| {
+        let tables = &model.kernel.tables;
+        let flows = (0..tables.flow_slots()).filter_map(|place| tables.flow(place));
+        flows
+            .map(|flow| {
+                flow.hops[..usize::from(flow.path_length)]
+                    .iter()
+                    .map(|hop| hop.node)
+                    .collect()
+            })
+            .collect::<Vec<Vec<u32>>>()
+    };
+    // A path of such packets is completed without a change.
+    for nodes in [&[1][..], &[1, 2], &[1], &[1, 2, 3, 4]] {
+        let ttl = if nodes.len() == 4 { 60 } else { 1 };
+        assert!(give(&mut model, ttl, nodes), "{nodes:?}");
+    }
+    assert!(!give(&mut model, 60, &[1, 2, 3, 4]));
+    // The whole path is one of packets that expire, too.
+    assert!(!give(&mut model, 1, &[1, 2, 3, 4]));
+    for nodes in [&[1][..], &[1, 2, 3], &[1, 2]] {
+        assert!(
+            give(&mut model, 1, nodes) && give(&mut model, 0, nodes),
+            "{nodes:?}"
+        );
+        assert_eq!(paths(&model), [[1, 2, 3, 4]]);
+        // The collector counts how long only they come.
+        assert!(give(&mut model, 60, &[1, 2, 3, 4]));
+        assert!(!give(&mut model, 60, &[1, 2, 3, 4]));
+    }
+    // Of more packets, or on another path, they show a change.
+    assert!(give(&mut model, 2, &[1, 2]) && give(&mut model, 1, &[1, 3]));
+    assert_eq!(paths(&model), [[1, 3]]);
+    assert!(give(&mut model, 60, &[1, 2, 3, 4]));
+    let changes = model.collected.events.iter();
+    let changes = changes.filter(|event| event.kind == Kind::PathChange).count();
+    assert_eq!(changes, 2);
+    // For a long time alone, they show that the path may have changed.
+    for _ in 0..80 {
+        assert!(give(&mut model, 1, &[1, 2]) || paths(&model) == [[1, 2]]);
+        model.pass(200_000_000);
+    }
+    model.finish();
 }
 
 #[test]

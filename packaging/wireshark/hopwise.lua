@@ -843,9 +843,29 @@ function W.transport(w, at, ip, proto)
   w.flow = flow_of(ip, at, sport, dport, proto)
 end
 
+-- Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
+local function is_not_tunnel(w, dport, at)
+  local first = u8(w, at)
+  if not first then return false end
+  if dport == 4789 then return bits(first, 3, 1) == 0 end
+  if dport == 4790 then return bits(first, 2, 2) == 0 end
+  if dport == 8472 then
+    -- The port is not that of VXLAN alone: all reserved bits must be 0.
+    for _, i in ipairs({ 1, 2, 3, 7 }) do
+      if (u8(w, at + i) or 0) ~= 0 then return true end
+    end
+    return first ~= 8
+  end
+  return dport == 6081 and first >= 64
+end
+
 -- Whether the bytes after UDP look like the tunnel header that belongs to the port.
 local function is_tunnel(w, dport, at)
   local first = u8(w, at)
+  -- In a report, a header that begins as no shim of INT does is certain.
+  local is_port = dport == 4790 or dport == 6081 or dport == 8472
+  local is_no_shim = first and (first == 0 or (first > 3 and first < 16))
+  if w.aim ~= "frame" and is_port and is_no_shim and not is_not_tunnel(w, dport, at) then return true end
   if dport == 4789 or dport == 4790 then return first and bits(first, 3, 1) == 1 end
   if dport == 6081 then
     local protocol = u16(w, at + 2)
@@ -857,15 +877,6 @@ local function is_tunnel(w, dport, at)
     return protocol == ETH or (protocol == IP4 and (not version or version == 4)) or
       (protocol == IP6 and (not version or version == 6))
   end
-end
-
--- Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
-local function is_not_tunnel(w, dport, at)
-  local first = u8(w, at)
-  if not first then return false end
-  if dport == 4789 then return bits(first, 3, 1) == 0 end
-  if dport == 4790 then return bits(first, 2, 2) == 0 end
-  return dport == 6081 and first >= 64
 end
 
 -- Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m).
@@ -935,7 +946,7 @@ function W.udp(w, at, ip)
   local flow = flow_of(ip, at, sport, dport, proto)
   if is_not_tunnel(w, dport, body) then
     w.flow = flow
-  elseif dport == 4789 then
+  elseif dport == 4789 or (dport == 8472 and w.aim ~= "frame") then
     enter(w, flow)
     return W.inside(w, body + 8, ETH)
   elseif dport == 4790 then
@@ -1874,7 +1885,10 @@ local function finish(report, w)
   local is_postcard = report.ds_id == 0x5043 and report.metadata and not find_item(report.metadata.layout, "node")
   local walk = not is_postcard and report.walk
   local newest
-  local ioam = walk and walk.ioam and not walk.ioam.is_export and walk.ioam
+  -- Nor is one about an event at one node about the nodes of IOAM, which any host can write.
+  local flags = report.flags or {}
+  local is_local = (flags.drop or flags.queue) and not flags.flow
+  local ioam = walk and walk.ioam and not walk.ioam.is_export and not is_local and walk.ioam
   local int = walk and walk.int
   local is_empty_int = int and int.count == 0 and not int.sf and not (int.mode == "mx" and report.metadata)
   if is_empty_int and report.version and ioam and #ioam.nodes > 0 then

@@ -505,10 +505,13 @@ fn transport(rng: &mut Rng, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-const TUNNEL_PORTS: [u16; 3] = [4789, 4790, 6081];
+const TUNNEL_PORTS: [u16; 4] = [4789, 4790, 6081, 8472];
 
 fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
-    let dst_port = pick(rng, &[9000, 9000, 33122, 33122, 4789, 4790, 6081, 32766, 5000]);
+    let dst_port = pick(
+        rng,
+        &[9000, 9000, 33122, 33122, 4789, 4790, 6081, 8472, 32766, 5000],
+    );
     let mut body = Vec::new();
     let mut inner = dst_port;
     if dst_port == 33122 || !rarely(rng, 3) {
@@ -518,7 +521,7 @@ fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
         inner = shim(rng, &mut body, dst_port);
     }
     match inner {
-        4789 => body.extend(vxlan(rng, depth)),
+        4789 | 8472 => body.extend(vxlan(rng, depth)),
         4790 => gpe(rng, depth, &mut body),
         6081 => geneve(rng, depth, &mut body),
         32766 if !rarely(rng, 3) => body.extend(nested(rng)),

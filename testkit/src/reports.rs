@@ -107,6 +107,8 @@ pub struct Sent {
     pub flow: u16,
     /// The flow is IPv6, not IPv4.
     pub v6: bool,
+    /// Time to live or hop limit of the packet.
+    pub ttl: u8,
     /// The nodes in the order of the packet's path.
     pub hops: Vec<Node>,
     /// Instruction bitmap.
@@ -134,6 +136,7 @@ impl Default for Sent {
         Self {
             flow: 1,
             v6: false,
+            ttl: 64,
             hops: vec![node(1), node(2), node(3)],
             bitmap: 0xfd00,
             reporter: 3,
@@ -332,13 +335,14 @@ impl Sent {
             let class = dscp << 2;
             out[..4].copy_from_slice(&[0x60 | class >> 4, class << 4, 0, 0]);
             out[4..6].copy_from_slice(&length);
-            out[6..8].copy_from_slice(&[17, 64]);
+            out[6..8].copy_from_slice(&[17, self.ttl]);
             out[8..24].copy_from_slice(&V6_SRC.octets());
             out[24..40].copy_from_slice(&V6_DST.octets());
             40
         } else {
             let total = (28 + payload as u16).to_be_bytes();
-            out[..12].copy_from_slice(&[0x45, dscp << 2, total[0], total[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+            out[..8].copy_from_slice(&[0x45, dscp << 2, total[0], total[1], 0, 0, 0x40, 0]);
+            out[8..12].copy_from_slice(&[self.ttl, 17, 0, 0]);
             out[12..16].copy_from_slice(&[10, 0, 0, 1]);
             out[16..20].copy_from_slice(&[10, 0, 0, 2]);
             20

@@ -111,7 +111,9 @@ fn int_header(int: &Value) -> Option<&Value> {
 
 /// Whether the trace of IOAM gives the nodes: INT has none, or is absent.
 fn is_traced(tree: &Value) -> bool {
-    let Some(ioam) = get(tree, "ioam").filter(|_| !is_postcard(tree)) else {
+    let has = |flag: &str| is_set(tree, &format!("report.flags.{flag}"));
+    let is_local = (has("drop") || has("queue")) && !has("flow");
+    let Some(ioam) = get(tree, "ioam").filter(|_| !is_postcard(tree) && !is_local) else {
         return false;
     };
     if string(tree, "report.int_refused").as_deref() == Some("int_beside_trace") {

@@ -9,6 +9,8 @@ pub const HEADER_LEN: usize = 8;
 pub const PORT: u16 = 4789;
 /// UDP port of VXLAN-GPE.
 pub const GPE_PORT: u16 = 4790;
+/// UDP port of VXLAN in Linux unless another is set. It is assigned to OTV.
+pub const LINUX_PORT: u16 = 8472;
 
 /// Next protocols of VXLAN-GPE.
 pub mod next {

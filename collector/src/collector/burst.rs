@@ -34,6 +34,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     report.head.signals =
         Signals::from(brief.int_flags).or_incomplete(brief.flags.contains(wire::Flags::QUEUE));
     report.head.remaining = brief.remaining.into();
+    report.head.expires = Head::is_last_hop(brief.hop_limit);
     report.records = brief.records;
 }
 

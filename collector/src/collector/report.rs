@@ -139,7 +139,9 @@ impl Inner {
             signals: match report.int {
                 Some(int) if !report.is_traced() => int.flags.into(),
                 // A trace without space for a node counts as a hop limit that was reached.
-                _ if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
+                _ if report.annotations.contains(Annotations::INCOMPLETE) && report.is_traced() => {
+                    Signals::HOP_LIMIT
+                }
                 _ => Signals::default(),
             }
             .or_incomplete(!whole_path || report.flags.contains(wire::Flags::QUEUE)),
@@ -149,6 +151,8 @@ impl Inner {
                 && !report.flags.contains(wire::Flags::DROP)
                 && report.hop_count() > 0
                 && remaining(report) != Head::UNKNOWN,
+            // A set of SF-INT has records of several packets.
+            expires: !report.is_single_record() && report.hop_limit.is_some_and(Head::is_last_hop),
         }
     }
 

@@ -20,6 +20,9 @@
 //! - it is computed from timestamps of which the egress lies before the ingress.
 //!
 //! With `max_hop_latency` disabled only the last rule applies: such a difference is not a latency in any unit.
+//!
+//! The latency of a flow from end to end has no such limit. It includes links, of which no setting says how long they are, and a value
+//! that cannot be true shows that the profile is wrong to call the clocks synchronised. Of 32-bit timestamps it is below 2^31 units.
 
 use super::NO_VALUE;
 use crate::config::Units;

@@ -86,6 +86,8 @@ pub(crate) struct Head {
     pub(crate) remaining: i16,
     /// Whether it is the intermediate report of a node that has removed the records of a packet.
     pub(crate) relieves: bool,
+    /// Whether the packet's hop limit is used up: others may go further.
+    pub(crate) expires: bool,
 }
 
 impl Head {
@@ -96,6 +98,18 @@ impl Head {
     pub(crate) fn initial(&self, hops: usize) -> Option<u16> {
         let remaining = Some(self.remaining).filter(|remaining| *remaining != Self::UNKNOWN)?;
         u16::try_from(i32::from(remaining) + hops as i32).ok()
+    }
+
+    /// Whether a packet with this hop limit goes no further than to the next router.
+    #[inline(always)]
+    pub(crate) const fn is_last_hop(limit: u8) -> bool {
+        limit <= 1
+    }
+
+    /// The signals of the report, which may lack hops also because the packet expired.
+    #[inline(always)]
+    pub(crate) const fn all_signals(&self) -> Signals {
+        self.signals.or_incomplete(self.expires)
     }
 
     /// Whether `node` is the one that has sent the report.
@@ -119,6 +133,7 @@ impl Head {
             basis: Basis::Measured,
             remaining: Self::UNKNOWN,
             relieves: false,
+            expires: false,
         }
     }
 }

@@ -80,8 +80,9 @@ impl Flow {
     /// Applies E and M, and counts the report.
     #[inline(always)]
     pub(super) fn count_report(&mut self, head: &Head, emitter: &mut Emitter<'_>) {
-        if !self.flags.matches(head.signals) {
-            self.apply_signals(head.signals, emitter);
+        let signals = head.all_signals();
+        if !self.flags.matches(signals) {
+            self.apply_signals(signals, emitter);
         }
         self.reports = self.reports.wrapping_add(1);
         self.last_seen = self.last_seen.max(head.about.ts);

@@ -68,7 +68,8 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let previous = flow.set_path(self.scratch.path.len() as u16, head.basis);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        flow.flags.set(Flags::INCOMPLETE, head.signals.is_incomplete());
+        flow.flags
+            .set(Flags::INCOMPLETE, head.all_signals().is_incomplete());
         let kind = if previous == 0 || completes {
             Kind::New
         } else {
@@ -118,6 +119,19 @@ impl State {
             .filter(|record| !known.any(|state| state.node == hops.node(*record)));
         // Not every node of a truncated path is known.
         unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
+    }
+
+    /// Whether the hops of a report are the first of the longer path of the flow in `slot`, which INT carried, and the packet expired: it
+    /// proves nothing about packets that go further.
+    pub(super) fn expires_on_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        head.expires
+            && flow.has_path_by_int()
+            && hops.count() < usize::from(flow.path_length())
+            && states
+                .iter()
+                .zip(hops.records(0))
+                .all(|(state, record)| state.node == hops.node(record))
     }
 
     /// Whether the hops of an incomplete report are the path of the flow in `slot`, which INT carried, and the reporter behind it: a node

@@ -156,6 +156,7 @@ impl State {
         if head.whole_path {
             let mut is_part = head.signals.is_incomplete()
                 && (self.is_part_of_path(slot, hops) || self.is_path_and_reporter(slot, head, hops));
+            is_part |= self.expires_on_path(slot, head, hops);
             let relief = self.relief_of(slot, head, hops);
             let lacks_hops = matches!(relief, Relief::End | Relief::Reported);
             is_part |= lacks_hops;

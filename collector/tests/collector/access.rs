@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collector::{Access, Batch, Collector, Config, Datagram, Grant};
 use testkit::datagrams::datagram;
-use testkit::reports::{Bench, SECOND, Sent, config};
+use testkit::reports::{Bench, SECOND, START, Sent, config};
 use testkit::rng::Rng;
 use wire::Refusal;
 
@@ -270,5 +270,43 @@ fn no_datagram_is_read_as_a_node_that_the_check_did_not_see() {
             "{:?}",
             stream.id
         );
+    }
+}
+
+#[test]
+fn later_reports_pass_by_the_node_of_the_header_whatever_is_before_them() {
+    let good = Sent::v20(&[Sent::default()]);
+    let (header, report) = good.split_at(8);
+    // Of an undefined type, of an undefined inner type, and too short for its main contents: nothing behind it is read.
+    let undefined: &[u8] = &[0x25, 1, 0, 0x20, 1, 2, 3, 4];
+    let undefined_inner: &[u8] = &[0x06, 1, 0, 0x20, 1, 2, 3, 4];
+    let short: &[u8] = &[0x14, 1, 0, 0x20, 1, 2, 3, 4];
+    for (reports, counts) in [
+        (vec![undefined], (0, 1)),
+        (vec![undefined, report], (1, 1)),
+        (vec![undefined_inner, undefined, report], (1, 2)),
+        (vec![short], (0, 1)),
+        (vec![short, report], (0, 1)),
+        (vec![report, short], (1, 1)),
+    ] {
+        for (nodes, counts) in [((1, 9), counts), ((4, 9), (0, 0))] {
+            let mut bench = Bench::new(restricted(&[grant("10.0.0.0/16", &[nodes])]));
+            let payload = [header, &reports.concat()].concat();
+            let datagram = Datagram {
+                payload: &payload,
+                source: std::net::Ipv4Addr::from(ALLOWED).to_ipv6_mapped().octets(),
+                src_port: 9,
+                listener: 0,
+                received: START,
+            };
+            bench
+                .collector
+                .handle_later_reports(&[datagram], 3, &mut bench.log);
+            let stats = bench.collector.stats();
+            let refused: u64 = stats.refused.iter().sum();
+            assert_eq!((stats.reports, refused), counts, "{payload:02x?} {nodes:?}");
+            // The datagram is counted by the collector that handles its first reports.
+            assert_eq!((stats.datagrams, stats.accepted), (0, 0));
+        }
     }
 }

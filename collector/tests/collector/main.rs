@@ -6,6 +6,7 @@ mod bounds;
 mod captures;
 mod drops;
 mod events;
+mod expiring;
 mod fabric;
 mod filter;
 mod ioam;

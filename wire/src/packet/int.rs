@@ -90,6 +90,8 @@ pub struct Contents<'a> {
     pub flow: Option<FlowKey>,
     /// Flow of the outermost tunnel.
     pub tunnel: Option<FlowKey>,
+    /// Time to live or hop limit of the outermost IP header.
+    pub hop_limit: Option<u8>,
     /// INT of the packet, if it carries any.
     pub int: Option<Int<'a>>,
     /// Location of INT in the packet.
@@ -119,6 +121,7 @@ impl Contents<'_> {
     pub(crate) const EMPTY: Self = Self {
         flow: None,
         tunnel: None,
+        hop_limit: None,
         int: None,
         location: None,
         ioam: None,
@@ -244,6 +247,8 @@ impl<'a> Walk<'a, '_> {
         match dst_port {
             port if is_not_tunnel(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
+            // The switch, in P4 as in Rust, takes VXLAN at its own port only.
+            walk::LINUX_PORT if self.purpose != Purpose::Frame => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
             _ => self.out.flow = Some(flow),
@@ -312,7 +317,7 @@ impl<'a> Walk<'a, '_> {
             Mark::Probe
         } else if by_port && self.is_shim_of_port(bytes[body]) {
             Mark::Port
-        } else if self.profile.marks(ip.dscp) && !(is_udp && is_tunnel(dst_port, &bytes[body..])) {
+        } else if self.profile.marks(ip.dscp) && !(is_udp && self.is_tunnel(dst_port, &bytes[body..])) {
             // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
             Mark::Dscp
         } else if by_port {
@@ -328,6 +333,17 @@ impl<'a> Walk<'a, '_> {
             start: body,
             shim: if mark == Mark::Probe { body + 8 } else { body },
         })
+    }
+
+    /// Whether the bytes after UDP are the header of the tunnel that the port announces. In a report, that is certain also of a header that
+    /// begins as no shim of INT does.
+    #[inline]
+    fn is_tunnel(&self, dst_port: u16, body: &[u8]) -> bool {
+        is_tunnel(dst_port, body)
+            || self.purpose != Purpose::Frame
+                && matches!(dst_port, walk::GPE_PORT | walk::GENEVE_PORT | walk::LINUX_PORT)
+                && matches!(body, [0 | 4..=15, ..])
+                && !is_not_tunnel(dst_port, body)
     }
 
     /// Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m): by its
@@ -1025,6 +1041,11 @@ fn is_not_tunnel(dst_port: u16, body: &[u8]) -> bool {
         walk::VXLAN_PORT => first & 0x08 == 0,
         walk::GPE_PORT => first & 0x0c == 0,
         walk::GENEVE_PORT => first >> 6 != 0,
+        // The port is not that of VXLAN alone: all reserved bits must be 0.
+        walk::LINUX_PORT => {
+            let reserved = body.iter().skip(1).take(3).chain(body.get(7));
+            *first != 0x08 || reserved.copied().any(|octet| octet != 0)
+        }
         _ => false,
     }
 }

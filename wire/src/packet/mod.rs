@@ -27,7 +27,7 @@ pub(crate) const IP_IN_IP: u8 = 4;
 pub(crate) const IPV6_IN_IP: u8 = 41;
 
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
-pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
+pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
 
 /// Limits of consecutive tags and labels, and of tunnels: the walk ends after them.
 const MAX_TAGS: usize = 8;
@@ -175,6 +175,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         let total = usize::from(u16_at(header, 2));
         let bytes = self.trim(bytes, at, header_len, total)?;
+        self.out.hop_limit = self.out.hop_limit.or(Some(header[8]));
         let proto = header[9];
         let ip = Ip {
             at,
@@ -196,6 +197,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             return self.bad_ip();
         }
         let payload = usize::from(u16_at(header, 4));
+        self.out.hop_limit = self.out.hop_limit.or(Some(header[7]));
         let bytes = match payload {
             0 => bytes,
             _ => self.trim(bytes, at, 40, 40 + payload)?,

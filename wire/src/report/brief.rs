@@ -22,6 +22,7 @@ mod field {
     pub(super) const TOS: usize = 31;
     pub(super) const TOTAL_LEN: usize = 32;
     pub(super) const FRAGMENT: usize = 36;
+    pub(super) const TTL: usize = 38;
     pub(super) const PROTO: usize = 39;
     pub(super) const SRC: usize = 42;
     pub(super) const DST: usize = 46;
@@ -168,6 +169,7 @@ pub(crate) fn read<'a>(
             Some((u16_at(fixed, field::SPORT), dst_port)),
             UDP,
         ),
+        hop_limit: fixed[field::TTL],
         int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
         remaining: fixed[field::REMAINING],
         records,

@@ -36,6 +36,7 @@ mod ip {
     pub(super) const TOS: usize = 3;
     pub(super) const TOTAL_LEN: usize = 4;
     pub(super) const FRAGMENT: usize = 8;
+    pub(super) const TTL: usize = 10;
     pub(super) const PROTO: usize = 11;
     pub(super) const SRC: usize = 14;
     pub(super) const DST: usize = 18;
@@ -422,6 +423,7 @@ pub(crate) fn read<'a>(
         ts,
         flags,
         flow,
+        hop_limit: packet[ip::TTL],
         int_flags,
         remaining: shim[field::REMAINING],
         records,

@@ -7,7 +7,7 @@ use crate::ethernet::ethertype::is_tag;
 use crate::flow::FlowKey;
 use crate::ipv6::Extensions;
 use crate::packet::{
-    ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, TCP, UDP, VXLAN_PORT,
+    ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, LINUX_PORT, TCP, UDP, VXLAN_PORT,
 };
 
 /// Identity of the packet in a report. Wire-formats 4.1.
@@ -124,7 +124,7 @@ impl<'a> Packet<'a> {
                 let tunnel = body.get(8..)?;
                 let head = tunnel.first_chunk::<8>()?;
                 match u16_at(body, 2) {
-                    VXLAN_PORT => Self::behind(ETHERNET, &tunnel[8..]),
+                    VXLAN_PORT | LINUX_PORT => Self::behind(ETHERNET, &tunnel[8..]),
                     // Without the P bit this is plain VXLAN.
                     GPE_PORT if head[0] & 0x04 == 0 => Self::behind(ETHERNET, &tunnel[8..]),
                     GPE_PORT => match head[3] {
@@ -341,6 +341,7 @@ mod tests {
         };
         let packets = [
             outer(UDP, VXLAN_PORT, &[8, 0, 0, 0, 0, 0, 9, 0], &frame),
+            outer(UDP, LINUX_PORT, &[8, 0, 0, 0, 0, 0, 9, 0], &frame),
             outer(UDP, GPE_PORT, &[0x0c, 0, 0, 1, 0, 0, 9, 0], &inner),
             outer(
                 UDP,

@@ -22,6 +22,7 @@ mod field {
     pub(super) const TOS: usize = 1;
     pub(super) const TOTAL_LEN: usize = 2;
     pub(super) const FRAGMENT: usize = 6;
+    pub(super) const TTL: usize = 8;
     pub(super) const PROTO: usize = 9;
     pub(super) const SRC: usize = 12;
     pub(super) const DST: usize = 16;
@@ -48,6 +49,7 @@ pub(crate) fn inside<'a>(
         return false;
     };
     report.flow = Some(start.flow(dst_port));
+    report.hop_limit = Some(start.head[field::TTL]);
     true
 }
 
@@ -179,6 +181,8 @@ impl<'a> Start<'a> {
 /// Neither a tunnel's port nor a telemetry port.
 #[inline(always)]
 pub(crate) fn is_plain(dst_port: u16, profile: &Profile) -> bool {
-    !matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT)
-        && !profile.telemetry_ports.contains(dst_port)
+    !matches!(
+        dst_port,
+        vxlan::PORT | vxlan::GPE_PORT | vxlan::LINUX_PORT | geneve::PORT
+    ) && !profile.telemetry_ports.contains(dst_port)
 }

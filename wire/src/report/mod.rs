@@ -221,6 +221,8 @@ pub struct Report<'a> {
     pub flow: Option<FlowKey>,
     /// The outer 5-tuple, if the packet was tunnelled.
     pub tunnel: Option<FlowKey>,
+    /// Time to live or hop limit of the packet's outermost IP header.
+    pub hop_limit: Option<u8>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
     /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
@@ -257,6 +259,7 @@ impl<'a> Report<'a> {
         metadata: None,
         flow: None,
         tunnel: None,
+        hop_limit: None,
         int: None,
         int_refused: None,
         ioam: None,
@@ -285,6 +288,7 @@ impl<'a> Report<'a> {
         self.metadata = None;
         self.flow = None;
         self.tunnel = None;
+        self.hop_limit = None;
         self.int = None;
         self.int_refused = None;
         self.ioam = None;
@@ -317,11 +321,18 @@ impl<'a> Report<'a> {
                 .is_some_and(|metadata| !metadata.layout.carried().contains(Items::NODE_ID))
     }
 
+    /// Whether it is about an event at one node, a drop or a full queue, and not about a tracked flow.
+    #[inline]
+    fn is_local(&self) -> bool {
+        self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0 && !self.flags.contains(Flags::FLOW)
+    }
+
     /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and INT names none. With INT-MX, the
-    /// reporter's own metadata are a postcard beside which a host may have written the trace.
+    /// reporter's own metadata are a postcard beside which a host may have written the trace. So may it in the packet of a local
+    /// report, since no mark of the network announces IOAM.
     #[inline]
     pub fn is_traced(&self) -> bool {
-        let Some(ioam) = self.ioam.filter(|_| !self.is_postcard()) else {
+        let Some(ioam) = self.ioam.filter(|_| !self.is_postcard() && !self.is_local()) else {
             return false;
         };
         match self.int {
@@ -641,6 +652,8 @@ pub struct Brief<'a> {
     pub flags: Flags,
     /// Flow of the reported packet.
     pub flow: FlowKey,
+    /// Its time to live.
+    pub hop_limit: u8,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
     /// Remaining hop count of its INT header.
@@ -794,6 +807,7 @@ fn walk_packet<'a>(
     walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
+    report.hop_limit = walk.out.hop_limit;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;

@@ -93,6 +93,7 @@ fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
             report.flow
         )
     );
+    assert_eq!(Some(brief.hop_limit), report.hop_limit);
     assert_eq!(
         (brief.int_flags, brief.remaining, brief.records, layout),
         (int.flags, int.remaining, int.stack.bytes, int.stack.layout)

@@ -53,10 +53,13 @@ static inline_always u32 is_whole(const struct report *r)
 }
 
 /* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
-static inline_always u32 is_incomplete(const struct report *r)
+static inline_always u32 lacks_hops(const struct report *r)
 {
     return r->flags & REPORT_QUEUE || r->marks & (REPORT_HOP_LIMIT | REPORT_MTU);
 }
+
+/* Whether they may be missing, also because the packet expired. */
+static inline_always u32 is_incomplete(const struct report *r) { return lacks_hops(r) || r->marks & REPORT_EXPIRES; }
 
 /* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard, unless it declares itself as
  * one.
@@ -558,23 +561,33 @@ static noinline u32 is_path_and_reporter(struct flow *flow, const struct report 
     return r->node_id != ABSENT && r->hops[flow->path_length & (MAX_HOPS - 1)].node == r->node_id;
 }
 
-/* Whether the hops of a report are the end of the flow's longer path: a node may have removed the records before them. The collector knows
- * whether it has, and forgets the path here if not.
- */
-static noinline u32 is_end_of_path(struct flow *flow, const struct report *r, u32 at)
+/* Whether the hops of a report are those of the flow's path behind the first `skipped` ones. */
+static noinline u32 is_run_of_path(struct flow *flow, const struct report *r, u32 at, u32 skipped)
 {
     struct far_hops *far = far_at(at);
-    u32 length = flow->path_length, skipped = length - r->hop_count;
 
-    if (!far || !(r->marks & REPORT_MD) || !r->hop_count || r->hop_count >= length)
+    if (!far)
         return 0;
     for (int i = 0; i < FLOW_HOPS; i++) {
-        if (i >= (int)length)
+        u32 hop = i - skipped;
+
+        if (i >= (int)(skipped + r->hop_count))
             break;
-        if (i >= (int)skipped && hop_at(flow, far, i)->node != r->hops[(i - skipped) & (MAX_HOPS - 1)].node)
+        if (i >= (int)skipped && hop_at(flow, far, i)->node != r->hops[hop & (MAX_HOPS - 1)].node)
             return 0;
     }
     return 1;
+}
+
+/* Whether the hops of a report are the end of the flow's longer path: a node may have removed the records before them. The collector knows
+ * whether it has, and forgets the path here if not. Or they are its start, and the packet expired.
+ */
+static inline_always u32 is_cut_path(struct flow *flow, const struct report *r, u32 at)
+{
+    if (!r->hop_count || r->hop_count >= flow->path_length)
+        return 0;
+    return (r->marks & REPORT_MD && is_run_of_path(flow, r, at, flow->path_length - r->hop_count)) ||
+           (r->marks & REPORT_EXPIRES && is_run_of_path(flow, r, at, 0));
 }
 
 /* Commits the hops of such a report. */
@@ -711,9 +724,9 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
         flow->flags &= ~FLOW_POSTCARD;
     if (r->hop_count && is_path(flow, r, d->flow))
         return commit_path(flow, r, d);
-    if (!part && is_end_of_path(flow, r, d->flow))
+    if (!part && is_cut_path(flow, r, d->flow))
         return commit_part(flow, r, d);
-    if (!part && is_incomplete(r) && (is_part_of_path(flow, r, d->flow) || is_path_and_reporter(flow, r, d->flow)))
+    if (!part && lacks_hops(r) && (is_part_of_path(flow, r, d->flow) || is_path_and_reporter(flow, r, d->flow)))
         return commit_part(flow, r, d);
     if (!part)
         return commit_path(flow, r, d);

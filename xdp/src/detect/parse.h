@@ -155,8 +155,9 @@ struct peeked {
 /* The walk through the packet inside a report: wire's Walk. Offsets are from the frame's start. */
 struct walk {
     u32 at;
-    u32 end; /* of the bytes that are the packet's own */
-    u32 ip;  /* the latest IP header */
+    u32 end;       /* of the bytes that are the packet's own */
+    u32 ip;        /* the latest IP header */
+    u32 hop_limit; /* of the outermost IP header; ABSENT: there is none */
     u32 ethertype;
     u32 seek; /* INT and IOAM are still searched for */
     u32 left_out; /* INT was refused and is not read again: IOAM is, and its shim after UDP announces the original port or protocol */
@@ -254,9 +255,6 @@ struct scratch {
     u32 ioam_cut;         /* the packet was truncated inside an options header with IOAM */
     u32 is_traced_by_hop; /* a trace with nodes that write an id is in a hop-by-hop header */
     u32 by_hop;           /* the options that are read are in a hop-by-hop header */
-    /* In memory, where the verifier does not follow each value. */
-    int refused;   /* why INT or IOAM was left out; 0: nothing was */
-    u32 is_beside; /* INT was, because a trace names nodes, too */
 };
 
 /* Numbers that may alias memory of any type. */
@@ -302,7 +300,7 @@ enum ethertype {
 
 enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
 
-enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081 };
+enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081, LINUX_VXLAN_PORT = 8472 };
 
 /* Maximum number of consecutive tags, labels or extension headers that are skipped. */
 #define MAX_TAGS 8

@@ -255,6 +255,12 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     metadata->queue_id = metadata->congestion = metadata->tx = metadata->buffer = ABSENT;
 }
 
+/* Whether it is about an event at one node: IOAM in its packet names no hops. */
+static inline_always u32 is_local(const struct scratch *s)
+{
+    return s->report.flags & (REPORT_DROP | REPORT_QUEUE) && !(s->report.flags & REPORT_FLOW);
+}
+
 /* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of these. */
 int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
 {
@@ -323,7 +329,7 @@ int stacked_hops(struct scratch *s, const struct profile *p)
 static inline_always void read_hops(struct scratch *s, const struct profile *p)
 {
     struct report *r = &s->report;
-    u32 is_trace = !s->found.int_version && s->found.ioam == IOAM_TRACE, last_wide = 0;
+    u32 is_trace = !s->found.int_version && s->found.ioam == IOAM_TRACE && !is_local(s), last_wide = 0;
     u32 passed = s->found.int_version ? s->found.stack_count : is_trace ? s->found.trace_count : 0;
 
     /* A postcard that declares itself is about its reporter alone. */

@@ -239,7 +239,7 @@ static inline_always u32 is_merged(const struct scratch *s)
     if (s->found.int_version) {
         if (s->found.stack_count)
             top = item32(&s->int_layout, bytes(s, s->found.stack), NODE);
-    } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count) {
+    } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count && !is_local(s)) {
         read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[0]));
         top = metadata.node;
     }
@@ -349,7 +349,8 @@ static inline_always u32 needs_user_space(const struct scratch *s, int refused)
     if (is_declared(s))
         return 0;
     if (f->int_version)
-        return f->sf != SF_NONE || (f->is_traced && (f->int_flags & REPORT_MD ? !f->stack_count : !s->has_reporter));
+        return f->sf != SF_NONE ||
+               (f->is_traced && !is_local(s) && (f->int_flags & REPORT_MD ? !f->stack_count : !s->has_reporter));
     return f->ioam_count > 1 || (refused && f->ioam != IOAM_NONE);
 }
 
@@ -357,13 +358,14 @@ static inline_always u32 needs_user_space(const struct scratch *s, int refused)
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
     struct report *r = &s->report;
-    u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
+    u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek, is_beside = 0;
     int result = 0, refused = 0;
 
-    s->walk.left_out = s->walk.is_ambiguous = s->is_beside = 0;
+    s->walk.left_out = s->walk.is_ambiguous = 0;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
+        s->walk.hop_limit = ABSENT;
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = s->ioam_cut = 0;
         s->walk.option_refused = 0;
@@ -381,7 +383,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         if (result >= 0 && is_beside_trace(s)) {
             s->found.int_version = 0;
             s->found.sf = SF_NONE;
-            s->is_beside = 1;
+            is_beside = 1;
         }
         if (result >= 0 && is_empty(s) && has_unmarked_int(s, p))
             result = REFUSE(INT_NOT_MARKED);
@@ -404,18 +406,16 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         return undecided(s);
     if (result < 0)
         return result;
-    s->refused = refused;
     if (!refused && (s->walk.ioam_left_out || s->ioam_cut))
-        s->refused = s->walk.ioam_left_out ? REFUSE(BAD_IOAM) : REFUSE(INT_TRUNCATED);
+        refused = s->walk.ioam_left_out ? REFUSE(BAD_IOAM) : REFUSE(INT_TRUNCATED);
     /* User space, which reads such a report, knows the cause. */
-    if (s->is_beside)
-        s->refused = REFUSE(BAD_IOAM);
-    refused = *(volatile int *)&s->refused;
+    if (is_beside)
+        refused = REFUSE(BAD_IOAM);
     if (refused && !stands_alone(s))
         return refused;
     if (refused) {
         r->marks |= REPORT_INT_REFUSED;
-        if (!s->found.int_version && (s->is_beside || !s->found.is_traced))
+        if (!s->found.int_version && (is_beside || !s->found.is_traced))
             r->marks |= REPORT_NO_PATH;
     }
     if (is_doubtful(s, first) && !is_report(s, p, first, at, end))
@@ -439,6 +439,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         r->marks |= REPORT_GAP;
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
+    if (s->walk.hop_limit <= 1)
+        r->marks |= REPORT_EXPIRES;
     write_flow(s);
     if (needs_user_space(s, refused)) {
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;

@@ -58,6 +58,13 @@ static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
     return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
 }
 
+/* Stores the hop limit of the outermost IP header. */
+static inline_always void note_hop_limit(struct walk *w, u32 limit)
+{
+    if (w->hop_limit == ABSENT)
+        w->hop_limit = limit;
+}
+
 /* Whether an IPv4 header's checksum is right. */
 static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
 {
@@ -184,6 +191,7 @@ int walk_ipv4(struct scratch *s)
     if (w->at + 20 > w->end || ip[0] >> 4 != 4 || len < 20)
         return STEP_DONE;
     trim(w, len, be16(ip + 2));
+    note_hop_limit(w, ip[8]);
     w->ip = w->at;
     w->v6 = 0;
     w->dscp = ip[1] >> 2;
@@ -329,6 +337,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
     payload = be16(ip + 4);
     if (payload)
         trim(w, 40, 40 + payload);
+    note_hop_limit(w, ip[7]);
     w->ip = w->at;
     w->v6 = 1;
     w->dscp = (be16(ip) >> 6) & 0x3f;
@@ -371,12 +380,43 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
     return STEP_DONE;
 }
 
+static inline_always u32 is_tunnel_port(u32 dst_port)
+{
+    return dst_port == VXLAN_PORT || dst_port == GPE_PORT || dst_port == GENEVE_PORT || dst_port == LINUX_VXLAN_PORT;
+}
+
+/* Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel. */
+static inline_always u32 is_not_tunnel(const u8 *body, u32 available, u32 dst_port)
+{
+    if (!available)
+        return 0;
+    switch (dst_port) {
+    /* A VNI is mandatory; VXLAN-GPE may name a protocol instead. */
+    case VXLAN_PORT:
+        return !(body[0] & 0x08);
+    case GPE_PORT:
+        return !(body[0] & 0x0c);
+    case GENEVE_PORT:
+        return body[0] >> 6 != 0;
+    /* The port is not that of VXLAN alone: all reserved bits must be 0. */
+    case LINUX_VXLAN_PORT:
+        return body[0] != 0x08 || (available > 1 && body[1]) || (available > 2 && body[2]) ||
+               (available > 3 && body[3]) || (available > 7 && body[7]);
+    default:
+        return 0;
+    }
+}
+
 /* Whether the bytes after UDP can be the tunnel header that the port announces. */
 static inline_always u32 is_tunnel(const struct scratch *s, u32 at, u32 dst_port)
 {
     const u8 *body = bytes(s, at);
     u32 available = s->walk.end - at, protocol = be16(body + 2), inner = 8 + (body[0] & 0x3f) * 4, version;
 
+    /* A header that begins as no shim of INT does is certain. */
+    if (dst_port != VXLAN_PORT && is_tunnel_port(dst_port) && available && body[0] < 16 &&
+        (body[0] < 1 || body[0] > 3) && !is_not_tunnel(body, available, dst_port))
+        return 1;
     if (dst_port == VXLAN_PORT || dst_port == GPE_PORT)
         return body[0] >> 3 & 1;
     if (dst_port != GENEVE_PORT || available < 4 || body[0] >> 6)
@@ -423,20 +463,6 @@ noinline int marked(struct scratch *s, const struct profile *p, u32 body, u32 is
     if (marks && !(is_udp && is_tunnel(s, body, dst_port)))
         return MARK_DSCP;
     return MARK_NONE;
-}
-
-static inline_always u32 is_tunnel_port(u32 dst_port)
-{
-    return dst_port == VXLAN_PORT || dst_port == GPE_PORT || dst_port == GENEVE_PORT;
-}
-
-/* Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel. */
-static inline_always u32 is_not_tunnel(const u8 *body, u32 is_there, u32 dst_port)
-{
-    if (!is_there)
-        return 0;
-    /* A VNI is mandatory; VXLAN-GPE may name a protocol instead. */
-    return dst_port == VXLAN_PORT ? !(body[0] & 0x08) : dst_port == GPE_PORT ? !(body[0] & 0x0c) : body[0] >> 6 != 0;
 }
 
 static inline_always u32 is_report_port(const struct profile *p, u32 dst_port)
@@ -508,10 +534,10 @@ int walk_udp(struct scratch *s, const struct profile *p)
             proto = w->original_proto;
     }
     w->at = body;
-    if (is_tunnel_port(dst_port) && !is_not_tunnel(bytes(s, body), body < w->end, dst_port)) {
+    if (is_tunnel_port(dst_port) && !is_not_tunnel(bytes(s, body), w->end > body ? w->end - body : 0, dst_port)) {
         w->unmarked = 0;
         enter(w, 1, src_port, dst_port, proto);
-        return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
+        return dst_port == GPE_PORT ? STEP_GPE : dst_port == GENEVE_PORT ? STEP_GENEVE : STEP_VXLAN;
     }
     set_flow(w, 1, src_port, dst_port, proto);
     return STEP_DONE;

@@ -58,6 +58,7 @@ enum report_marks {
     REPORT_INT_REFUSED = 2048, /* INT or IOAM was left out: user space counts it */
     REPORT_GAP = 4096,         /* packets that a Host-INT sink misses */
     REPORT_NO_PATH = 8192,     /* and nothing that remains names the nodes that the packet has passed */
+    REPORT_EXPIRES = 16384,    /* the packet's hop limit is used up: others may go further */
 };
 
 struct report {

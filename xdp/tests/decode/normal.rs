@@ -97,6 +97,7 @@ const MD: u32 = 1024;
 const INT_REFUSED: u32 = 2048;
 const GAP: u32 = 4096;
 const NO_PATH: u32 = 8192;
+const EXPIRES: u32 = 16384;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -314,6 +315,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.int_refused.is_some(), INT_REFUSED)
         | mark(report.gap.is_some(), GAP)
         | mark(report.is_path_left_out(), NO_PATH)
+        | mark(report.hop_limit.is_some_and(|limit| limit <= 1), EXPIRES)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT and several traces, but passes them to user space.
     let marks = if sf || several {
