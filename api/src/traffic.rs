@@ -50,6 +50,7 @@ pub(super) const TRAFFIC: &[Param] = &[
     ),
     Param::columns(
         "Maximum number of columns. With many flows there are fewer.",
+        1,
         180,
         1_000,
     ),
