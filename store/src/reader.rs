@@ -532,7 +532,7 @@ impl Reader {
     }
 }
 
-/// Where the records of the store begin, and whether there were earlier ones.
+/// The time at which the records of the store begin, and whether there were earlier ones.
 #[derive(Debug)]
 struct StoredStart {
     /// The time before which no file has records.

@@ -29,7 +29,7 @@ struct FrameRef {
     header: Header,
 }
 
-/// What a frame has besides its bytes.
+/// The metadata of a frame, without its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     ts: u64,
@@ -52,7 +52,7 @@ impl Header {
 }
 
 impl Run {
-    /// Returns the frames.
+    /// Returns the frames of the run, in their order.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.frames.iter().map(|FrameRef { bytes, header }| Frame {
             ts: header.ts,
