@@ -74,7 +74,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let query = RecordingQuery {
         span: (from, to),
         node: None,
-        limit: MOST_RECORDINGS,
+        limit: MAX_RECORDINGS,
     };
     let recordings = match is_console {
         false => {
@@ -134,7 +134,7 @@ async fn events(
             from,
             before,
             kind: Some(kind),
-            limit: MOST_EVENTS,
+            limit: MAX_EVENTS,
             ..EventFilter::default()
         };
         let query = EventQuery {
@@ -144,7 +144,7 @@ async fn events(
         let rule_events = history_of(context)?
             .rule_events(query, Arc::clone(permit))
             .await?;
-        if rule_events.len() == MOST_EVENTS {
+        if rule_events.len() == MAX_EVENTS {
             known_since = known_since.max(rule_events.last().map(|one| one.row.event.ts));
         }
         rows.extend(rule_events.into_iter().rev());
@@ -181,7 +181,7 @@ async fn confirm(
     let filter = EventFilter {
         from: Some(to.saturating_add(1)),
         kind: Some(Kind::RuleOff),
-        limit: MOST_EVENTS,
+        limit: MAX_EVENTS,
         ..EventFilter::default()
     };
     let query = EventQuery {
@@ -191,7 +191,7 @@ async fn confirm(
     let ends = history_of(context)?
         .rule_events(query, Arc::clone(permit))
         .await?;
-    firing.correct_past(alerts, &ends, ends.len() < MOST_EVENTS);
+    firing.correct_past(alerts, &ends, ends.len() < MAX_EVENTS);
     Ok((false, 0))
 }
 
@@ -484,7 +484,7 @@ pub(crate) async fn try_rule(
     let filter = EventFilter {
         from: Some(from.saturating_sub(LEAD)),
         before: Some(to.saturating_add(1)),
-        limit: MOST_TRIED,
+        limit: MAX_TRIED,
         ..EventFilter::default()
     };
     let query = EventQuery {
@@ -527,13 +527,13 @@ fn judge(
         notes.push(WITHOUT_COUNTS.to_owned());
     }
     let events = rows.len() as u64;
-    let is_cut = rows.len() == MOST_TRIED;
+    let is_cut = rows.len() == MAX_TRIED;
     let oldest = rows.last().map_or(from, |row| row.event.ts);
     // Without the time before it, values that have not changed since are unknown.
     let begin = if is_cut { from.max(oldest) } else { from };
     if begin > from {
         notes.push(format!(
-            "The span has more than {MOST_TRIED} events: only its end is judged. Choose a shorter one to judge all of it."
+            "The span has more than {MAX_TRIED} events: only its end is judged. Choose a shorter one to judge all of it."
         ));
     }
     let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
@@ -585,9 +585,9 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
 
 /// Returns a comment on one line.
 fn said(comment: String) -> Result<String, Refusal> {
-    if comment.chars().count() > MOST_SAID {
+    if comment.chars().count() > MAX_SAID {
         return Err(Refusal::bad(format!(
-            "the comment is longer than {MOST_SAID} characters; shorten it"
+            "the comment is longer than {MAX_SAID} characters; shorten it"
         )));
     }
     Ok(comment
@@ -606,17 +606,17 @@ const BEFORE: u64 = 30 * 86_400 * SECOND;
 /// A value that holds is looked for so long before a span, ns.
 const LEAD: u64 = 3_600 * SECOND;
 /// Events of rules that are read: so many that became true, and as many that became false.
-const MOST_EVENTS: usize = 20_000;
+const MAX_EVENTS: usize = 20_000;
 /// Events that a rule is tried on: about 30 MiB.
-const MOST_TRIED: usize = 100_000;
+const MAX_TRIED: usize = 100_000;
 /// Alerts that the collector reports once more at a time.
-const MOST_ASKED: usize = 2_000;
+const MAX_ASKED: usize = 2_000;
 /// Recordings that are read.
-const MOST_RECORDINGS: usize = 1_000;
+const MAX_RECORDINGS: usize = 1_000;
 /// Parts of a span in which firings are counted.
 const PARTS: u64 = 120;
 /// Characters of a comment.
-const MOST_SAID: usize = 500;
+const MAX_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
 /// A note on a rule about queues or links.

@@ -205,7 +205,7 @@ async fn select_by_hops(
             (listed.more, listed.last) = (true, listed.rows.last().map(|(rank, _)| *rank));
         } else if listed.more
             && listed.rows.len() < limit
-            && looked_up < MOST_LOOKED_UP
+            && looked_up < MAX_LOOKED_UP
             && listed.last.is_some()
         {
             query.after = listed.last;
@@ -423,6 +423,6 @@ fn no_flow(id: &str) -> Refusal {
 const FLOWS_AT_ONCE: usize = 256;
 /// Flows that are looked up together, when a filter asks for values of nodes, and at most for one page.
 const LOOKED_UP_AT_ONCE: usize = 2_048;
-const MOST_LOOKED_UP: usize = 16_384;
+const MAX_LOOKED_UP: usize = 16_384;
 /// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
 const MAX_HOPS: usize = 2 << 20;

@@ -46,14 +46,14 @@ impl Silences {
             margin,
             ..Self::default()
         };
-        for (node, (from, to)) in silences.needed(&flow.series, end).into_iter().take(MOST_NODES) {
+        for (node, (from, to)) in silences.needed(&flow.series, end).into_iter().take(MAX_NODES) {
             let filter = RollupFilter {
                 from: Some(from),
                 to: Some(to),
                 metric: Some(Metric::HopLatency),
                 node: Some(node),
                 interval: Some(1),
-                limit: MOST_SECONDS,
+                limit: MAX_SECONDS,
                 ..RollupFilter::default()
             };
             for rollup in history.rollups(filter, Arc::clone(permit)).await? {
@@ -184,9 +184,9 @@ const THRESHOLDS: u64 = 3;
 /// The last value before a silence of unknown length is drawn for so long, ns: long enough to be visible in a chart of 15 minutes.
 const VISIBLE: u64 = 3 * SECOND;
 /// Nodes whose rollups are read for one answer.
-const MOST_NODES: usize = 16;
+const MAX_NODES: usize = 16;
 /// Rollups of a node that are read for one answer: the latest.
-const MOST_SECONDS: usize = 10_000;
+const MAX_SECONDS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

@@ -8,14 +8,14 @@ use std::{
 use axum::extract::State;
 use collector::flight::burst::{self, Burst, Passage};
 use detect::Metric;
-use store::{HeatFilter, MOST_COLUMNS, PassageRow, QueueFilter, RecordingWindow};
+use store::{HeatFilter, MAX_COLUMNS, PassageRow, QueueFilter, RecordingWindow};
 use wire::FlowKey;
 
 use super::{
     context::Context,
     names,
     page::{self, Prepared},
-    params::{FROM, NODE, Param, Params, Segment, TO},
+    params::{FROM, Form, NODE, Param, Params, Segment, TO},
     query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
@@ -64,12 +64,7 @@ pub(super) const HEAT: &[Param] = &[
     START,
     END,
     NODE,
-    Param::columns(
-        "Maximum number of columns.",
-        MIN_COLUMNS,
-        180,
-        MOST_COLUMNS as u64,
-    ),
+    Param::columns("Maximum number of columns.", MIN_COLUMNS, 180, MAX_COLUMNS as u64),
     Param::limit(50, 500),
 ];
 

@@ -44,7 +44,7 @@ pub(super) const TRAFFIC: &[Param] = &[
         "Maximum number of separate groups.",
         Form::Integer {
             min: 1,
-            max: MOST_GROUPS,
+            max: MAX_GROUPS,
             default: Some(8),
         },
     ),
@@ -193,7 +193,7 @@ fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
 }
 
 /// Groups of an answer.
-const MOST_GROUPS: u64 = 100;
+const MAX_GROUPS: u64 = 100;
 /// Length of a time whose beginning is not given: 15 minutes.
 const USUAL: u64 = 900_000_000_000;
 /// The latest time that the store can hold.

@@ -54,7 +54,7 @@ pub(super) fn run(
     let schema = Schema::read(columns)?;
     let config = Config::builder()
         .completion_type(CompletionType::List)
-        .max_history_size(MOST_LINES);
+        .max_history_size(MAX_LINES);
     let config = config.map_err(terminal_error)?.auto_add_history(false).build();
     let mut editor: Editor<Shell, DefaultHistory> = Editor::with_config(config).map_err(terminal_error)?;
     editor.set_helper(Some(Shell(schema.clone())));
@@ -369,7 +369,7 @@ const HELP: &str = "\
 A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, Ctrl-C discards a statement.
 ";
 /// Lines of the history.
-const MOST_LINES: usize = 2_000;
+const MAX_LINES: usize = 2_000;
 /// Bytes of a statement.
 const LONGEST: usize = 256 << 10;
 

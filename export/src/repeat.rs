@@ -35,7 +35,7 @@ impl Repeats {
             self.firing.remove(&number);
             return true;
         }
-        if self.firing.len() >= MOST_REPEATED && !self.firing.contains_key(&number) {
+        if self.firing.len() >= MAX_REPEATED && !self.firing.contains_key(&number) {
             return false;
         }
         self.firing.insert(number, (**alert).clone());
@@ -56,19 +56,19 @@ impl Repeats {
         let part: Vec<Record> = self
             .firing
             .range(from..)
-            .take(MOST_AT_ONCE)
+            .take(MAX_AT_ONCE)
             .map(|(_, alert)| Record::Alert(Box::new(Alert { ts, ..alert.clone() })))
             .collect();
-        let last = self.firing.range(from..).nth(MOST_AT_ONCE);
+        let last = self.firing.range(from..).nth(MAX_AT_ONCE);
         self.position = last.map(|(number, _)| *number);
         part
     }
 }
 
 /// Alerts that are repeated: about 10 MiB.
-const MOST_REPEATED: usize = 50_000;
+const MAX_REPEATED: usize = 50_000;
 /// Alerts of one request.
-const MOST_AT_ONCE: usize = 1_000;
+const MAX_AT_ONCE: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn a_round_has_each_alert_once_in_parts_and_the_number_is_bounded() {
         let mut repeats = Repeats::new(MINUTE);
-        let noted = (0..MOST_REPEATED + 10)
+        let noted = (0..MAX_REPEATED + 10)
             .filter(|port| repeats.note(&alert(*port, true, 5)))
             .count();
-        assert_eq!(noted, MOST_REPEATED);
+        assert_eq!(noted, MAX_REPEATED);
         let mut parts = Vec::new();
         loop {
             let part = repeats.due(MINUTE, MINUTE);
@@ -140,6 +140,6 @@ mod tests {
             }
             parts.push(part.len());
         }
-        assert_eq!(parts, vec![MOST_AT_ONCE; MOST_REPEATED / MOST_AT_ONCE]);
+        assert_eq!(parts, vec![MAX_AT_ONCE; MAX_REPEATED / MAX_AT_ONCE]);
     }
 }

@@ -25,7 +25,7 @@ const PREFIX: usize = 8;
 /// Pause after an effect that failed.
 const RETRY: Nanos = 1_000_000_000;
 /// Ranges of deleted segments that are remembered one by one.
-const MOST_GAPS: usize = 4096;
+const MAX_GAPS: usize = 4096;
 
 /// The limits of a spool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -280,7 +280,7 @@ impl Spool {
             return;
         };
         self.garbage.push_back((oldest.number, oldest.bytes));
-        if self.gaps.len() >= MOST_GAPS
+        if self.gaps.len() >= MAX_GAPS
             && let Some((_, records)) = self.gaps.back_mut()
         {
             *records += oldest.records;

@@ -19,7 +19,7 @@ use testkit::rng::Rng;
 const SECOND: u64 = 1_000_000_000;
 /// Until when something goes wrong.
 const TROUBLE: u64 = 120 * SECOND;
-const MOST_ACTIONS: u32 = 20_000;
+const MAX_ACTIONS: u32 = 20_000;
 
 /// The message at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -441,7 +441,7 @@ impl World {
 
     fn run(&mut self) {
         let mut grows_at = 0;
-        for _ in 0..MOST_ACTIONS {
+        for _ in 0..MAX_ACTIONS {
             while let Some(action) = self.delivery.poll(self.now) {
                 self.act(action);
                 assert!(self.delivery.ledger().balances());

@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000_000_000;
 const FILE: u64 = 50;
 /// Until when something goes wrong.
 const TROUBLE: u64 = 120 * SECOND;
-const MOST_ACTIONS: u32 = 20_000;
+const MAX_ACTIONS: u32 = 20_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Row {
@@ -385,7 +385,7 @@ impl World {
 
     fn run(&mut self) {
         let mut grows_at = 0;
-        for _ in 0..MOST_ACTIONS {
+        for _ in 0..MAX_ACTIONS {
             while let Some(action) = self.delivery.poll(self.now) {
                 self.act(action);
                 self.check();

@@ -101,7 +101,7 @@ fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&st
     words(expected, view, names)
         .into_iter()
         .filter(|(word, _)| word.starts_with(begun) && word != begun)
-        .take(MOST_PROPOSALS)
+        .take(MAX_PROPOSALS)
         .map(|(text, about)| Completion {
             from,
             text,
@@ -169,4 +169,4 @@ fn quoted(name: &str) -> String {
 
 /// Bytes of a text that is completed.
 const MOST: usize = 4_096;
-const MOST_PROPOSALS: usize = 50;
+const MAX_PROPOSALS: usize = 50;

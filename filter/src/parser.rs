@@ -5,7 +5,7 @@ use detect::{Prefix, rule::names::distance};
 use crate::fault::Fault;
 use crate::field::{Field, Form, Operator, View};
 use crate::lexer::{Piece, Scanner};
-use crate::path::{MOST_STEPS, Pattern, Step};
+use crate::path::{MAX_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
 pub(crate) fn parse(
@@ -96,8 +96,8 @@ impl<'a> Parser<'a> {
 
     fn test(&mut self) -> Result<Expression, Fault> {
         self.tests += 1;
-        if self.tests > MOST_TESTS {
-            return Err(self.here(0, format!("a filter has up to {MOST_TESTS} tests and values")));
+        if self.tests > MAX_TESTS {
+            return Err(self.here(0, format!("a filter has up to {MAX_TESTS} tests and values")));
         }
         let name = self.scanner.name();
         let at = self.scanner.at();
@@ -179,8 +179,8 @@ impl<'a> Parser<'a> {
             let piece = self.scanner.value();
             values.push(piece.map_err(|message| Fault::new(start.at() + blanks(start.rest()), 0, message))?);
             self.tests += 1;
-            if self.tests > MOST_TESTS {
-                return Err(self.here(0, format!("a filter has up to {MOST_TESTS} tests and values")));
+            if self.tests > MAX_TESTS {
+                return Err(self.here(0, format!("a filter has up to {MAX_TESTS} tests and values")));
             }
             if !is_list {
                 return Ok(values);
@@ -258,11 +258,11 @@ impl<'a> Parser<'a> {
     fn pattern(&self, text: &str) -> Result<Pattern, String> {
         let steps: Vec<Step> = text
             .split('>')
-            .take(MOST_STEPS + 1)
+            .take(MAX_STEPS + 1)
             .map(|part| self.step(part.trim()))
             .collect::<Result<_, _>>()?;
-        if steps.len() > MOST_STEPS {
-            return Err(format!("a pattern has up to {MOST_STEPS} parts"));
+        if steps.len() > MAX_STEPS {
+            return Err(format!("a pattern has up to {MAX_STEPS} parts"));
         }
         Ok(Pattern::new(steps))
     }
@@ -464,5 +464,5 @@ const PROTOCOLS: [(&str, u64); 5] = [
 /// Bytes of a filter.
 const LONGEST: usize = 4_096;
 /// Tests and values of a filter.
-const MOST_TESTS: usize = 256;
+const MAX_TESTS: usize = 256;
 const DEEPEST: usize = 32;

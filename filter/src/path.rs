@@ -17,7 +17,7 @@ pub(crate) struct Pattern {
 }
 
 /// Most steps of a pattern.
-pub(crate) const MOST_STEPS: usize = 64;
+pub(crate) const MAX_STEPS: usize = 64;
 
 impl Pattern {
     /// Creates a pattern. It may match anywhere in a path, so `*` at its ends has no effect and is left out.

@@ -183,7 +183,7 @@ impl Remote {
         for from in floors.await? {
             loop {
                 // Two collectors receive the same; more copies are rare, and take another round.
-                let most = (2 * limit.saturating_sub(events.len()) + 16).min(MOST_LINES);
+                let most = (2 * limit.saturating_sub(events.len()) + 16).min(MAX_LINES);
                 let statement = self.about(Stream::Events).events(query, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
@@ -387,7 +387,7 @@ impl From<EventQuery> for EventSelection {
 }
 
 /// Events of one answer of ClickHouse: some 350 bytes each, and 16 MiB are the most that is read.
-const MOST_LINES: usize = 8_192;
+const MAX_LINES: usize = 8_192;
 /// Two collectors observe the same event at most this long apart, ns: it comes from one report, which both receive. Beyond it, one id is of two
 /// events: 64 bits are not unique for ever.
 const DUPLICATE_SPAN: u64 = 10_000_000_000;

@@ -105,7 +105,7 @@ impl HopQueue {
             spool.offer(&chunk, hops);
             let mut inbox = lock(&self.inbox);
             inbox.bytes -= chunk.len();
-            if inbox.spare.len() < MOST_SPARE {
+            if inbox.spare.len() < MAX_SPARE {
                 chunk.clear();
                 inbox.spare.push(chunk);
             }
@@ -138,7 +138,7 @@ impl HopQueue {
 /// The longest wait, after which a write that failed is tried again.
 const MOMENT: Duration = Duration::from_millis(500);
 /// Empty chunks that are kept.
-const MOST_SPARE: usize = 16;
+const MAX_SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -232,7 +232,7 @@ impl Blocks {
 
     #[cold]
     fn switch_to(&mut self, conn: &Connection, minute: i64) -> rusqlite::Result<()> {
-        if self.others.len() >= MOST_MINUTES {
+        if self.others.len() >= MAX_MINUTES {
             self.write(conn)?;
         }
         let next = self.others.remove(&minute).unwrap_or_default();
@@ -254,7 +254,7 @@ impl Blocks {
         while let Some((minute, builder)) = self.others.pop_first() {
             self.store(conn, minute, builder)?;
         }
-        while self.open.len() > MOST_MINUTES {
+        while self.open.len() > MAX_MINUTES {
             self.open.pop_first();
         }
         // Late events of the minute before are still to come.
@@ -280,7 +280,7 @@ impl Blocks {
         };
         // The minute has more events: these are late, or an event with a time in the future made it look past.
         stored.is_past = false;
-        if stored.small.len() >= MOST_SMALL {
+        if stored.small.len() >= MAX_SMALL {
             return stored.join(conn, minute, builder);
         }
         stored.small.extend(insert(conn, minute, builder)?);
@@ -375,7 +375,7 @@ impl Builder {
             values: event.values,
         });
         self.count += 1;
-        if self.count == MOST_ROWS {
+        if self.count == MAX_ROWS {
             self.close();
         }
     }
@@ -478,7 +478,7 @@ impl<'a> Block<'a> {
         }
         let classes = rest.count()?;
         let mut runs = Vec::with_capacity(classes.min(64));
-        let mut left = MOST_ROWS;
+        let mut left = MAX_ROWS;
         for _ in 0..classes {
             let (run, events) = rest.run(locations.len())?;
             left = left.checked_sub(events)?;
@@ -538,7 +538,7 @@ impl<'a> Rest<'a> {
     fn count(&mut self) -> Option<usize> {
         usize::try_from(self.number()?)
             .ok()
-            .filter(|count| *count <= MOST_ROWS)
+            .filter(|count| *count <= MAX_ROWS)
     }
 
     fn optional<T: TryFrom<u64>>(&mut self) -> Option<Option<T>> {
@@ -644,13 +644,13 @@ fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
 
 const VERSION: u8 = 2;
 /// Events of a block: the limits of readers allow a value of 1 MiB, and in the worst case an event takes 60 bytes.
-pub(crate) const MOST_ROWS: usize = 16_384;
+pub(crate) const MAX_ROWS: usize = 16_384;
 /// A block of fewer events is joined with others.
 const SMALL: usize = 8_192;
 /// Small blocks of a minute.
-const MOST_SMALL: usize = 15;
+const MAX_SMALL: usize = 15;
 /// Minutes of a transaction, and minutes with small blocks, that are in memory.
-const MOST_MINUTES: usize = 64;
+const MAX_MINUTES: usize = 64;
 /// Bits of a number that may begin in the middle of a byte.
 const WIDEST: u32 = 56;
 /// Bytes behind a column, so that each number is read as a part of eight bytes.

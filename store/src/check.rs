@@ -188,7 +188,7 @@ fn meta_number(meta: &HashMap<String, i64>, name: &str) -> Option<u64> {
 
 /// Returns the first faults that SQLite finds.
 fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})"))?;
+    let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MAX_FAULTS})"))?;
     let mut faults = Vec::new();
     for fault in select.query_map([], |row| row.get::<_, String>(0))? {
         faults.push(fault?);
@@ -199,4 +199,4 @@ fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
 
 const CACHE_KIB: usize = 16 << 10;
 /// Faults of a file that are listed.
-const MOST_FAULTS: u32 = 3;
+const MAX_FAULTS: u32 = 3;

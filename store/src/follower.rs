@@ -436,7 +436,7 @@ impl<T: Copy> Few<T> {
     fn read(conn: &Connection, table: &str, parse: impl Fn(&str) -> T) -> rusqlite::Result<Self> {
         let mut few = Vec::new();
         let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table} WHERE id >= 0 AND id < ?1"))?;
-        let mut rows = select.query([MOST_FEW])?;
+        let mut rows = select.query([MAX_FEW])?;
         while let Some(row) = rows.next()? {
             let number = usize::from(row.get::<_, u16>(0)?);
             few.resize(few.len().max(number + 1), None);
@@ -806,7 +806,7 @@ const MAX_OPEN: usize = 4;
 /// Names of each kind in memory.
 const MAX_NAMES: usize = 1 << 16;
 /// Numbers of what there is little of, at most: others are unknown.
-const MOST_FEW: u16 = 1 << 10;
+const MAX_FEW: u16 = 1 << 10;
 
 #[cfg(test)]
 mod tests {

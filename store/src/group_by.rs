@@ -232,7 +232,7 @@ impl Reader {
                 .until(query.known_to()),
             Source::Events | Source::Series => Columns::new(query.span.0, query.span.1, query.column()),
         };
-        let (sums, has_more) = if query.by_sum() {
+        let (sums, has_more) = if query.needs_sums() {
             self.flow_sums(Span::new(columns.from(), columns.to()))?
         } else {
             (HashMap::new(), false)
@@ -259,7 +259,7 @@ impl Reader {
         loop {
             let counted = match query.measure {
                 Measure::Reports | Measure::FlowLatency => {
-                    self.flow_traffic(columns, query.by_path(), grouping)?
+                    self.flow_traffic(columns, query.needs_paths(), grouping)?
                 }
                 Measure::Events => self.event_traffic(columns, query.event_parts(), grouping)?,
                 Measure::Of(metric) => self.series_traffic(columns, metric, grouping)?,

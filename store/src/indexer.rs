@@ -89,7 +89,7 @@ impl Indexer {
 
     /// Returns true if the thread keeps up: each file that waits is one that queries read as a whole.
     pub(crate) fn has_room(&self) -> bool {
-        lock(&self.files).waiting.len() < MOST_WAITING
+        lock(&self.files).waiting.len() < MAX_WAITING
     }
 
     /// Passes on again what failed, `pause` after the last failure.
@@ -249,7 +249,7 @@ struct Entry {
 /// beyond what this program writes.
 fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
     let count: i64 = conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))?;
-    if count > MOST_EVENTS {
+    if count > MAX_EVENTS {
         return Ok(None);
     }
     let mut entries = Vec::with_capacity(count.unsigned_abs() as usize);
@@ -367,10 +367,10 @@ const NODE: Index = Index {
 };
 
 /// Events that are sorted in memory: at most 256 MB. The writer ends a file long before.
-const MOST_EVENTS: i64 = 4_000_000;
+const MAX_EVENTS: i64 = 4_000_000;
 
 /// Files that may wait or be in work. With more, the writer keeps the indexes itself.
-const MOST_WAITING: usize = 2;
+const MAX_WAITING: usize = 2;
 
 #[cfg(test)]
 mod tests {

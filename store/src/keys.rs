@@ -42,7 +42,7 @@ impl KnownKeys {
             return Ok(Keys::Known(known));
         }
         // Many flows for the sake of a few are not read.
-        if all > MOST_KEYS || all - before > wanted.saturating_mul(WORTH) {
+        if all > MAX_KEYS || all - before > wanted.saturating_mul(WORTH) {
             return Ok(Keys::Each);
         }
         let mut keys = known;
@@ -64,7 +64,7 @@ impl KnownKeys {
         let mut files = self.lock();
         files.remove(file);
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
-        while sum + keys.len() > MOST_KEYS {
+        while sum + keys.len() > MAX_KEYS {
             // Any other: all are read again as fast.
             let Some(other) = files.keys().next().cloned() else {
                 break;
@@ -117,6 +117,6 @@ fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> 
 }
 
 /// Maximum number of flows in memory, of all files together: some 20 MB.
-const MOST_KEYS: usize = 500_000;
+const MAX_KEYS: usize = 500_000;
 /// Reading so many flows in their order takes as long as finding one.
 const WORTH: usize = 8;

@@ -150,7 +150,7 @@ pub use paths::{MAX_PATHS_PER_FLOW, Paths};
 pub use problems::{FileProblem, ProblemKind, Problems};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
-    Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow,
+    Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MAX_COLUMNS, PassageRow, QueueFilter, RecordingRow,
     RecordingWindow,
 };
 pub use rates::{RatePoint, RateSpan, RateTally};

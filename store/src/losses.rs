@@ -92,8 +92,8 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn losses_in(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
         let limits = Limits {
-            reports: MOST_REPORTS,
-            passed: MOST_PASSED,
+            reports: MAX_REPORTS,
+            passed: MAX_PASSED,
         };
         self.losses_within(span, count_until, limits)
     }
@@ -144,7 +144,7 @@ impl Losses {
                 queue: row.get(2)?,
                 reason: row.get(3)?,
             };
-            if self.drops.len() >= MOST_DROP_KEYS && !self.drops.contains_key(&key) {
+            if self.drops.len() >= MAX_DROP_KEYS && !self.drops.contains_key(&key) {
                 self.truncated = true;
                 return Ok(());
             }
@@ -224,7 +224,7 @@ impl DropFlows {
         if seen.contains(&flow) {
             return true;
         }
-        if seen.len() >= MOST_FLOWS_PER_KEY || self.total >= MOST_DROP_FLOWS {
+        if seen.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
             return false;
         }
         self.total += 1;
@@ -432,15 +432,15 @@ const FROM_PACKETS: &str = "FROM f0.report_data
      WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
 
 /// Reports that are counted for one answer.
-const MOST_REPORTS: u64 = 3_000_000;
+const MAX_REPORTS: u64 = 3_000_000;
 /// Flows at nodes that are counted for one answer: some 20 MB with their paths.
-const MOST_PASSED: usize = 400_000;
+const MAX_PASSED: usize = 400_000;
 /// Keys of drops that are considered.
-const MOST_DROP_KEYS: usize = 50_000;
+const MAX_DROP_KEYS: usize = 50_000;
 /// Flows of one key that are counted.
-const MOST_FLOWS_PER_KEY: usize = 10_000;
+const MAX_FLOWS_PER_KEY: usize = 10_000;
 /// Flows of all keys together: some 20 MB.
-const MOST_DROP_FLOWS: usize = 1_000_000;
+const MAX_DROP_FLOWS: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests;

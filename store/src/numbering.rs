@@ -156,7 +156,7 @@ impl Runs {
 /// # Errors
 /// It is negative, or so large that counting on would overflow: the file is damaged.
 pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
-    if (0..=MOST_COUNTED).contains(&number) {
+    if (0..=MAX_COUNTED).contains(&number) {
         return Ok(number);
     }
     let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
@@ -167,7 +167,7 @@ pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
 }
 
 /// The greatest number in a file that is counted on from: as many may be added before it overflows.
-const MOST_COUNTED: i64 = 1 << 62;
+const MAX_COUNTED: i64 = 1 << 62;
 
 /// A run is at most so long, so that a reader that wants a part of it does not read much more.
 pub(crate) const RUN: i64 = 8192;

@@ -227,7 +227,7 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn path_uses(&self, span: Span, flows: &FlowSelector, limit: usize) -> Result<PathUses, QueryError> {
-        self.uses_within(span, MOST_PARTS, flows, limit)
+        self.uses_within(span, MAX_PARTS, flows, limit)
     }
 
     fn uses_within(
@@ -288,7 +288,7 @@ impl ChangeTally {
         is_change: impl FnOnce() -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
         let span = self.span;
-        let is_full = self.now.len() >= MOST_FLOWS;
+        let is_full = self.now.len() >= MAX_FLOWS;
         let before = match self.now.entry(flow) {
             Entry::Occupied(mut known) => Some(known.insert(path)),
             Entry::Vacant(_) if is_full => {
@@ -313,8 +313,8 @@ impl ChangeTally {
             before,
             after: path,
         });
-        if self.found.len() >= 2 * MOST_CHANGES {
-            self.keep_latest(MOST_CHANGES);
+        if self.found.len() >= 2 * MAX_CHANGES {
+            self.keep_latest(MAX_CHANGES);
             self.truncated = true;
         }
         Ok(())
@@ -328,8 +328,8 @@ impl ChangeTally {
 
     /// Returns the answer: at most `limit` changes, the latest, and as many groups.
     pub fn finish(mut self, limit: usize) -> PathChanges {
-        let truncated = self.truncated || self.found.len() > MOST_CHANGES;
-        self.keep_latest(MOST_CHANGES);
+        let truncated = self.truncated || self.found.len() > MAX_CHANGES;
+        self.keep_latest(MAX_CHANGES);
         let nodes = self.paths.into_nodes();
         let latest = self.found.iter().take(limit);
         let changes = latest
@@ -391,7 +391,7 @@ impl UseTally {
             span,
             flows: HashMap::default(),
             paths: Paths::default(),
-            room: MOST_PARTS,
+            room: MAX_PARTS,
             spread: 0,
             truncated: false,
         }
@@ -427,7 +427,7 @@ impl UseTally {
     /// Inserts a flow, if the limits allow it.
     fn insert(&mut self, flow: FlowKey, parts: Vec<PathPart>, paths: Vec<(Nanos, usize)>) {
         self.truncated |= paths.len() >= MAX_PATHS_PER_FLOW;
-        let is_full = self.flows.len() >= MOST_USED && !self.flows.contains_key(&flow);
+        let is_full = self.flows.len() >= MAX_USED && !self.flows.contains_key(&flow);
         // All or nothing: parts of time without their paths would be counted for another path.
         let needed = parts.len() + paths.len();
         if is_full || needed > self.room {
@@ -647,7 +647,7 @@ fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BT
     let mut rows = select.query([&flows.src, &flows.dst])?;
     let mut flows_by_number = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        if flows_by_number.len() >= MOST_WANTED {
+        if flows_by_number.len() >= MAX_WANTED {
             return Ok((flows_by_number, true));
         }
         if let Some(flow) = parse_flow(row)?.filter(|flow| flows.matches(flow)) {
@@ -731,15 +731,15 @@ fn each_path(
 }
 
 /// Flows whose present path is known while changes are looked for: some 20 MB.
-const MOST_FLOWS: usize = 200_000;
+const MAX_FLOWS: usize = 200_000;
 /// Changes that are considered: the latest.
-const MOST_CHANGES: usize = 100_000;
+const MAX_CHANGES: usize = 100_000;
 /// Flows of a file whose paths are read.
-const MOST_WANTED: usize = 20_000;
+const MAX_WANTED: usize = 20_000;
 /// Flows whose paths are added up.
-const MOST_USED: usize = 20_000;
+const MAX_USED: usize = 20_000;
 /// Parts of time of flows, and paths that they took, for one answer: some 30 MB.
-const MOST_PARTS: usize = 1_000_000;
+const MAX_PARTS: usize = 1_000_000;
 /// Number of flows up to which their minutes are read one by one.
 const FEW_FLOWS: usize = 50;
 /// Minutes of flows that are read one by one: to find one in a file takes some microseconds.

@@ -171,7 +171,7 @@ pub(crate) fn read_all_paths(
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            if paths.len() < MOST_PATHS {
+            if paths.len() < MAX_PATHS {
                 let path = (unsigned(row, 1)?, row.get(2)?);
                 paths.entry(row.get(0)?).or_insert_with(|| vec![path]);
             }
@@ -214,7 +214,7 @@ fn read_in_order(
             }
             current = Some(flow);
         }
-        if wanted.is_none() && total >= MOST_PATHS {
+        if wanted.is_none() && total >= MAX_PATHS {
             all.insert(flow, paths);
             return Ok((all, true));
         }
@@ -313,7 +313,7 @@ const FLOW_PATHS: &str =
 /// Maximum number of paths of a flow in a file that are considered: the latest.
 pub const MAX_PATHS_PER_FLOW: usize = 100;
 /// Maximum number of paths of all flows of a file that are considered: some 50 MB.
-const MOST_PATHS: usize = 1_000_000;
+const MAX_PATHS: usize = 1_000_000;
 /// Number of flows from which a file may be read as a whole.
 const MANY_FLOWS: usize = 1_000;
 

@@ -96,7 +96,7 @@ impl Problems {
         let alike: Vec<usize> = (0..self.list.len())
             .filter(|i| self.list[*i].kind.is_state() == is_state)
             .collect();
-        if alike.len() >= MOST_PROBLEMS {
+        if alike.len() >= MAX_PROBLEMS {
             if is_state {
                 *self.unlisted.entry(new.kind).or_default() += 1;
                 return;
@@ -132,4 +132,4 @@ pub(crate) fn name_of(path: &Path) -> String {
 }
 
 /// Problems that are listed of those that last, and of those of the past.
-const MOST_PROBLEMS: usize = 64;
+const MAX_PROBLEMS: usize = 64;

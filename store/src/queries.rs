@@ -84,7 +84,7 @@ impl Reader {
         let mut seen = 0;
         let mut before = filter.before;
         let deadline = self.deadline();
-        while seen < MOST_SEEN {
+        while seen < MAX_SEEN {
             let mut rows = self.events_until(
                 &EventFilter {
                     before,
@@ -511,7 +511,7 @@ impl FlowPoint {
 /// Events per query of a search: few when the wanted ones are frequent, and not too many queries when they are rare.
 const PAGE: usize = 4_096;
 /// Maximum number of events that one search examines: about a quarter of a second.
-const MOST_SEEN: usize = 125_000;
+const MAX_SEEN: usize = 125_000;
 
 /// The view and the columns of a query, its `WHERE` and its parameters.
 #[derive(Clone)]

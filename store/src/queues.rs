@@ -219,7 +219,7 @@ impl Reader {
         let first = from.saturating_sub(LONGEST);
         let sql = format!(
             "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
-             ORDER BY since LIMIT {MOST_WINDOWS}"
+             ORDER BY since LIMIT {MAX_WINDOWS}"
         );
         let options = unlimited(
             first,
@@ -278,7 +278,7 @@ impl HeatFilter {
     /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
-        usize::try_from(columns).unwrap_or(usize::MAX).min(MOST_COLUMNS)
+        usize::try_from(columns).unwrap_or(usize::MAX).min(MAX_COLUMNS)
     }
 
     /// Returns the time from which values of seconds are read beside longer ones: minutes are stored up to two minutes late.
@@ -302,7 +302,7 @@ impl<'a> HeatCells<'a> {
     /// Returns an empty heat map.
     pub fn new(filter: &'a HeatFilter) -> Self {
         let columns = filter.columns();
-        let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
+        let most = (MAX_CELLS / columns.max(1)).min(MAX_QUEUES);
         Self {
             filter,
             columns,
@@ -448,15 +448,15 @@ fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
 }
 
 /// Maximum number of queues in a heat map.
-const MOST_QUEUES: usize = 65_536;
+const MAX_QUEUES: usize = 65_536;
 /// Maximum number of values in a heat map that is being made: 64 MiB.
-const MOST_CELLS: usize = 4 << 20;
+const MAX_CELLS: usize = 4 << 20;
 /// Before the end of a map, values of seconds are read too: minutes are stored up to two minutes late.
 const TAIL: Nanos = 180_000_000_000;
 /// Maximum number of columns of a heat map.
-pub const MOST_COLUMNS: usize = 1_000;
+pub const MAX_COLUMNS: usize = 1_000;
 /// Maximum number of windows that are read for one question.
-const MOST_WINDOWS: usize = 10_000;
+const MAX_WINDOWS: usize = 10_000;
 /// No window of the flight recorder is longer, ns.
 const LONGEST: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \

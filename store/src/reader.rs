@@ -159,7 +159,7 @@ impl Reader {
     fn remember_notes(&self, notes: &[String]) {
         let mut all = lock(&self.notes);
         for note in notes {
-            if all.len() < MOST_NOTES {
+            if all.len() < MAX_NOTES {
                 all.insert(note.clone());
             }
         }
@@ -321,7 +321,7 @@ impl Reader {
     ) -> Result<(), QueryError> {
         let cores = thread::available_parallelism()
             .map_or(1, usize::from)
-            .min(MOST_THREADS);
+            .min(MAX_THREADS);
         let query = &query;
         for first in (0..files.len()).step_by(cores) {
             let last = (first + cores).min(files.len());
@@ -706,9 +706,9 @@ const MAX_IDLE: usize = 4;
 /// Idle connections to one file: a question reads one file after the other.
 const MAX_ALONE: usize = 16;
 /// Files that are read at the same time for one question.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 /// Notes that a reader remembers.
-const MOST_NOTES: usize = 8;
+const MAX_NOTES: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -185,7 +185,7 @@ fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> 
         let mut step = 1_i64;
         loop {
             failures += 1;
-            if step == i64::MAX || failures > MOST_FAILURES {
+            if step == i64::MAX || failures > MAX_FAILURES {
                 return Ok(());
             }
             from = last.saturating_add(step);
@@ -352,5 +352,5 @@ DROP TABLE salvaged_times;
 /// Bytes of the header of a file: SQLite's file format, section 1.3.
 const HEADER: usize = 100;
 /// Parts of a table that cannot be read, and steps to find where each ends, at most.
-const MOST_FAILURES: u32 = 10_000;
+const MAX_FAILURES: u32 = 10_000;
 const CACHE_KIB: usize = 16 << 10;

@@ -643,7 +643,7 @@ struct FileFlows {
 impl FileFlows {
     /// Adds a rollup of a flow. Returns false if the flow is new and there are too many.
     fn add(&mut self, number: i64, sum: SpanSum) -> bool {
-        let is_full = self.sums.len() >= MOST_FLOWS;
+        let is_full = self.sums.len() >= MAX_FLOWS;
         match self.sums.entry(number) {
             Entry::Occupied(mut known) => known.get_mut().add(sum),
             Entry::Vacant(_) if is_full => return false,
@@ -662,7 +662,7 @@ fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
 impl Flows {
     /// Adds the sum of a flow in a file, with the number that it has there.
     fn add(&mut self, file: usize, number: i64, flow: FlowKey, sum: SpanSum) {
-        let is_full = self.found.len() >= MOST_FLOWS;
+        let is_full = self.found.len() >= MAX_FLOWS;
         match self.found.entry(flow) {
             Entry::Occupied(mut known) => {
                 known.get_mut().sum.add(sum);
@@ -730,7 +730,7 @@ impl NodeSpans {
             interface: optional(row, 1)?,
             queue: optional(row, 2)?,
         };
-        let is_full = self.series.len() >= MOST_SERIES;
+        let is_full = self.series.len() >= MAX_SERIES;
         match self.series.get_mut(&key) {
             Some(known) => known.add(sum),
             None if is_full => self.truncated = true,
@@ -906,9 +906,9 @@ const NODE_METRICS: [Metric; 4] = [
     Metric::LinkUtilization,
 ];
 /// Flows of a span that are considered: some 40 MB, and as much for each of the files that are read at the same time, four at most.
-const MOST_FLOWS: usize = 200_000;
+const MAX_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.
-const MOST_SERIES: usize = 200_000;
+const MAX_SERIES: usize = 200_000;
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 pub(crate) const MINUTE: Nanos = 60 * SECOND;
 /// The latest time that the store can hold.

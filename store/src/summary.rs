@@ -145,7 +145,7 @@ impl Summary {
         if number != 0 && self.paths.get(index) == Some(&number) {
             return Ok(());
         }
-        if index < MOST_FLOWS {
+        if index < MAX_FLOWS {
             if self.paths.len() <= index {
                 self.paths.resize(index + 1, 0);
                 self.since.resize(index + 1, i64::MIN);
@@ -201,4 +201,4 @@ const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 
 /// Flows whose last path is remembered: 24 MiB. Of others, the path is stored with each of their rows.
-const MOST_FLOWS: usize = 2 << 20;
+const MAX_FLOWS: usize = 2 << 20;

@@ -133,7 +133,7 @@ impl Columns {
         let to = to.min(LATEST - column).max(from.min(LATEST - column));
         let from = from.min(to) / column * column;
         let to = to.div_ceil(column) * column;
-        let from = from.max(to.saturating_sub(column.saturating_mul(MOST_COLUMNS)));
+        let from = from.max(to.saturating_sub(column.saturating_mul(MAX_COLUMNS)));
         Self {
             from,
             to,
@@ -336,7 +336,7 @@ impl Reader {
         by_path: bool,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |names, features, budget, tally| {
+        self.each_file(columns, tally, MAX_ROWS, |names, features, budget, tally| {
             let mut flows = FlowReader::new(names, features, columns, by_path)?;
             for column in columns.backwards(budget.floor) {
                 if !flows.column(column, budget, tally)? {
@@ -359,8 +359,8 @@ impl Reader {
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
         let limits = Limits {
-            rows: MOST_EVENTS,
-            locations: MOST_LOCATIONS,
+            rows: MAX_EVENTS,
+            locations: MAX_LOCATIONS,
         };
         self.events_within(columns, parts, limits, tally)
     }
@@ -415,7 +415,7 @@ impl Reader {
         metric: Metric,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |names, features, budget, tally| {
+        self.each_file(columns, tally, MAX_ROWS, |names, features, budget, tally| {
             let mut interval = columns.interval;
             if !features.spans {
                 interval = interval.min(60);
@@ -616,21 +616,21 @@ const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 14
 /// Number of rows that are read fast, in some 200 ms.
 const FAST_ROWS: u64 = 600_000;
 /// Maximum number of rollups that are read for an answer.
-const MOST_ROWS: usize = 4_000_000;
+const MAX_ROWS: usize = 4_000_000;
 /// Events that are counted for an answer: of those that are read one by one, 3 million.
-const MOST_EVENTS: usize = 48_000_000;
+const MAX_EVENTS: usize = 48_000_000;
 /// Maximum number of locations of a file where events are counted: some 100 MB.
-const MOST_LOCATIONS: usize = 1_000_000;
+const MAX_LOCATIONS: usize = 1_000_000;
 /// Rows that are read of each further file, once there are too many.
 const LEAST_ROWS: usize = 65_536;
 /// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.
-const MOST_KNOWN: usize = 200_000;
+const MAX_KNOWN: usize = 200_000;
 /// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
 const TAIL: Nanos = 180 * SECOND;
 /// The latest time that the store can hold.
 const LATEST: Nanos = i64::MAX as u64;
 /// Maximum number of columns.
-const MOST_COLUMNS: u64 = 1_001;
+const MAX_COLUMNS: u64 = 1_001;
 
 #[cfg(test)]
 mod tests {
@@ -761,8 +761,8 @@ mod tests {
                 )
             };
             // Those of the drops, which nobody wants, take no room.
-            assert_eq!(ask(MOST_EVENTS, 1_000), (Counted::default(), 1_002), "{parts:?}");
-            let (cut, found) = ask(MOST_EVENTS, 999);
+            assert_eq!(ask(MAX_EVENTS, 1_000), (Counted::default(), 1_002), "{parts:?}");
+            let (cut, found) = ask(MAX_EVENTS, 999);
             assert_eq!(cut.from, Some(START + MINUTE), "{parts:?}");
             assert!((2..=1_001).contains(&found), "{found}");
         }

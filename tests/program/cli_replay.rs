@@ -937,7 +937,7 @@ fn a_capture_whose_clock_is_set_back_is_counted_in_its_own_seconds() {
             .collect();
         let mut right = BTreeMap::new();
         let mut before = 0;
-        let is_single = parts.iter().any(|part| *part == (86_400, 1));
+        let is_single = parts.contains(&(86_400, 1));
         for second in times.iter().map(|(second, _)| u64::from(*second)) {
             // The first frame after the step may be out of order: it is counted in the second before.
             if is_single && second > before + 10 && before > 0 {

@@ -13,7 +13,7 @@ use std::{
 use collector::{Collector, Event, Kind, Output, event::Nanos};
 use tokio::time;
 
-use super::{MOST_ASKED, USUAL, events, firing, true_rule};
+use super::{MAX_ASKED, USUAL, events, firing, true_rule};
 use crate::{context::Context, query::history_permit, refusal::Refusal};
 use history::alerts::{Alert, Notes};
 
@@ -57,7 +57,7 @@ fn settled() -> Nanos {
 
 /// Returns the time to the next look after so many failures in a row.
 fn pause(failures: u32) -> Duration {
-    EVERY.saturating_mul(1 << failures.min(MOST_DOUBLINGS))
+    EVERY.saturating_mul(1 << failures.min(MAX_DOUBLINGS))
 }
 
 /// Reports the alerts once more that silences kept back until `end`, and returns their number.
@@ -65,7 +65,7 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
     let kept = kept_back(context, notes, end).await?;
     let mut count = 0;
     // In parts: the workers have reports to take in between.
-    for part in kept.chunks(MOST_ASKED) {
+    for part in kept.chunks(MAX_ASKED) {
         let part: Arc<[Alert]> = part.into();
         let answers = context
             .monitor
@@ -89,7 +89,7 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
     let mut unknown = firing(context).await?;
     let mut is_whole = false;
     // The latest events first: each part ends where the one before begins.
-    for _ in 0..MOST_PARTS {
+    for _ in 0..MAX_PARTS {
         let (alerts, known_since) = events(context, (now.saturating_sub(USUAL), search.to), &permit).await?;
         for alert in search.unseen(alerts).filter(Alert::is_firing) {
             unknown.remove(&alert.last);
@@ -102,7 +102,7 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
     }
     if !is_whole {
         tracing::warn!(
-            parts = MOST_PARTS,
+            parts = MAX_PARTS,
             before = search.to,
             "a silence has ended, and there are too many events of rules: alerts that began before this time are reported once more if a silence covered them at its end"
         );
@@ -189,13 +189,13 @@ fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
 /// Interval between two looks while none fails.
 const EVERY: Duration = Duration::from_secs(2);
 /// Then about every minute.
-const MOST_DOUBLINGS: u32 = 5;
+const MAX_DOUBLINGS: u32 = 5;
 /// So many failures in a row are no chance.
 const NOTABLE: u32 = 4;
 /// So long after the end of a silence, the reports that were received before it are evaluated: what they end has an earlier time.
 const SETTLED: Nanos = 5_000_000_000;
 /// Parts in which events of rules are read.
-const MOST_PARTS: usize = 10;
+const MAX_PARTS: usize = 10;
 
 #[cfg(test)]
 mod tests;

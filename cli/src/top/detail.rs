@@ -31,11 +31,8 @@ impl Detail {
             client,
             &format!("/flows/{name}?{}", range.trim_start_matches('&')),
         )?;
-        let history = fetch(
-            client,
-            &format!("/flows/{text}/history?limit={MOST_PATHS}{range}"),
-        );
-        let events = fetch(client, &format!("/events?limit={MOST_EVENTS}&flow={text}{range}"));
+        let history = fetch(client, &format!("/flows/{text}/history?limit={MAX_PATHS}{range}"));
+        let events = fetch(client, &format!("/events?limit={MAX_EVENTS}&flow={text}{range}"));
         Ok(Self {
             flow,
             history: history.map_err(|error| error.to_string()),
@@ -119,8 +116,8 @@ impl Detail {
     }
 }
 
-const MOST_PATHS: usize = 50;
-const MOST_EVENTS: usize = 20;
+const MAX_PATHS: usize = 50;
+const MAX_EVENTS: usize = 20;
 const SHOWN_PATHS: usize = 8;
 
 fn to_second(ts: u64) -> String {

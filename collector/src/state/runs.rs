@@ -14,7 +14,7 @@ pub(crate) const PAGE: usize = 256;
 const CLASSES: [usize; 14] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256];
 
 /// Maximum number of runs in a page: those of the first class.
-const MOST_RUNS: usize = PAGE / CLASSES[0];
+const MAX_RUNS: usize = PAGE / CLASSES[0];
 
 /// Number of pages of a class among which the emptiest is searched for.
 const SOUGHT: usize = 8;
@@ -74,7 +74,7 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Runs {
     pages: Vec<Page>,
-    /// The owner of each run: [`MOST_RUNS`] entries per page.
+    /// The owner of each run: [`MAX_RUNS`] entries per page.
     owners: Vec<u32>,
     max_pages: usize,
     /// Position of the first page.
@@ -92,7 +92,7 @@ impl Runs {
     pub(crate) fn with_pages(max_pages: usize, base: usize) -> Self {
         Self {
             pages: Vec::with_capacity(max_pages),
-            owners: Vec::with_capacity(max_pages * MOST_RUNS),
+            owners: Vec::with_capacity(max_pages * MAX_RUNS),
             max_pages,
             base,
             pool: NONE,
@@ -188,7 +188,7 @@ impl Runs {
         }
         self.free_runs[class] -= 1;
         self.used_hops += CLASSES[class];
-        self.owners[at * MOST_RUNS + number] = owner;
+        self.owners[at * MAX_RUNS + number] = owner;
         Some(Run {
             start: self.start(at, number * CLASSES[class]),
             class: class as u8,
@@ -217,7 +217,7 @@ impl Runs {
             self.link(at);
         } else {
             self.pages.push(page);
-            self.owners.resize(self.pages.len() * MOST_RUNS, NONE);
+            self.owners.resize(self.pages.len() * MAX_RUNS, NONE);
             self.link(self.pages.len() - 1);
         }
         self.free_runs[class] += runs;
@@ -255,7 +255,7 @@ impl Runs {
         let length = CLASSES[class];
         let free = self.pages[at].free;
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
-            let owner = self.owners[at * MOST_RUNS + number];
+            let owner = self.owners[at * MAX_RUNS + number];
             // Other pages have enough free runs, since all pages together have at least a page of them.
             let Some(run) = self.take(class, owner) else {
                 continue;

@@ -656,7 +656,7 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     cold.samples = 0;
     // The first value of a second is always sampled, so that an interval with values has quantiles.
     (hot.gap, hot.countdown) = (1, 1);
-    if closing.minute && cold.minute.count > 0 {
+    if closing.ends_minute && cold.minute.count > 0 {
         let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         cold.closed_minute = minute;
     }

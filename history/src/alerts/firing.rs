@@ -26,7 +26,7 @@ impl Firing {
     pub fn add(&mut self, detection: &Detection, flow: FlowKey, rules: u64) {
         let rules = (0..detection.rules.len()).filter(|index| rules >> index & 1 == 1);
         for name in rules.map(|index| detection.rules.name(index)) {
-            if self.alerts.len() >= MOST_FIRING {
+            if self.alerts.len() >= MAX_FIRING {
                 self.beyond += 1;
                 continue;
             }
@@ -115,7 +115,7 @@ fn true_alert(rule: Arc<str>, flow: FlowKey) -> record::Alert {
 }
 
 /// True rules that are remembered: about 12 MiB.
-const MOST_FIRING: usize = 50_000;
+const MAX_FIRING: usize = 50_000;
 
 #[cfg(test)]
 mod tests {
@@ -249,7 +249,7 @@ mod tests {
     fn beyond_what_is_remembered_nothing_is_denied() {
         let detection = detection();
         let mut firing = Firing::default();
-        for n in 0..MOST_FIRING as u32 + 7 {
+        for n in 0..MAX_FIRING as u32 + 7 {
             let [_, a, b, c] = n.to_be_bytes();
             firing.add(
                 &detection,
@@ -257,10 +257,10 @@ mod tests {
                 0b10,
             );
         }
-        assert_eq!((firing.alerts.len(), firing.beyond), (MOST_FIRING, 7));
+        assert_eq!((firing.alerts.len(), firing.beyond), (MAX_FIRING, 7));
         let mut alerts = stored((0, 100), &[(10, true, 2)]);
         firing.correct(&mut alerts);
         let found = alerts.iter().find(|one| one.last.flow == Some(flow(2))).unwrap();
-        assert_eq!((found.ended, alerts.len()), (None, MOST_FIRING + 1));
+        assert_eq!((found.ended, alerts.len()), (None, MAX_FIRING + 1));
     }
 }

@@ -127,7 +127,7 @@ impl Notes {
                     all.insert(name(alert), note);
                 }
             }
-            while all.len() > MOST_ACKNOWLEDGED {
+            while all.len() > MAX_ACKNOWLEDGED {
                 let oldest = all
                     .iter()
                     .min_by_key(|(_, note)| note.at)
@@ -136,7 +136,7 @@ impl Notes {
                 all.remove(&oldest);
                 tracing::warn!(
                     alert = oldest,
-                    most = MOST_ACKNOWLEDGED,
+                    most = MAX_ACKNOWLEDGED,
                     "the oldest acknowledgement was deleted"
                 );
             }
@@ -167,10 +167,10 @@ impl Notes {
         })?;
         self.change(|state| {
             state.forget(|silence| silence.until.saturating_add(KEPT) < from);
-            if state.saved.silences.len() >= MOST_SILENCES {
+            if state.saved.silences.len() >= MAX_SILENCES {
                 state.forget(|silence| silence.until <= from);
             }
-            if state.saved.silences.len() >= MOST_SILENCES {
+            if state.saved.silences.len() >= MAX_SILENCES {
                 return Err(ChangeError::TooManySilences);
             }
             state.saved.next += 1;
@@ -310,9 +310,9 @@ fn name(alert: u64) -> String {
 /// In the directory of the store.
 const FILE: &str = "alerts.json";
 /// Alerts that are acknowledged at the same time.
-const MOST_ACKNOWLEDGED: usize = 4_096;
+const MAX_ACKNOWLEDGED: usize = 4_096;
 /// Silences, with those that ended lately: each is compared with each alert.
-const MOST_SILENCES: usize = 256;
+const MAX_SILENCES: usize = 256;
 /// A silence stays for so long after its end, so that an export that lags behind leaves out the same.
 const KEPT: u64 = 7 * 86_400_000_000_000;
 
@@ -409,7 +409,7 @@ mod tests {
             matches!(wrong, Err(ChangeError::InvalidFilter { position: 22, .. })),
             "{wrong:?}"
         );
-        (0..MOST_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
+        (0..MAX_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
         assert!(matches!(
             notes.silence(silence("node == 7", 150, 300)),
             Err(ChangeError::TooManySilences)
@@ -417,7 +417,7 @@ mod tests {
         // Those that ended make room.
         assert_eq!(
             notes.silence(silence("node == 8", 250, 300)).unwrap().id,
-            MOST_SILENCES as u64 + 1
+            MAX_SILENCES as u64 + 1
         );
         assert_eq!(notes.silences(260).len(), 1);
         std::fs::remove_dir_all(dir.path()).unwrap();

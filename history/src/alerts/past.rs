@@ -161,7 +161,7 @@ impl Past {
             alert.firing_sources.extend(sources);
             // After a restart a collector stores the event again; the episode continues.
             if alert.ended.is_some() {
-                if alert.episodes.len() == MOST_EPISODES {
+                if alert.episodes.len() == MAX_EPISODES {
                     alert.episodes.pop_front();
                 }
                 alert.episodes.push_back(Episode {
@@ -254,7 +254,7 @@ impl Alert {
 
     /// Marks the alert as one that fires, although events say that it has ended. The beginning is not stored.
     pub(super) fn set_firing(&mut self, last: record::Alert) {
-        if self.episodes.len() == MOST_EPISODES {
+        if self.episodes.len() == MAX_EPISODES {
             self.episodes.pop_front();
         }
         self.episodes.push_back(Episode::default());
@@ -292,7 +292,7 @@ impl Alert {
 }
 
 /// Episodes of an alert that are remembered; more are counted.
-const MOST_EPISODES: usize = 50;
+const MAX_EPISODES: usize = 50;
 
 #[cfg(test)]
 mod tests {
@@ -472,7 +472,7 @@ mod tests {
         let all = of((0, 5000), rows);
         assert_eq!(
             (all[0].count, all[0].episodes.len(), all[0].since()),
-            (200, MOST_EPISODES, Some(1990))
+            (200, MAX_EPISODES, Some(1990))
         );
     }
 }

@@ -141,14 +141,14 @@ impl Trial {
     /// Prepares the evaluation of a rule, the first of `rules`, over a range. The rule has no history.
     pub fn new(rules: RuleSet, range: TrialRange) -> Self {
         let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
-        let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MOST_PARTS)];
+        let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MAX_PARTS)];
         Self {
             rules,
             range,
             flows: HashMap::new(),
             through: HashMap::new(),
             nodes: HashMap::new(),
-            left: MOST_STEPS,
+            left: MAX_STEPS,
             times: 0,
             counts,
             fired_for: BTreeSet::new(),
@@ -296,7 +296,7 @@ impl Trial {
                     node,
                 });
                 seen.firing = Some(Some(self.shed + self.firings.len() - 1));
-                if self.firings.len() > MOST_FIRINGS {
+                if self.firings.len() > MAX_FIRINGS {
                     self.firings.pop_front();
                     self.shed += 1;
                 }
@@ -374,11 +374,11 @@ fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64>
 }
 
 /// Firings in an answer; more are counted.
-const MOST_FIRINGS: usize = 200;
+const MAX_FIRINGS: usize = 200;
 /// Parts of a range.
-const MOST_PARTS: usize = 1_000;
+const MAX_PARTS: usize = 1_000;
 /// A hop or a level takes some ten ns.
-const MOST_STEPS: u64 = 10_000_000;
+const MAX_STEPS: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -597,7 +597,7 @@ mod tests {
         let found = tried("queue_occupancy > 50", &rows);
         assert_eq!(
             (found.times, found.firings.len(), found.firings[0].ts),
-            (500, MOST_FIRINGS, 599)
+            (500, MAX_FIRINGS, 599)
         );
         assert!(found.firings.iter().all(|one| one.until == Some(one.ts)));
         assert_eq!(found.counts.iter().sum::<u64>(), 500);

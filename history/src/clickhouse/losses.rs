@@ -33,18 +33,18 @@ impl Remote {
     pub(super) async fn losses_within(&self, span: Span) -> Result<Losses, Failure> {
         let until = Instant::now() + self.limit;
         let places: Vec<DropsLine> = self
-            .rows(self.about(Stream::Drops).drop_places(span, MOST_PLACES), until)
+            .rows(self.about(Stream::Drops).drop_places(span, MAX_PLACES), until)
             .await?;
-        let statement = self.about(Stream::Losses).reporters(span, MOST_REPORTERS);
+        let statement = self.about(Stream::Losses).reporters(span, MAX_REPORTERS);
         let reporters: Vec<ReporterLine> = self.rows(statement, until).await?;
-        let truncated = places.len() > MOST_PLACES || reporters.len() > MOST_REPORTERS;
-        let drops = places.into_iter().take(MOST_PLACES).map(DropsLine::sum).collect();
+        let truncated = places.len() > MAX_PLACES || reporters.len() > MAX_REPORTERS;
+        let drops = places.into_iter().take(MAX_PLACES).map(DropsLine::sum).collect();
         let mut losses = Losses {
             drops,
             truncated,
             ..Losses::default()
         };
-        for line in reporters.into_iter().take(MOST_REPORTERS) {
+        for line in reporters.into_iter().take(MAX_REPORTERS) {
             let loss = ReporterLoss {
                 lost: line.lost,
                 duplicated: line.duplicated,
@@ -64,13 +64,13 @@ impl Remote {
         if !self.has(Stream::Hops, until).await? {
             return Ok((Vec::new(), false));
         }
-        let statement = self.about(Stream::Hops).ends(span, MOST_HOPS, MOST_LINKS);
+        let statement = self.about(Stream::Hops).ends(span, MAX_HOPS, MAX_LINKS);
         let mut ends: Vec<LinkEnds> = self.rows(statement, until).await?;
         let hops: Vec<Number> = self
-            .rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until)
+            .rows(self.about(Stream::Hops).rows_of(span, MAX_HOPS), until)
             .await?;
-        let truncated = ends.len() > MOST_LINKS || hops.first().is_some_and(|hops| hops.n > MOST_HOPS as u64);
-        ends.truncate(MOST_LINKS);
+        let truncated = ends.len() > MAX_LINKS || hops.first().is_some_and(|hops| hops.n > MAX_HOPS as u64);
+        ends.truncate(MAX_LINKS);
         Ok((ends, truncated))
     }
 }
@@ -94,10 +94,10 @@ impl DropsLine {
 }
 
 /// Places of drops that are considered: those with the most packets. Some 150 bytes of an answer each.
-const MOST_PLACES: usize = 50_000;
+const MAX_PLACES: usize = 50_000;
 /// Nodes that are considered.
-const MOST_REPORTERS: usize = 100_000;
+const MAX_REPORTERS: usize = 100_000;
 /// Links whose interfaces are looked up.
-const MOST_LINKS: usize = 50_000;
+const MAX_LINKS: usize = 50_000;
 /// Hops that are read for it: the latest.
-const MOST_HOPS: usize = 1_000_000;
+const MAX_HOPS: usize = 1_000_000;

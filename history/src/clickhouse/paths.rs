@@ -77,8 +77,8 @@ impl Remote {
         let about = self.about(Stream::Rollups);
         let statement = about.lifetimes(span, &self.of_paths());
         let mut lines: Vec<LifetimeLine> = self.rows(statement, until).await?;
-        let truncated = lines.len() > MOST_FLOWS;
-        lines.truncate(MOST_FLOWS);
+        let truncated = lines.len() > MAX_FLOWS;
+        lines.truncate(MAX_FLOWS);
         let mut paths = Paths::default();
         let mut flows: Vec<(SpanSum, Vec<(u64, usize)>)> = Vec::with_capacity(lines.len());
         for mut line in lines {
@@ -127,7 +127,7 @@ impl Remote {
             .sum::<u64>();
         let page = usize::try_from(ANSWER / (PATHS + PART * parts))
             .unwrap_or(1)
-            .clamp(1, MOST_USED);
+            .clamp(1, MAX_USED);
         pieces.iter().for_each(|piece| tally.spread(piece.length()));
         let mut after = String::new();
         let mut count = 0;
@@ -165,7 +165,7 @@ impl Remote {
             if is_last {
                 return Ok(tally.finish(limit));
             }
-            if count >= MOST_USED {
+            if count >= MAX_USED {
                 tally.set_truncated();
                 return Ok(tally.finish(limit));
             }
@@ -190,7 +190,7 @@ impl Remote {
             if is_last {
                 break;
             }
-            if path_lines.len() >= MOST_PATHS {
+            if path_lines.len() >= MAX_PATHS {
                 tally.set_truncated();
                 // What is of the earliest time may not be all.
                 floor = path_lines
@@ -202,7 +202,7 @@ impl Remote {
         }
         let statement = self.about(Stream::Events).paths_before(floor, span.to(), &of);
         let mut before: Vec<PathLine> = self.rows(statement, until).await?;
-        if before.len() > MOST_BEFORE {
+        if before.len() > MAX_BEFORE {
             tally.set_truncated();
         }
         before.append(&mut path_lines);
@@ -307,7 +307,7 @@ impl Statement {
         )
     }
 
-    /// Selects the flows of a span, each with one part; at most `MOST_FLOWS` + 1.
+    /// Selects the flows of a span, each with one part; at most `MAX_FLOWS` + 1.
     fn lifetimes(self, span: Span, tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let from = span.from();
@@ -317,7 +317,7 @@ impl Statement {
             "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
         );
         let lives = statement.flow_lifetimes(from, span.to(), &[there], Some(&counted), tables);
-        let most = MOST_FLOWS + 1;
+        let most = MAX_FLOWS + 1;
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"
         );
@@ -408,7 +408,7 @@ impl Statement {
         self.terms
             .push(format!("flow IN (SELECT flow FROM {table}{inside})"));
         let before = self.joined();
-        let most = MOST_BEFORE + 1;
+        let most = MAX_BEFORE + 1;
         self.text = format!(
             "SELECT flow, time, nodes AS path FROM (SELECT flow, toUnixTimestamp64Nano(max(ts)) AS time, argMax(path, ts) AS nodes FROM {table}{before} \
              GROUP BY flow LIMIT {most})"
@@ -478,16 +478,16 @@ const PATH_EVENTS: [&str; 4] = [
     "flow != ''",
 ];
 /// Flows of a span whose paths are considered: those with most reports. Some 150 bytes of an answer each.
-const MOST_FLOWS: usize = 50_000;
+const MAX_FLOWS: usize = 50_000;
 /// Flows whose paths are added up.
-const MOST_USED: usize = 20_000;
+const MAX_USED: usize = 20_000;
 /// Bytes of an answer, at most half of what is read; and of them what the paths of a flow take mostly, and each part of time.
 const ANSWER: u64 = 8 << 20;
 const PATHS: u64 = 1_000;
 const PART: u64 = 20;
 /// Paths that flows took, of one answer, and of all answers: the latest.
 const PATH_PAGE: usize = 20_000;
-const MOST_PATHS: usize = 100_000;
+const MAX_PATHS: usize = 100_000;
 /// Flows whose path before a time is looked for.
-const MOST_BEFORE: usize = 50_000;
+const MAX_BEFORE: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;

@@ -107,12 +107,12 @@ impl Remote {
         };
         let statement = self
             .about(Stream::Rollups)
-            .collectors_of(&asked, MOST_COLLECTORS + 1);
+            .collectors_of(&asked, MAX_COLLECTORS + 1);
         let collectors: Vec<Named> = self.rows(statement, until).await?;
-        let more = collectors.len() > MOST_COLLECTORS;
+        let more = collectors.len() > MAX_COLLECTORS;
         let collectors = collectors
             .into_iter()
-            .take(MOST_COLLECTORS)
+            .take(MAX_COLLECTORS)
             .map(|one| one.name)
             .collect();
         Ok(QueueRecords {
@@ -181,4 +181,4 @@ impl PassageLine {
 }
 
 /// Collectors that are named.
-const MOST_COLLECTORS: usize = 16;
+const MAX_COLLECTORS: usize = 16;

@@ -104,7 +104,7 @@ struct TrafficSums {
     measure: Measure,
     /// Whether columns of flows are selected.
     by_flow: bool,
-    /// The number of the group of flow columns with a path; `None` if there is none. Bounded by [`MOST_KNOWN`].
+    /// The number of the group of flow columns with a path; `None` if there is none. Bounded by [`MAX_KNOWN`].
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
     /// There were more rows than are read.
     is_cut: bool,
@@ -150,7 +150,7 @@ impl Remote {
             Source::Flows => self.flow_columns(&query, until).await?,
             Source::Events | Source::Series => Columns::new(query.span.0, query.span.1, query.column()),
         };
-        let (flow_sums, has_more) = match query.by_sum() {
+        let (flow_sums, has_more) = match query.needs_sums() {
             true => {
                 self.flow_sums(Span::new(columns.from(), columns.to()), until)
                     .await?
@@ -186,13 +186,13 @@ impl Remote {
         span: Span,
         until: Instant,
     ) -> Result<(HashMap<FlowKey, SpanSum>, bool), Failure> {
-        let statement = self.about(Stream::Rollups).sums(span, MOST_SUMS);
+        let statement = self.about(Stream::Rollups).sums(span, MAX_SUMS);
         let lines: Vec<FlowSum> = self.rows(statement, until).await?;
-        let has_more = lines.len() > MOST_SUMS;
+        let has_more = lines.len() > MAX_SUMS;
         Ok((
             lines
                 .into_iter()
-                .take(MOST_SUMS)
+                .take(MAX_SUMS)
                 .filter_map(FlowSum::sum)
                 .collect(),
             has_more,
@@ -227,7 +227,7 @@ impl Remote {
         }
     }
 
-    /// Returns the time from which on events are counted: if there are more than `MOST_EVENTS`, only the
+    /// Returns the time from which on events are counted: if there are more than `MAX_EVENTS`, only the
     /// latest are.
     async fn first_counted_time(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
@@ -236,7 +236,7 @@ impl Remote {
         for (index, count) in counts.into_iter().enumerate() {
             rows = rows.saturating_add(count.n);
             // The latest column is always counted: nothing at all would be no answer.
-            if rows > MOST_EVENTS && index > 0 {
+            if rows > MAX_EVENTS && index > 0 {
                 return Ok(columns.column_end(usize::try_from(count.of).unwrap_or(usize::MAX)));
             }
         }
@@ -281,7 +281,7 @@ impl Remote {
                 return Ok((sums, from));
             }
             let end = columns.column_end(page.last.0);
-            if rows >= MOST_ROWS {
+            if rows >= MAX_ROWS {
                 return Ok((sums, end));
             }
             request = PageRequest {
@@ -396,7 +396,7 @@ impl TrafficSums {
                     Some(FlowKey::of_id(0))
                 };
                 let group = key.map(|key| self.grouping.flow(&key, &selected.1));
-                if self.flows.len() < MOST_KNOWN {
+                if self.flows.len() < MAX_KNOWN {
                     self.flows.insert(selected, group);
                 }
                 group
@@ -544,7 +544,7 @@ impl Statement {
              GROUP BY flow, begin, length",
             sum_of("total")
         );
-        let (source, path) = match query.by_path() {
+        let (source, path) = match query.needs_paths() {
             false => (format!("({counted})"), ""),
             true => {
                 let lives = statement.flow_lifetimes(columns.from(), columns.to(), &[there], None, tables);
@@ -707,7 +707,7 @@ fn page_of(query: &TrafficQuery) -> usize {
         ),
         (!parts.all && (parts.src_port || parts.dst_port), 40),
         (
-            query.by_path() && query.measure.source() == Source::Flows || events.path,
+            query.needs_paths() && query.measure.source() == Source::Flows || events.path,
             150,
         ),
         (query.measure.source() != Source::Flows, 70),
@@ -750,13 +750,13 @@ const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
 /// Bytes of an answer, with room to spare: 16 MiB are the most that is read.
 const ANSWER: usize = 14 << 20;
 /// Rows that are read for an answer.
-const MOST_ROWS: usize = 600_000;
+const MAX_ROWS: usize = 600_000;
 /// Events that are read for an answer, in ClickHouse.
-const MOST_EVENTS: u64 = 3_000_000;
+const MAX_EVENTS: u64 = 3_000_000;
 /// Flows whose sums a filter can ask for.
-const MOST_SUMS: usize = 50_000;
+const MAX_SUMS: usize = 50_000;
 /// Maximum number of flows, reduced to the selected columns, whose groups are remembered.
-const MOST_KNOWN: usize = 200_000;
+const MAX_KNOWN: usize = 200_000;
 /// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
 const TAIL: u64 = 180_000_000_000;
 const MINUTE: u64 = 60_000_000_000;

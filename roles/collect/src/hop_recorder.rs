@@ -40,7 +40,7 @@ pub struct Marks {
 impl Marks {
     /// An event was found.
     pub fn add(&mut self, event: &Event) {
-        if self.are_wanted && self.marks.len() < MOST_MARKS {
+        if self.are_wanted && self.marks.len() < MAX_MARKS {
             self.marks.push((event.ts, event.flow, event.node));
         } else {
             self.are_all |= self.are_wanted;
@@ -266,7 +266,7 @@ impl Tap {
     }
 
     fn send(&mut self) {
-        let is_urgent = self.chunk.len() >= 2 * CHUNK - MOST_REPORT;
+        let is_urgent = self.chunk.len() >= 2 * CHUNK - MAX_REPORT;
         self.tap.queue.offer(&mut self.chunk, &mut self.hops, is_urgent);
     }
 }
@@ -291,9 +291,9 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
 /// Bytes of hops that are handed over together.
 const CHUNK: usize = 64 << 10;
 /// Maximum size of the hops of one report, bytes.
-const MOST_REPORT: usize = 48 << 10;
+const MAX_REPORT: usize = 48 << 10;
 /// Events of datagrams that are processed together.
-const MOST_MARKS: usize = 4096;
+const MAX_MARKS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -305,10 +305,10 @@ mod tests {
             are_wanted: true,
             ..Marks::default()
         };
-        for ts in 0..MOST_MARKS as u64 {
+        for ts in 0..MAX_MARKS as u64 {
             marks.add(&testkit::records::bare(ts));
         }
-        let known = [marks.has(0), marks.has(MOST_MARKS as u64), marks.has(u64::MAX)];
+        let known = [marks.has(0), marks.has(MAX_MARKS as u64), marks.has(u64::MAX)];
         assert_eq!(known, [true, false, false]);
         marks.add(&testkit::records::bare(7));
         assert!(marks.has(u64::MAX));

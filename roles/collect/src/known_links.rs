@@ -158,7 +158,7 @@ impl LinkMemory {
 
     /// A packet passed an interface at this time, and this node came next.
     pub fn see(&mut self, interface: (u32, u32), to: u32, ts: Nanos) {
-        if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&interface) {
+        if self.ends.len() >= MAX_INTERFACES && !self.ends.contains_key(&interface) {
             self.forget_oldest();
         }
         let ends = self.ends.entry(interface).or_default();
@@ -181,7 +181,7 @@ impl LinkMemory {
                 return;
             }
         }
-        if ends.len() >= MOST_ENDS
+        if ends.len() >= MAX_ENDS
             && let Some(oldest) = (0..ends.len()).min_by_key(|i| ends[*i].last)
         {
             ends.remove(oldest);
@@ -207,7 +207,7 @@ impl LinkMemory {
         });
         if !std::mem::replace(&mut self.is_cut, true) {
             tracing::warn!(
-                most = MOST_INTERFACES,
+                most = MAX_INTERFACES,
                 "the table of known interfaces is full: the least recently used ones are evicted"
             );
         }
@@ -251,11 +251,11 @@ impl LinkMemory {
 
     fn adopt(&mut self, saved: &Saved) {
         for (node, interface, to, first, last) in &saved.links {
-            if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&(*node, *interface)) {
+            if self.ends.len() >= MAX_INTERFACES && !self.ends.contains_key(&(*node, *interface)) {
                 continue;
             }
             let ends = self.ends.entry((*node, *interface)).or_default();
-            if ends.len() < MOST_ENDS {
+            if ends.len() < MAX_ENDS {
                 ends.push(End {
                     to: *to,
                     first: *first,
@@ -273,9 +273,9 @@ fn last_of(ends: &[End]) -> Nanos {
 /// In the directory of the store.
 pub const FILE: &str = "links.json";
 /// Interfaces that are remembered: some 6 MB.
-const MOST_INTERFACES: usize = 65_536;
+const MAX_INTERFACES: usize = 65_536;
 /// Nodes behind one interface that are remembered.
-const MOST_ENDS: usize = 8;
+const MAX_ENDS: usize = 8;
 /// Maximum delay between a link's first packet and its detection, ns: links are looked at every few seconds.
 const DELAY: Nanos = 15_000_000_000;
 /// Two nodes that alternate like this are both behind the interface.
@@ -390,13 +390,13 @@ mod tests {
         for n in 0..100_u64 {
             memory.see((1, 5), n as u32, n * 2 * SECOND);
         }
-        assert_eq!(memory.ends[&(1, 5)].len(), MOST_ENDS);
+        assert_eq!(memory.ends[&(1, 5)].len(), MAX_ENDS);
         assert_eq!(behind(&memory, 198, 198), Behind::Node(99));
-        for n in 0..MOST_INTERFACES as u32 + 10 {
+        for n in 0..MAX_INTERFACES as u32 + 10 {
             memory.see((n, 9), 3, u64::from(n) * SECOND);
         }
-        assert!(memory.ends.len() <= MOST_INTERFACES && memory.ends.len() > MOST_INTERFACES / 2);
-        let last = MOST_INTERFACES as u32 + 9;
+        assert!(memory.ends.len() <= MAX_INTERFACES && memory.ends.len() > MAX_INTERFACES / 2);
+        let last = MAX_INTERFACES as u32 + 9;
         assert_eq!(memory.behind(last, 9, u64::MAX, u64::MAX), Behind::Node(3));
         assert_eq!(memory.behind(0, 9, u64::MAX, u64::MAX), Behind::Unknown);
     }

@@ -165,10 +165,7 @@ fn each_event_is_in_one_block_of_its_minute() {
     assert_eq!(found.len(), expected.len());
     assert!(found == expected, "other events");
     // Small ones were joined as they became many.
-    assert!(
-        blocks.values().all(|count| *count <= MOST_SMALL + 2),
-        "{blocks:?}"
-    );
+    assert!(blocks.values().all(|count| *count <= MAX_SMALL + 2), "{blocks:?}");
     assert!(expected.len() > 80_000 + 20_000, "{}", expected.len());
 }
 
@@ -216,7 +213,7 @@ fn many_minutes_of_one_transaction_do_not_pile_up() {
     let mut random = Random(5);
     for minute in 0..1_000 {
         blocks.event(&conn, minute * MINUTE, 0, &random.event(9)).unwrap();
-        assert!(blocks.others.len() <= MOST_MINUTES && blocks.open.len() <= MOST_MINUTES);
+        assert!(blocks.others.len() <= MAX_MINUTES && blocks.open.len() <= MAX_MINUTES);
     }
     blocks.write(&conn).unwrap();
     assert_eq!(all(&conn).0.len(), 1_000);
@@ -269,7 +266,7 @@ fn the_last_minute_that_there_is_has_blocks_too() {
         blocks.write(&conn).unwrap();
         assert_eq!(all(&conn).0.len(), count);
     }
-    assert!(all(&conn).1[&minute] <= MOST_SMALL + 1);
+    assert!(all(&conn).1[&minute] <= MAX_SMALL + 1);
 }
 
 #[test]
@@ -318,10 +315,7 @@ fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
     );
     let (found, blocks) = all(&conn);
     assert_eq!(found.len(), 198);
-    assert!(
-        blocks.values().all(|count| *count <= MOST_SMALL + 1),
-        "{blocks:?}"
-    );
+    assert!(blocks.values().all(|count| *count <= MAX_SMALL + 1), "{blocks:?}");
 }
 
 /// A block whose events take no bytes, because those of a class are all the same.
@@ -348,7 +342,7 @@ fn is_read(bytes: &[u8]) -> bool {
 
 #[test]
 fn a_block_of_too_many_events_or_of_other_seconds_is_damaged() {
-    let most = MOST_ROWS as u64;
+    let most = MAX_ROWS as u64;
     assert!(
         is_read(&block_of_classes(1, most, &[7]))
             && is_read(&block_of_classes(4, most / 4, &[59]))

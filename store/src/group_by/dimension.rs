@@ -212,15 +212,15 @@ impl Dimension {
                 let nodes = labels
                     .iter()
                     .filter(|(_, of_node)| of_node.contains(label))
-                    .take(MOST_NAMED + 1);
+                    .take(MAX_NAMED + 1);
                 let nodes: Vec<String> = nodes.map(|(node, _)| node.to_string()).collect();
-                if nodes.is_empty() || nodes.len() > MOST_NAMED {
+                if nodes.is_empty() || nodes.len() > MAX_NAMED {
                     return None;
                 }
                 format!("node in ({})", nodes.join(", "))
             }
             // A pattern has a maximum length, and cannot name a node that is not known.
-            Part::Path(path) if path.len() > MOST_STEPS || path.contains(&u32::MAX) => return None,
+            Part::Path(path) if path.len() > MAX_STEPS || path.contains(&u32::MAX) => return None,
             Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
             Part::Link(from, to) => format!("path ~ {from}>{to}"),
             Part::Queue(node, None) => format!("node == {node}"),
@@ -299,6 +299,6 @@ fn quoted(field: &str, text: &str) -> Option<String> {
 }
 
 /// Maximum number of nodes that a filter names.
-const MOST_NAMED: usize = 64;
+const MAX_NAMED: usize = 64;
 /// Maximum number of parts of a pattern of a path.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;

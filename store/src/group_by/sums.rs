@@ -102,9 +102,9 @@ impl Cells {
     /// Returns true if this number of groups is within the maximum size.
     fn fits(&self, groups: usize) -> bool {
         let most = if self.is_count {
-            MOST_CELLS * size_of::<Sums>() / size_of::<u64>()
+            MAX_CELLS * size_of::<Sums>() / size_of::<u64>()
         } else {
-            MOST_CELLS
+            MAX_CELLS
         };
         groups.saturating_mul(self.columns) <= most
     }
@@ -224,7 +224,7 @@ impl Grouping {
         if self.cells.fits(self.groups.len()) || self.is_closed {
             return false;
         }
-        self.is_full |= self.groups.len() >= MOST_GROUPS;
+        self.is_full |= self.groups.len() >= MAX_GROUPS;
         let is_count = self.query.measure.is_count();
         let mut ranked: Vec<((u64, u64), Vec<Part>)> = self
             .groups
@@ -304,11 +304,11 @@ impl Grouping {
     fn number(&mut self, parts: Vec<Vec<Part>>) -> u32 {
         let mut combined: Vec<Vec<Part>> = vec![Vec::new()];
         let all = parts.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
-        self.is_cut |= all.is_none_or(|all| all > MOST_COMBINED);
+        self.is_cut |= all.is_none_or(|all| all > MAX_COMBINED);
         for dimension_parts in parts {
-            let mut next = Vec::with_capacity((combined.len() * dimension_parts.len()).min(MOST_COMBINED));
+            let mut next = Vec::with_capacity((combined.len() * dimension_parts.len()).min(MAX_COMBINED));
             for before in &combined {
-                for part in dimension_parts.iter().take(MOST_COMBINED - next.len()) {
+                for part in dimension_parts.iter().take(MAX_COMBINED - next.len()) {
                     let mut parts = before.clone();
                     parts.push(part.clone());
                     next.push(parts);
@@ -317,7 +317,7 @@ impl Grouping {
             combined = next;
         }
         let mut groups: Vec<u32> = combined.into_iter().map(|parts| self.group(parts)).collect();
-        if self.memberships.len() >= MOST_MEMBERSHIPS && !self.numbers.contains_key(&groups) {
+        if self.memberships.len() >= MAX_MEMBERSHIPS && !self.numbers.contains_key(&groups) {
             self.is_cut = true;
             groups = vec![REST];
         }
@@ -337,7 +337,7 @@ impl Grouping {
         if self.is_closed {
             return REST;
         }
-        if self.groups.len() >= MOST_GROUPS {
+        if self.groups.len() >= MAX_GROUPS {
             self.is_full = true;
             return REST;
         }
@@ -429,14 +429,14 @@ impl Tally for Grouping {
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32 {
         let query = &self.query;
         let by_flow = query.condition.is_some() || query.by.iter().any(|dimension| dimension.is_of_flow());
-        let by_path = query.by_path();
+        let by_path = query.needs_paths();
         let key_path = if by_path { path.to_vec() } else { Vec::new() };
         let key = (by_flow.then_some(*flow), key_path);
         if let Some(number) = self.flow_numbers.get(&key) {
             return *number;
         }
         let number = self.number_flow(flow, path);
-        if self.flow_numbers.len() < MOST_NUMBERS {
+        if self.flow_numbers.len() < MAX_NUMBERS {
             self.flow_numbers.insert(key, number);
         }
         number
@@ -455,7 +455,7 @@ impl Tally for Grouping {
             dimension.event_parts(event, context)
         });
         if let Some(flow) = flow
-            && self.event_numbers.len() < MOST_NUMBERS
+            && self.event_numbers.len() < MAX_NUMBERS
         {
             self.event_numbers.insert(flow, number);
         }
@@ -473,7 +473,7 @@ impl Tally for Grouping {
         if let Some(number) = alike.get(&parts) {
             return Some(*number);
         }
-        if alike.len() >= MOST_GROUPS {
+        if alike.len() >= MAX_GROUPS {
             return None;
         }
         let next = u32::try_from(alike.len()).ok()?;
@@ -529,12 +529,12 @@ const REST: u32 = u32::MAX;
 /// The number of values that are in no group.
 const UNWANTED: u32 = 0;
 /// Maximum number of groups: some 40 MB.
-const MOST_GROUPS: usize = 200_000;
+const MAX_GROUPS: usize = 200_000;
 /// Maximum number of combinations of groups, such as the nodes of a path: some 80 MB.
-const MOST_MEMBERSHIPS: usize = 400_000;
+const MAX_MEMBERSHIPS: usize = 400_000;
 /// Maximum number of flows whose numbers are remembered: some 40 MB.
-const MOST_NUMBERS: usize = 200_000;
+const MAX_NUMBERS: usize = 200_000;
 /// Maximum number of cells, which are sums: 32 MB; four times as many counts. With more groups, those of the greatest are read once more.
-const MOST_CELLS: usize = 1 << 20;
+const MAX_CELLS: usize = 1 << 20;
 /// Maximum number of groups of one value: a flow of 32 nodes and 31 links is in no more.
-const MOST_COMBINED: usize = 1_024;
+const MAX_COMBINED: usize = 1_024;

@@ -108,7 +108,7 @@ fn of_too_many_reports_none_of_a_packet_is_counted_alone() {
         (8, 4, None),
     ];
     for (most, sent, cut) in expected {
-        let found = counted(&reader, most, MOST_PASSED);
+        let found = counted(&reader, most, MAX_PASSED);
         assert_eq!(found.links, count(sent), "{most}");
         assert_eq!(found.counted_until, cut.map(|at: usize| times[at]), "{most}");
         assert!(!found.truncated);
@@ -120,14 +120,14 @@ fn a_flow_of_which_a_node_is_not_counted_is_left_out() {
     let reports = (1..=2).flat_map(|number| [1, 2].map(|node| postcard(START + SECOND, number, node)));
     let (_dir, reader) = stored(2, reports.collect());
     for (most, left_out) in [(2, 0), (3, 1)] {
-        let found = counted(&reader, MOST_REPORTS, most);
+        let found = counted(&reader, MAX_REPORTS, most);
         assert_eq!(
             (&found.links, found.left_out, found.truncated),
             (&count(1), left_out, true),
             "{most}"
         );
     }
-    let all = counted(&reader, MOST_REPORTS, 4);
+    let all = counted(&reader, MAX_REPORTS, 4);
     assert_eq!(
         (all.links[&(1, 2)].flows, all.left_out, all.truncated),
         (2, 0, false)
@@ -143,7 +143,7 @@ fn flows_of_a_key_are_counted_up_to_a_limit() {
         reason: None,
     };
     let mut flows = DropFlows::default();
-    assert!((0..MOST_FLOWS_PER_KEY as u64).all(|flow| flows.add(key, flow)));
+    assert!((0..MAX_FLOWS_PER_KEY as u64).all(|flow| flows.add(key, flow)));
     assert!(flows.add(key, 5), "it is known");
     assert!(!flows.add(key, u64::MAX));
     assert!(flows.add(
@@ -153,7 +153,7 @@ fn flows_of_a_key_are_counted_up_to_a_limit() {
         },
         u64::MAX
     ));
-    flows.total = MOST_DROP_FLOWS;
+    flows.total = MAX_DROP_FLOWS;
     assert!(!flows.add(
         DropKey {
             queue: Some(2),

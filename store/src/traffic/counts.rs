@@ -9,7 +9,7 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MOST_KNOWN, Read, Tally};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_KNOWN, Read, Tally};
 use crate::blocks::{Block, Class, Column, Location, Run, Values, first_id, minute_of};
 use crate::hasher::{FastMap, Seeded};
 use crate::rows::int;
@@ -105,7 +105,7 @@ impl<'a> CountReader<'a> {
             alike: FastMap::default(),
             counts: FastMap::default(),
             numbers: FastMap::default(),
-            room: MOST_ELEMENTS,
+            room: MAX_ELEMENTS,
             most_locations,
             is_full: false,
             unpaid: 0,
@@ -408,7 +408,7 @@ impl<'a> CountReader<'a> {
         let index = usize::try_from(flow).unwrap_or(usize::MAX);
         match self.flows.get(index) {
             Some(known) if *known != UNKNOWN => Ok(*known),
-            _ if index >= MOST_ELEMENTS => Ok(u32::try_from(flow).unwrap_or(0)),
+            _ if index >= MAX_ELEMENTS => Ok(u32::try_from(flow).unwrap_or(0)),
             _ => self.add_flow(index, tally),
         }
     }
@@ -477,7 +477,7 @@ impl<'a> CountReader<'a> {
                             .group(class, *values, location, key.flow.into(), key.path.into())?;
                     let number = tally.event(&group);
                     cost += COST;
-                    if self.numbers.len() < MOST_KNOWN {
+                    if self.numbers.len() < MAX_KNOWN {
                         self.numbers.insert(key, number);
                     }
                     number
@@ -585,6 +585,6 @@ const UNKNOWN: u32 = u32::MAX;
 /// Stands for a flow that is not wanted: no file has this number of flows.
 const UNWANTED: u32 = u32::MAX - 1;
 /// Maximum number of counts in arrays, 64 MB with their numbers, and of flows of which it is known whether they are wanted.
-const MOST_ELEMENTS: usize = 8_000_000;
+const MAX_ELEMENTS: usize = 8_000_000;
 /// The cost of counting an event in a map, compared with one in an array.
 const COST: usize = 8;

@@ -7,7 +7,7 @@ use detect::Metric;
 use rusqlite::Row;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MOST_KNOWN, Read, Tally};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_KNOWN, Read, Tally};
 use crate::intern::parse_path;
 use crate::rows::{int, kinds};
 use crate::schema::Features;
@@ -75,7 +75,7 @@ impl<'a> EventReader<'a> {
             first,
         };
         let number = tally.event(&group);
-        if self.numbers.len() < MOST_KNOWN {
+        if self.numbers.len() < MAX_KNOWN {
             self.numbers.insert(event, number);
         }
         Ok(number)

@@ -5,7 +5,7 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnSpan, Columns, MOST_KNOWN, Tally};
+use super::{Budget, ColumnSpan, Columns, MAX_KNOWN, Tally};
 use crate::hasher::FastMap;
 use crate::paths::{PathTimes, read_all_paths};
 use crate::rows::int;
@@ -145,7 +145,7 @@ impl<'a> FlowReader<'a> {
         let key = self.names.flow(flow)?;
         let nodes = self.names.path(path)?;
         let number = key.map(|key| tally.flow(&key, nodes));
-        if self.numbers.len() >= MOST_KNOWN {
+        if self.numbers.len() >= MAX_KNOWN {
             self.numbers.clear();
         }
         self.numbers.insert((flow, path), number);

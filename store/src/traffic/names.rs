@@ -5,7 +5,7 @@ use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
-use super::{EventGroup, MOST_KNOWN};
+use super::{EventGroup, MAX_KNOWN};
 use crate::blocks::{Class, Location, Values};
 use crate::hasher::FastMap;
 use crate::identity::FileIdentity;
@@ -65,7 +65,7 @@ impl<'a> Names<'a> {
             self.keys = self.known.load(self.conn, self.file, self.single_reads)?;
         }
         let flow = self.keys.get(self.conn, number)?;
-        if self.flows.len() >= MOST_KNOWN {
+        if self.flows.len() >= MAX_KNOWN {
             self.flows.clear();
         }
         self.flows.insert(number, flow);
@@ -78,7 +78,7 @@ impl<'a> Names<'a> {
             return Ok(&[]);
         }
         if !self.paths.contains_key(&number) {
-            if self.paths.len() >= MOST_KNOWN {
+            if self.paths.len() >= MAX_KNOWN {
                 self.paths.clear();
             }
             let mut select = self

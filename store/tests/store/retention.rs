@@ -78,7 +78,7 @@ fn an_answer_that_reaches_before_what_retention_kept_says_so() {
             "records may be missing: those from before {cut} were deleted, as `max_age` and `max_bytes` of [store] do with the oldest files"
         );
         for from in [Some(1), Some(START), Some(kept - 1)] {
-            assert_eq!(notes(from), [note.clone()], "{from:?}");
+            assert_eq!(notes(from), std::slice::from_ref(&note), "{from:?}");
         }
         for from in [None, Some(0), Some(kept), Some(kept + HOUR)] {
             assert_eq!(notes(from), Vec::<String>::new(), "{from:?}");

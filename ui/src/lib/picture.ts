@@ -15,7 +15,7 @@ const ROW = 18;
 const SANS = "system-ui, 'Liberation Sans', sans-serif";
 const NARROWEST = 480;
 /** Rows of a table that a picture has. */
-const MOST_ROWS = 200;
+const MAX_ROWS = 200;
 const WIDEST_CELL = 420;
 /** Browsers refuse canvases with longer sides, device pixels. */
 const LONGEST_SIDE = 16_000;
@@ -50,11 +50,11 @@ export async function tablePng(
   table: { heads: string[]; rows: string[][]; numeric: boolean[] },
   caption: Caption,
 ): Promise<Blob> {
-  const left = table.rows.length - MOST_ROWS;
-  const notes = left > 0 ? [`The first ${MOST_ROWS} of ${table.rows.length} rows; the CSV has all.`] : [];
+  const left = table.rows.length - MAX_ROWS;
+  const notes = left > 0 ? [`The first ${MAX_ROWS} of ${table.rows.length} rows; the CSV has all.`] : [];
   return blobOf(
     await inLight(() =>
-      compose([tablePart(table.heads, table.rows.slice(0, MOST_ROWS), table.numeric)], [], {
+      compose([tablePart(table.heads, table.rows.slice(0, MAX_ROWS), table.numeric)], [], {
         ...caption,
         notes: [...notes, ...caption.notes],
       }),

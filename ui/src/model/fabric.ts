@@ -25,7 +25,7 @@ export interface Fabric {
 }
 
 /** With more nodes than this, groups are collapsed. */
-export const MOST_PLAIN = 60;
+export const MAX_PLAIN = 60;
 
 /**
  * Finds layers from the ends of paths, and pods as what is left connected without the upper layers. What the inventory
@@ -190,7 +190,7 @@ function upperDrafts(
 }
 
 /** A pod of more nodes is split by its layers. */
-const MOST_IN_POD = 128;
+const MAX_IN_POD = 128;
 
 function podDrafts(
   pods: readonly number[][],
@@ -201,16 +201,16 @@ function podDrafts(
     [...groupBy(ids, (id) => layers.get(id) ?? 0).values()]
       .flatMap((those) => split(nodesOf(those)))
       .map((nodes) => ({ nodes, name: '', upper: false }));
-  const whole = pods.filter(({ length }) => length > 1 && length <= MOST_IN_POD).map(nodesOf);
+  const whole = pods.filter(({ length }) => length > 1 && length <= MAX_IN_POD).map(nodesOf);
   whole.sort((a, b) => natural(a[0]?.name ?? '', b[0]?.name ?? ''));
   return [
     ...whole.map((nodes, i) => ({ nodes, name: commonName(nodes) || `pod ${i + 1}`, upper: false })),
-    ...pods.filter(({ length }) => length > MOST_IN_POD).flatMap(apart),
+    ...pods.filter(({ length }) => length > MAX_IN_POD).flatMap(apart),
     ...apart(pods.filter(({ length }) => length === 1).flat()),
   ];
 }
 
-const MOST_IN_PART = 32;
+const MAX_IN_PART = 32;
 
 /** What names may have in common, by which their nodes are split: `rack3` of `rack3-leaf1`, `ams` of `ams-leaf-1`. */
 const STEMS: readonly ((name: string) => string)[] = [
@@ -227,7 +227,7 @@ function split(nodes: readonly GraphNode[]): GraphNode[][] {
 }
 
 function inEqualParts(nodes: readonly GraphNode[]): GraphNode[][] {
-  const parts = Math.ceil(nodes.length / MOST_IN_PART);
+  const parts = Math.ceil(nodes.length / MAX_IN_PART);
   const size = Math.ceil(nodes.length / parts);
   return Array.from({ length: parts }, (_, i) => nodes.slice(i * size, (i + 1) * size)).filter(
     ({ length }) => length > 0,

@@ -123,13 +123,13 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
 /** The estimate with its bound, which holds for reports that added to at least as many counters as were read. */
 export function countText(answer: CountAnswer): string {
   const { copies } = answer;
-  const reports = copies === MOST_COPIES ? `${copies} copies` : `${copies} to ${MOST_COPIES} copies`;
+  const reports = copies === MAX_COPIES ? `${copies} copies` : `${copies} to ${MAX_COPIES} copies`;
   const error = `too large by at most ${count(Math.ceil(answer.error))}`;
   return `${exact(answer.estimate)} (of reports with ${reports}: ${error} with a probability of ${percent(answer.confidence)}; ${count(answer.total)} in all)`;
 }
 
 /** Copies of a counter, at most. */
-const MOST_COPIES = 4;
+const MAX_COPIES = 4;
 
 export function sketchText(answer: SketchAnswer): string {
   const epoch = `epoch ${answer.epoch.epoch}, ${plural(answer.epoch.reporters, 'reporter')} merged`;

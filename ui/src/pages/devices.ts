@@ -30,7 +30,7 @@ export function devicesPage(route: Route): Page {
 type Row = [name: string, value: string];
 type Sheets = { sheet(): Sheet | null };
 
-const MOST_HISTORY = 50;
+const MAX_HISTORY = 50;
 
 class DevicesPage implements Page {
   readonly element: HTMLElement;
@@ -86,8 +86,8 @@ class DevicesPage implements Page {
           class: 'wide',
           hands: hands({
             title: () => `History of ${this.name}`,
-            asked: () => [{ path: 'domain/history', params: { subject: this.name, limit: MOST_HISTORY } }],
-            sheet: () => this.history.sheet(`At most the last ${MOST_HISTORY}.`),
+            asked: () => [{ path: 'domain/history', params: { subject: this.name, limit: MAX_HISTORY } }],
+            sheet: () => this.history.sheet(`At most the last ${MAX_HISTORY}.`),
           }),
         },
         this.history.element,
@@ -124,7 +124,7 @@ class DevicesPage implements Page {
     });
     this.past = poll<ManagerHistory>({
       intervalMs: 10_000,
-      request: (signal) => get('domain/history', { subject: this.name, limit: MOST_HISTORY }, signal),
+      request: (signal) => get('domain/history', { subject: this.name, limit: MAX_HISTORY }, signal),
       show: ({ history }) => this.history.update(history),
     });
   }

@@ -161,7 +161,7 @@ class IntentsPage implements Page {
 }
 
 /** Flows that are asked for their queues: each is a request. */
-const MOST_DETAILS = 40;
+const MAX_DETAILS = 40;
 
 /** The flows that pass a place. */
 async function flowsAt(place: Place): Promise<Flow[]> {
@@ -178,7 +178,7 @@ async function flowsAt(place: Place): Promise<Flow[]> {
       return false;
     }
   };
-  const asked = passing.slice(0, MOST_DETAILS);
+  const asked = passing.slice(0, MAX_DETAILS);
   const is = await Promise.all(asked.map(inQueue));
   return asked.filter((_, index) => is[index]);
 }

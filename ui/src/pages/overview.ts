@@ -125,9 +125,9 @@ function livePage(): Page {
 /** What a rate is, beside its chart. */
 const MEAN = ` mean of ${RATE_SECONDS} s`;
 
-const MOST_FLOWS = 10;
-const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: MOST_FLOWS } };
-const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be more.`;
+const MAX_FLOWS = 10;
+const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: MAX_FLOWS } };
+const FIRST_FLOWS = `The ${MAX_FLOWS} slowest flows; there may be more.`;
 
 /** What a part of the status says. */
 function status(title: string, sheet: () => Sheet | null): HTMLElement {

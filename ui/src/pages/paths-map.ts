@@ -4,7 +4,7 @@ import type { Link, Node, PathUse } from '../api/types';
 import { h, show } from '../lib/dom';
 import { names } from '../lib/names';
 import { pathText } from '../lib/format';
-import { MOST_PLAIN } from '../model/fabric';
+import { MAX_PLAIN } from '../model/fabric';
 import { pathKey, type Path } from '../model/paths';
 import { NO_PLACES } from '../model/places';
 import { bareLink, buildGraph, edgeId, NO_GRAPH, type Graph } from '../model/topology';
@@ -13,7 +13,7 @@ import { goTo, times } from '../times';
 import { TopologyCanvas } from './topology-canvas';
 import type { Overlay } from './topology-style';
 
-const MOST_ROWS = 10_000;
+const MAX_ROWS = 10_000;
 
 /** A path over the map, and what it is called there. */
 export interface Drawn {
@@ -62,7 +62,7 @@ export function pathsMap() {
     for (const { path } of paths)
       for (const node of path) {
         const group = node === null ? undefined : canvas.fabric?.groupOf.get(node);
-        if (group !== undefined && graph.nodes.length > MOST_PLAIN) open.add(group);
+        if (group !== undefined && graph.nodes.length > MAX_PLAIN) open.add(group);
       }
     canvas.arrange(graph, uses, NO_PLACES, open);
     canvas.draw({
@@ -80,7 +80,7 @@ export function pathsMap() {
   const polled = poll<[{ nodes: Node[] }, { links: Link[] }, { paths: PathUse[] }]>({
     intervalMs: () => times.intervalMs(10_000),
     request: (signal) => {
-      const all = { ...times.query(), limit: MOST_ROWS };
+      const all = { ...times.query(), limit: MAX_ROWS };
       return Promise.all([
         get<{ nodes: Node[] }>('nodes', all, signal),
         get<{ links: Link[] }>('links', all, signal),

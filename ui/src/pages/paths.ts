@@ -28,8 +28,8 @@ import { usesPanel } from './paths-use';
 
 /** What a person sets, by the names in the address; the address also names the flow. */
 const DEFAULTS = { src: '', dst: '', step: '', hop: '', compare: '' };
-const MOST_CHANGES = 1_000;
-const MOST_STEPS = 200;
+const MAX_CHANGES = 1_000;
+const MAX_STEPS = 200;
 const COLUMNS = 80;
 
 interface Answer {
@@ -154,7 +154,7 @@ class PathsPage implements Page {
   }
 
   private params(): Record<string, string | number> {
-    return { ...times.span(), ...this.which(), limit: MOST_CHANGES };
+    return { ...times.span(), ...this.which(), limit: MAX_CHANGES };
   }
 
   /** The requests of what is shown of the present time. */
@@ -415,13 +415,13 @@ class PathsPage implements Page {
 
   private drawSteps(found: readonly Step[]): void {
     const step = this.step();
-    this.stepTable.update(found.slice(0, MOST_STEPS));
+    this.stepTable.update(found.slice(0, MAX_STEPS));
     const flows = step?.flows ?? [];
-    this.flowTable.update(flows.slice(0, MOST_STEPS));
+    this.flowTable.update(flows.slice(0, MAX_STEPS));
     const hasFlows = step !== null && this.flow === '';
     show(this.flowTable.element, hasFlows);
-    setText(this.stepNote, listedText(MOST_STEPS, found.length, 'Of these changes, the newest steps:'));
-    setText(this.flowNote, hasFlows ? listedText(MOST_STEPS, flows.length, 'Flows of this change:') : '');
+    setText(this.stepNote, listedText(MAX_STEPS, found.length, 'Of these changes, the newest steps:'));
+    setText(this.flowNote, hasFlows ? listedText(MAX_STEPS, flows.length, 'Flows of this change:') : '');
   }
 
   private summaryText(step: Step | null): string {

@@ -18,7 +18,7 @@ import { session } from '../session';
 /** After so long nothing more is recorded of a time. */
 const RECORDED_MS = 6_000;
 const AGAIN_MS = 2_000;
-const MOST_FLOWS = 50;
+const MAX_FLOWS = 50;
 
 type Part = Burst['flows'][number] & { place: number };
 type Change = Burst['changes'][number];
@@ -164,7 +164,7 @@ export function burstPanel(close: () => void): BurstPanel {
 
 function requestOf({ node, queue, from, to }: Asked): Request {
   const time = (ms: number): string => `${BigInt(ms) * 1_000_000n}`;
-  return { path: `queues/${node}`, params: { queue, from: time(from), to: time(to), limit: MOST_FLOWS } };
+  return { path: `queues/${node}`, params: { queue, from: time(from), to: time(to), limit: MAX_FLOWS } };
 }
 
 /** The flows that were in the queue, or those whose latency changed. */

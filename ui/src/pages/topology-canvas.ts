@@ -3,7 +3,7 @@ import type { PathUse } from '../api/types';
 import { h } from '../lib/dom';
 import { onTheme } from '../lib/theme';
 import { fit, moved, toNetwork, zoomAt, type Camera, type Size } from '../model/camera';
-import { findFabric, MOST_PLAIN, type Fabric } from '../model/fabric';
+import { findFabric, MAX_PLAIN, type Fabric } from '../model/fabric';
 import { NO_PLACES, type Places } from '../model/places';
 import { arrange, type Arrangement, type Positions } from '../model/layout';
 import { groupedScene, plainScene, type Box, type Item, type Scene } from '../model/scene';
@@ -23,7 +23,7 @@ import { looksOf, type Looks, type Picture, type Selection } from './topology-st
 /** Narrower than this, nodes show their number only and stand closer. */
 const COMPACT_BELOW = 560;
 /** With more lines than this, a picture larger than the box is kept, and moved while the map is dragged. */
-const MOST_REDRAWN = 100;
+const MAX_REDRAWN = 100;
 /** How much larger on each side, as a part of the box. */
 const SPARE = 0.35;
 /** After the last movement, everything is drawn again. */
@@ -98,7 +98,7 @@ export class TopologyCanvas {
    */
   arrange(graph: Graph, paths: readonly PathUse[], places: Places, open: ReadonlySet<string>): void {
     if (graph.shape !== this.graph?.shape || places !== this.places) {
-      const grouped = graph.nodes.length > MOST_PLAIN;
+      const grouped = graph.nodes.length > MAX_PLAIN;
       this.fabric = grouped ? findFabric(graph, paths, places) : null;
       this.arranged = grouped ? { shape: 'free', positions: new Map() } : arrange(graph, paths);
       this.sceneKey = '';
@@ -242,7 +242,7 @@ export class TopologyCanvas {
     const size = this.size();
     const context = sized(this.canvas, size);
     if (!looks || !context || size.width === 0) return;
-    if (looks.scene.lines.length <= MOST_REDRAWN) this.report(paint(context, looks, this.camera, size));
+    if (looks.scene.lines.length <= MAX_REDRAWN) this.report(paint(context, looks, this.camera, size));
     else this.paintKept(context, looks, size);
     if (this.first && looks.items.length > 0) {
       this.first = false;

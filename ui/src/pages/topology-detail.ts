@@ -97,14 +97,14 @@ function describe(about: Shown, actions: Actions): Description | null {
 }
 
 /** Nodes of a group that get a button of their own. */
-const MOST_WORST = 6;
+const MAX_WORST = 6;
 
 function describeGroup(about: Shown, id: string, actions: Actions): Description | null {
   const { fabric, values, scale, metric } = about;
   const group = fabric?.groups.find((one) => one.id === id);
   if (!fabric || !group) return null;
   const value = (node: number): number => values.get(node) ?? -1;
-  const worst = [...group.members].sort((a, b) => value(b) - value(a)).slice(0, MOST_WORST);
+  const worst = [...group.members].sort((a, b) => value(b) - value(a)).slice(0, MAX_WORST);
   const bad = group.members.filter((node) => isBad(scale, values.get(node) ?? null)).length;
   const names = new Map(about.graph.nodes.map((node) => [node.id, node.name]));
   const nameOf = (node: number): string => names.get(node) ?? String(node);
@@ -129,7 +129,7 @@ function act(text: string, click: () => void): HTMLElement {
 }
 
 /** Queues of a node that get a link of their own. */
-const MOST_QUEUES = 8;
+const MAX_QUEUES = 8;
 
 function describeNode(about: Shown, id: number, actions: Actions): Description | null {
   const entry = about.graph.nodes.find((node) => node.id === id);
@@ -137,7 +137,7 @@ function describeNode(about: Shown, id: number, actions: Actions): Description |
   const title = entry.name === String(id) ? `Node ${id}` : `${entry.name} (node ${id})`;
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
   const queues = (entry.node?.queues ?? [])
-    .slice(0, MOST_QUEUES)
+    .slice(0, MAX_QUEUES)
     .map(({ queue }) =>
       watchThis(queue === null ? 'watch its queues' : `watch queue ${queue}`, watchQueue(id, queue)),
     );
@@ -160,12 +160,12 @@ function describeNode(about: Shown, id: number, actions: Actions): Description |
 }
 
 /** Hosts that are named; the others are counted. */
-const MOST_HOSTS = 12;
+const MAX_HOSTS = 12;
 
 function hostFacts(addresses: readonly string[]): Fact[] {
   if (addresses.length === 0) return [];
   const all = hostNames(addresses, (address) => names.host(address));
-  const shown = all.slice(0, MOST_HOSTS);
+  const shown = all.slice(0, MAX_HOSTS);
   const more = all.length - shown.length;
   return [['hosts', shown.join(', ') + (more > 0 ? `, and ${exact(more)} more` : '')]];
 }

@@ -19,9 +19,9 @@ interface Placed extends Box {
 
 const FONT = 'system-ui, sans-serif';
 /** More lines than this are drawn as hairlines without arrows: the picture shows where, the list what. */
-const MOST_BROAD = 1500;
-const MOST_ARROWS = 300;
-const MOST_LABELS = 240;
+const MAX_BROAD = 1500;
+const MAX_ARROWS = 300;
+const MAX_LABELS = 240;
 /** Width of a path over the map, px. */
 const ROUTE = 4;
 /** Half the distance of the two directions of a link, px. */
@@ -80,10 +80,10 @@ class Painter {
       lines: stroke.lines.flatMap((look) => this.segment(look) ?? []),
     }));
     const count = shown.reduce((sum, { lines }) => sum + lines.length, 0);
-    const hair = count > MOST_BROAD;
+    const hair = count > MAX_BROAD;
     for (const { stroke, lines } of shown) if (lines.length > 0) this.strokeLines(stroke, lines, hair);
     this.context.globalAlpha = 1;
-    if (count <= MOST_ARROWS)
+    if (count <= MAX_ARROWS)
       for (const { stroke, lines } of shown) for (const one of lines) this.arrow(one, stroke);
     this.context.globalAlpha = 1;
     this.drawn.lines = count;
@@ -161,7 +161,7 @@ class Painter {
     const outside = this.placed.filter((box) => !this.inside(box));
     // Beside a box only what matters is written; the others get their names when they are enlarged.
     for (const box of outside) {
-      if (this.drawn.labels >= MOST_LABELS) break;
+      if (this.drawn.labels >= MAX_LABELS) break;
       const { order, texts } = box.look;
       if (order > -BAD_ORDER) continue;
       this.tag(texts[0] ?? '', box.x, box.y - box.h / 2 - 10, 11, this.looks.theme.text);
@@ -316,7 +316,7 @@ class Painter {
     if (look.hosts.length === 0 || look.faded || w < 44) return;
     const { context, looks } = this;
     const scale = this.camera.zoom;
-    const shown = look.hosts.slice(0, MOST_HOSTS);
+    const shown = look.hosts.slice(0, MAX_HOSTS);
     const more = look.hosts.length - shown.length;
     const step = w / shown.length;
     const top = y + h / 2;
@@ -341,7 +341,7 @@ class Painter {
     shown.forEach((name, i) => {
       const at = x + (i - (shown.length - 1) / 2) * step;
       const text = i === shown.length - 1 && more > 0 ? `${name} +${more}` : name;
-      if (this.drawn.labels < MOST_LABELS) this.tagHost(text, at, top + 20 * scale + 7, step);
+      if (this.drawn.labels < MAX_LABELS) this.tagHost(text, at, top + 20 * scale + 7, step);
     });
   }
 
@@ -356,7 +356,7 @@ class Painter {
   }
 }
 
-const MOST_HOSTS = 4;
+const MAX_HOSTS = 4;
 /** Room above the nodes of an open group, as in the scene. */
 const TITLE = 34;
 /** Bad nodes, groups, and what is selected, found or on the path. */
@@ -383,7 +383,7 @@ function edgeOf(box: Box, x: number, y: number, towardsX: number, towardsY: numb
 }
 
 const widths = new Map<string, number>();
-const MOST_WIDTHS = 4000;
+const MAX_WIDTHS = 4000;
 
 /** Measures texts in the font that is set now; measuring is slow, so widths are remembered. */
 function width(context: CanvasRenderingContext2D): (text: string) => number {
@@ -392,7 +392,7 @@ function width(context: CanvasRenderingContext2D): (text: string) => number {
     const key = font + text;
     const known = widths.get(key);
     if (known !== undefined) return known;
-    if (widths.size >= MOST_WIDTHS) widths.clear();
+    if (widths.size >= MAX_WIDTHS) widths.clear();
     const measured = context.measureText(text).width;
     widths.set(key, measured);
     return measured;

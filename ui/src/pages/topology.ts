@@ -7,7 +7,7 @@ import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
 import { hopwise } from '../model/copies';
-import { MOST_PLAIN } from '../model/fabric';
+import { MAX_PLAIN } from '../model/fabric';
 import { hostsOf, type Hosts } from '../model/hosts';
 import { droppedByNode, withLosses } from '../model/losses';
 import { NO_PLACES, placesOf, samePlaces, type Places } from '../model/places';
@@ -34,7 +34,7 @@ import type { Selection } from './topology-style';
 const DEFAULTS = { ...FLOW_LIST_DEFAULTS, lens: 'latency', flow: '', open: '', find: '' };
 
 /** As many as the server gives at once. */
-const MOST_ROWS = 10_000;
+const MAX_ROWS = 10_000;
 /** A large network is asked for less often. */
 const LARGE = 1_500;
 const HOSTS_MS = 15_000;
@@ -57,7 +57,7 @@ export function topologyPage(route: Route): Page {
 
 /** The time of the page, with as many rows as the server gives at once. */
 function wholeTime(): Record<string, string | number> {
-  return { ...times.query(), limit: MOST_ROWS };
+  return { ...times.query(), limit: MAX_ROWS };
 }
 
 class TopologyPage implements Page {
@@ -253,7 +253,7 @@ class TopologyPage implements Page {
     // Not before: the first picture does without.
     this.hostPoll = this.pollHosts();
     // A console has no inventory.
-    if (nodes.length > MOST_PLAIN && !session.console) this.placePoll = this.pollPlaces();
+    if (nodes.length > MAX_PLAIN && !session.console) this.placePoll = this.pollPlaces();
     if (this.selected) this.canvas.reveal(this.selected);
   }
 

@@ -156,7 +156,7 @@ impl Column {
             order.iter().for_each(|text| plain_text(text, &mut plain));
             return Some((plain, order.len(), values.clone()));
         }
-        let most = (self.numbers.len() / 2).min(MOST_DIFFERENT);
+        let most = (self.numbers.len() / 2).min(MAX_DIFFERENT);
         let mut known = HashMap::new();
         let mut values = Vec::with_capacity(self.numbers.len());
         for number in &self.numbers {
@@ -410,7 +410,7 @@ fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
 }
 
 /// Different numbers of a column that has a dictionary, at most.
-const MOST_DIFFERENT: usize = 1 << 14;
+const MAX_DIFFERENT: usize = 1 << 14;
 const PLAIN: u32 = 0;
 const RLE: u32 = 3;
 const DICTIONARY: u32 = 8;

@@ -462,7 +462,7 @@ pub fn probe(
 /// What is wrong.
 pub fn probe_console(destination: Destination, tables: ClickHouse) -> Result<String, String> {
     let authority = destination.authority.clone();
-    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, MOST_SAID);
+    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, MAX_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
     // The tables that it reads.
     let read = [
@@ -489,7 +489,7 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     let streams = export.streams().map_err(with_key)?;
     let destination = export.destination().map_err(with_key)?;
     let authority = destination.authority.clone();
-    let mut link = ExportLink::new(sink, destination, export.timeout, MOST_SAID);
+    let mut link = ExportLink::new(sink, destination, export.timeout, MAX_SAID);
     in_time(link.probe(&streams)).await?;
     Ok(authority)
 }
@@ -501,7 +501,7 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 pub fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
     let sink = export.sink().map_err(with_key).map_err(CliError::new)?;
     let destination = export.destination().map_err(with_key).map_err(CliError::new)?;
-    let mut link = ExportLink::new(sink, destination, export.timeout, MOST_SAID);
+    let mut link = ExportLink::new(sink, destination, export.timeout, MAX_SAID);
     let runtime = runtime()?;
     for statement in statements {
         runtime
@@ -523,7 +523,7 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
 /// Threads of an outlet that understand answers, make requests and write files. Each has memory of its own from the allocator.
 const OUTLET_THREADS: usize = 8;
 /// Bytes of an answer to a probe or a statement that are read.
-const MOST_SAID: usize = 1 << 20;
+const MAX_SAID: usize = 1 << 20;
 /// Time limit of a probe.
 const PROBE: Duration = Duration::from_secs(10);
 /// Time that a stop waits for the batch in flight.

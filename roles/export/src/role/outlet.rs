@@ -288,7 +288,7 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
     let destination = settings.destination().map_err(invalid)?;
     let authority = destination.authority.clone();
     let tables = settings.tables().map_err(invalid)?;
-    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MOST_SAID);
+    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MAX_SAID);
     in_time(link.probe(&settings.streams().map_err(invalid)?)).await?;
     Ok(authority)
 }

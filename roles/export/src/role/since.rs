@@ -40,7 +40,7 @@ impl Beginnings {
         let number = alert.alert();
         if alert.is_firing {
             // The oldest ones are forgotten. They are found in the store.
-            if self.known.len() >= MOST_KNOWN / 2 {
+            if self.known.len() >= MAX_KNOWN / 2 {
                 self.older = std::mem::take(&mut self.known);
             }
             self.known.insert(number, alert.clone());
@@ -64,7 +64,7 @@ impl Beginnings {
         let looked_up = self.look_up(alert, number);
         self.failures = if looked_up.is_ok() { 0 } else { self.failures + 1 };
         match looked_up {
-            Err(error) if self.failures > MOST_FAILURES => {
+            Err(error) if self.failures > MAX_FAILURES => {
                 self.failures = 0;
                 tracing::warn!(
                     rule = &*alert.rule,
@@ -87,7 +87,7 @@ impl Beginnings {
             before,
             kind: Some(Kind::RuleOn),
             flow: alert.flow,
-            limit: MOST_RULES,
+            limit: MAX_RULES,
             ..EventFilter::default()
         };
         let rows = reader.events(&filter).map_err(failed)?;
@@ -106,11 +106,11 @@ fn failed(error: impl std::fmt::Display) -> String {
 }
 
 /// After so many failed searches in a row, an alert has no beginning.
-const MOST_FAILURES: u32 = 5;
+const MAX_FAILURES: u32 = 5;
 /// Maximum number of beginnings in memory.
-const MOST_KNOWN: usize = 65_536;
+const MAX_KNOWN: usize = 65_536;
 /// Maximum number of rules of one flow that became true after the beginning that is searched.
-const MOST_RULES: usize = 256;
+const MAX_RULES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -185,13 +185,13 @@ mod tests {
             let mut alert = Alert::from_event(&event(kind, port), Some("slow".into())).unwrap();
             beginnings.complete(&mut alert)
         };
-        for port in 0..=MOST_KNOWN {
+        for port in 0..=MAX_KNOWN {
             complete(Kind::RuleOn, port).unwrap();
         }
-        let late = complete(Kind::RuleOff, MOST_KNOWN / 2).unwrap().unwrap();
+        let late = complete(Kind::RuleOff, MAX_KNOWN / 2).unwrap().unwrap();
         assert_eq!((late.is_firing, late.node), (true, Some(7)));
         // It is not in memory, and there is no store.
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             let error = complete(Kind::RuleOff, 0).unwrap_err();
             assert!(
                 error.starts_with("cannot look up when an alert began: "),

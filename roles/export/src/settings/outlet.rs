@@ -121,7 +121,7 @@ pub struct Share {
 /// Bytes for an answer of Kafka, and to understand it: the longest one.
 const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
 /// Bytes of a batch: less than a batch may have that is sent again. Those of very many partitions wait for one another.
-const MOST_BATCH: usize = 40 << 20;
+const MAX_BATCH: usize = 40 << 20;
 const LEAST_BATCH: usize = 64 << 10;
 
 /// The most outlets that share partitions.
@@ -283,7 +283,7 @@ impl OutletSettings {
         let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
         DeliverySettings {
             records: self.batch,
-            bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MOST_BATCH),
+            bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MAX_BATCH),
             linger: nanoseconds(self.linger),
             timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()

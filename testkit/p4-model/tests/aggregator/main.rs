@@ -11,7 +11,7 @@ mod bmv2;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use aggregator::{Aggregator, Cause, Config, Output, Reason, Spread};
+use aggregator::{Aggregator, Cause, Config, Output, RefusalReason, Spread};
 use p4_model::{Arrival, Entry, Key, Program, Switch};
 use testkit::rng::Rng;
 use wire::aggregate::Kind;
@@ -190,12 +190,12 @@ impl Pair {
 
     fn counters(&self) -> Result<(), String> {
         let stats = self.rust.stats();
-        let refused = |reason: Reason| stats.refused[reason as usize];
+        let refused = |reason: RefusalReason| stats.refused[reason as usize];
         let rust = [
             stats.postcards,
-            refused(Reason::NoNode),
-            refused(Reason::NoFlow),
-            refused(Reason::NoValue),
+            refused(RefusalReason::NoNode),
+            refused(RefusalReason::NoFlow),
+            refused(RefusalReason::NoValue),
             stats.missing_values,
         ];
         let sent = Cause::ALL.map(|cause| stats.sent[cause as usize].aggregates);
