@@ -453,7 +453,7 @@ struct Body {
     incoming: Incoming,
     /// The bytes that came and were not read.
     part: Bytes,
-    /// The longest pause.
+    /// The time within which each part must come.
     within: Duration,
     runtime: Runtime,
 }

@@ -100,7 +100,7 @@ impl Order {
 #[derive(Clone, Copy, Debug)]
 struct PacketRef {
     ts: u64,
-    /// Its begin in the buffer's memory, and its length.
+    /// The offset of its bytes in the buffer's memory, and their number.
     start: usize,
     len: usize,
     link: LinkType,

@@ -652,7 +652,7 @@ pub struct Brief<'a> {
     pub flags: Flags,
     /// Flow of the reported packet.
     pub flow: FlowKey,
-    /// Its time to live.
+    /// The time to live, or hop limit, of its outermost IP header.
     pub hop_limit: u8,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,

@@ -161,7 +161,7 @@ fn read(reader: &mut Reader<File>, path: &Path, mut buffer: Vec<u8>) -> Result<O
 pub struct Merged {
     /// The files that overlap with another one in time, in the order in which they were given.
     pub overlapping: Vec<PathBuf>,
-    /// What could not be read.
+    /// The errors of files that could not be read to their ends.
     pub errors: Vec<CliError>,
 }
 
