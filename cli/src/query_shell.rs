@@ -423,7 +423,12 @@ mod tests {
     #[test]
     fn commands_set_what_is_asked_and_say_what_is_wrong() {
         let mut session = session();
-        for line in [".format csv", ".limit 7", ".from 17", ".to 18"] {
+        for line in [
+            ".format csv",
+            ".limit 7",
+            ".from 1795000000000000000",
+            ".to 1795000000000000001",
+        ] {
             assert_eq!(session.line(line), Step::Set, "{line}");
         }
         let StoreQuery {
@@ -433,7 +438,15 @@ mod tests {
             to,
             ..
         } = session.query;
-        assert_eq!((format, limit, from, to), (Format::Csv, 7, Some(17), Some(18)));
+        assert_eq!(
+            (format, limit, from, to),
+            (
+                Format::Csv,
+                7,
+                Some(1_795_000_000_000_000_000),
+                Some(1_795_000_000_000_000_001)
+            )
+        );
         assert_eq!(session.line(".from"), Step::Set);
         assert_eq!(session.query.from, None);
         let said = |line: &str, session: &mut Session| match session.line(line) {

@@ -371,7 +371,11 @@ impl Client {
         if error.is_parse() {
             return Error::Protocol("the response is not HTTP");
         }
-        self.unreachable(io_error(error))
+        let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
+        match cause.and_then(|cause| tls::explain(cause, &self.authority)) {
+            Some(message) => Error::Tls(message),
+            None => self.unreachable(io_error(error)),
+        }
     }
 
     fn unreachable(&self, source: io::Error) -> Error {

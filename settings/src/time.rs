@@ -54,7 +54,7 @@ fn suggest(digits: &str, number: u64) -> Option<String> {
 }
 
 /// The times that a number of nanoseconds may be: from 2000-01-01 until before 2200-01-01.
-const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
+pub const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
 
 /// Parses a whole number with exactly this number of digits.
 fn number(text: &str, digits: usize) -> Option<i64> {

@@ -114,7 +114,9 @@ fn serve(stream: impl Read + Write, answers: &Answers, log: &Mutex<Vec<String>>)
     };
     let token = head
         .lines()
-        .find_map(|line| line.strip_prefix("Authorization: "))
+        .filter_map(|line| line.split_once(": "))
+        .find(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        .map(|(_, value)| value)
         .unwrap_or("");
     log.lock().unwrap().push(format!("{target} {token}"));
     let (path, query) = target.split_once('?').unwrap();

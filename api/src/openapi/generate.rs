@@ -1,5 +1,7 @@
 //! Makes the OpenAPI document from the types of the responses and the declared parameters.
 
+use std::ops::Range;
+
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -359,8 +361,11 @@ fn query(param: &Param) -> Value {
             }
             schema
         }
-        // Also a text such as 2026-11-26T03:10Z; programs have the number.
-        Form::Time => json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX}),
+        // Also 0 or a text such as 2026-11-26T03:10Z; programs have the number.
+        Form::Time => {
+            let Range { start, end } = settings::time::PLAUSIBLE;
+            json!({"type": "integer", "format": "uint64", "minimum": start, "maximum": end - 1})
+        }
         Form::Share { default } => {
             json!({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": default})
         }
