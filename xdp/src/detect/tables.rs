@@ -335,13 +335,11 @@ impl Tables {
         Some(key)
     }
 
-    /// The flow in a slot; `None` if there is none, or if it is being changed.
+    /// The flow in a slot; `None` if there is none, or if it is being changed. Without its path after [`Tables::forget_path`]: its reports
+    /// still count.
     pub fn flow(&self, slot: usize) -> Option<FlowEntry> {
         self.tag(slot).filter(|tag| *tag != 0)?;
-        let version = self
-            .flows
-            .load_half(slot, flow::VERSION, Acquire)
-            .filter(|version| *version != 0)?;
+        let version = self.flows.load_half(slot, flow::VERSION, Acquire)?;
         let small = self.flows.load(slot, flow::SMALL, Relaxed)?;
         let level_2 = self.flows.load_half(slot, flow::LEVEL_2, Relaxed)?;
         let mut entry = FlowEntry {
@@ -354,6 +352,12 @@ impl Tables {
             latency: self.flows.load(slot, flow::LATEST, Relaxed)?,
             hops: [HopEntry::default(); FLOW_HOPS],
         };
+        if version == 0 {
+            entry.path_length = 0;
+            entry.states = 0;
+            entry.reported = u64::MAX;
+            entry.latency = u64::MAX;
+        }
         for (at, hop) in entry.hops.iter_mut().enumerate().take(usize::from(entry.states)) {
             let (memory, start) = match at.checked_sub(flow::NEAR_HOPS) {
                 None => (&self.flows, flow::HOPS + at * flow::HOP_LEN),
@@ -372,7 +376,8 @@ impl Tables {
                 utilization: (others >> 32) as u32,
             };
         }
-        (self.flows.load_half(slot, flow::VERSION, Acquire) == Some(version)).then_some(entry)
+        let is_there = self.tag(slot).is_some_and(|tag| tag != 0);
+        (is_there && self.flows.load_half(slot, flow::VERSION, Acquire) == Some(version)).then_some(entry)
     }
 
     /// Removes a flow; `false` if it was not there.

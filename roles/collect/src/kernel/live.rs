@@ -184,6 +184,7 @@ impl Kernel for Live {
         copy.reports = flow.reports;
         copy.latency = (flow.latency != u64::MAX).then_some(flow.latency);
         copy.basis = match flow.basis {
+            _ if flow.path_length == 0 => None,
             0 => Some(Basis::Measured),
             1 => Some(Basis::HopSum),
             3 => Some(Basis::Unsynchronised),
