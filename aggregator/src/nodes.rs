@@ -240,9 +240,8 @@ mod tests {
         assert_eq!(after(&[5, 7, 3]), (1, 1, 0, 0), "3 was not expected");
         // Each number twice, the copy some numbers later; every tenth is lost on both paths.
         for late in [1, 3, 100, 1000] {
-            let arrives = |seq: &u32| seq % 10 != 5;
             let copies = (0..5000_u32).flat_map(|seq| [Some(seq), seq.checked_sub(late)]);
-            let numbers: Vec<u32> = copies.flatten().filter(arrives).collect();
+            let numbers: Vec<u32> = copies.flatten().filter(|seq| seq % 10 != 5).collect();
             let copies = numbers.len() as u64 - 4500;
             assert_eq!(after(&numbers), (500, 0, copies, 0), "{late}");
         }

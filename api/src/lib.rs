@@ -1,4 +1,5 @@
-//! The HTTP API, the web pages and the metrics for Prometheus: one thread with an asynchronous runtime, which never blocks.
+//! The HTTP API, the web pages and the metrics for Prometheus: one thread with an asynchronous runtime, which
+//! never blocks: work that takes long runs on other threads.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Pages: responses bounded in rows, bytes and time. They are made on threads of their own, a few at a time, so that `/healthz` and
-//! `/metrics` never wait for one.
+//! Pages: responses bounded in rows and bytes. They are made on threads of their own, a few at a time, so that `/healthz` and `/metrics`
+//! never wait for one. A request waits a bounded time for its turn.
 
 use axum::{
     http::header,

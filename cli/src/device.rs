@@ -346,14 +346,17 @@ fn rules(device: &DeviceView) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn counters_of_filters_say_what_the_filter_does() {
-        let counter = |object: Option<&str>, about: Option<&str>, name: &str, packets| Counter {
+    fn counter(object: Option<&str>, about: Option<&str>, name: &str, packets: u64) -> Counter {
+        Counter {
             object: object.map(str::to_owned),
             about: about.map(str::to_owned),
             name: name.to_owned(),
             packets,
-        };
+        }
+    }
+
+    #[test]
+    fn counters_of_filters_say_what_the_filter_does() {
         let rule = Some("report if hops > 3: to 10.0.0.0/16");
         let all = [
             counter(None, None, "inserted", 12),

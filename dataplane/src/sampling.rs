@@ -2,10 +2,10 @@
 //!
 //! **At a source** (INT-MD, INT-MX, SF-INT), each entry counts down to its next packet. The number of packets that are skipped is a
 //! different one each time, uniform from 0 to 2·(N − 1), so that its mean is N − 1: traffic with a period does not always have the same packets
-//! measured, as it would with every N-th packet. The numbers are no random ones, but a hash of the packets measured before: the same
-//! packets always lead to the same reports. The first packet of a new entry is measured.
+//! measured, as it would with every N-th packet. The numbers are pseudo-random, a hash of the number of packets measured
+//! before: the same packets always lead to the same reports. The first packet of a new entry is measured.
 //!
-//! **Of postcards**, all nodes must choose the same packets, without a word in them. Each node computes the same hash of what no router
+//! **Of postcards**, all nodes must choose the same packets, although nothing in a packet marks it. Each node computes the same hash of what no router
 //! changes (`hash`), as hash-based selection in RFC 5475, section 6.2.
 
 use crate::packet::Headers;

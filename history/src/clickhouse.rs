@@ -189,13 +189,13 @@ impl Remote {
                 let is_full = lines.len() == most;
                 last = lines.last().map(EventLine::rank).or(last);
                 for line in lines {
-                    let twin = seen
+                    let known = seen
                         .get(&line.id)
                         .filter(|(later, _)| later - line.time <= DUPLICATE_SPAN);
-                    let at = twin.map_or(events.len(), |(_, at)| *at);
-                    seen.insert(line.id, (line.time, at));
-                    if let Some(twin) = events.get_mut(at) {
-                        twin.add_copy(line);
+                    let index = known.map_or(events.len(), |(_, index)| *index);
+                    seen.insert(line.id, (line.time, index));
+                    if let Some(event) = events.get_mut(index) {
+                        event.add_copy(line);
                         continue;
                     }
                     events.push(StoredEvent {

@@ -228,7 +228,7 @@ impl Device {
         self.0.mtu
     }
 
-    /// Registers a region for reading by the device, and with `for_others` for remote writes and atomics under its rkey.
+    /// Registers a region that the device reads and writes for this machine, and with `for_others` also for remote writes and atomics under its rkey.
     ///
     /// # Errors
     /// The system refused, usually because of the limit of locked memory.

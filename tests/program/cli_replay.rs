@@ -978,7 +978,7 @@ fn replay_files(files: &[Vec<OfInterface>], order: &[usize]) -> (Value, String, 
     (found, args(&[]).stdout, values_by_second(&store))
 }
 
-/// What a replay found about reports, and not about its files.
+/// Returns the part of a result of `replay --json` that is about reports, not about files.
 fn outcome(found: &Value) -> Value {
     let sources: Vec<Value> = found["sources"]
         .as_array()

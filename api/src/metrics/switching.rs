@@ -124,26 +124,25 @@ pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn counters_of_devices_have_the_names_of_device_and_counter() {
-        let counter = |name: &str, packets| Counter {
-            object: None,
+    fn counter(object: Option<&str>, name: &str, packets: u64) -> Counter {
+        Counter {
+            object: object.map(str::to_owned),
             about: None,
             name: name.to_owned(),
             packets,
-        };
-        let of = |object: &str, one: Counter| Counter {
-            object: Some(object.to_owned()),
-            ..one
-        };
+        }
+    }
+
+    #[test]
+    fn counters_of_devices_have_the_names_of_device_and_counter() {
         let devices = [
             (
                 "s1".to_owned(),
-                vec![counter("plain", 7), counter("edge_refused", 0)],
+                vec![counter(None, "plain", 7), counter(None, "edge_refused", 0)],
             ),
             (
                 "s2".to_owned(),
-                vec![counter("plain", 1), of("filter 3", counter("event", 4))],
+                vec![counter(None, "plain", 1), counter(Some("filter 3"), "event", 4)],
             ),
         ];
         let mut text = Text::default();

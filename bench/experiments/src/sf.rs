@@ -222,7 +222,7 @@ impl FabricSink for Observer {
     }
 }
 
-/// Number of complete paths by length.
+/// Returns the path lengths of the setting `nodes`.
 pub(super) fn nodes_of(settings: &Settings) -> impl Iterator<Item = u32> {
     settings.list("nodes").iter().map(|nodes| *nodes as u32)
 }
@@ -303,7 +303,7 @@ fn overhead_plot(table: &mut Table, title: &str, label: &str, column: &str) {
     table.plot(title, "", [linear("nodes on the path"), linear(label)], series);
 }
 
-/// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
+/// Returns a run without loss or reordering, with the seed and the number of packets of the settings.
 fn yield_run(settings: &Settings, nodes: u32) -> Run {
     Run {
         packets: settings.value("packets"),
@@ -313,6 +313,7 @@ fn yield_run(settings: &Settings, nodes: u32) -> Run {
     }
 }
 
+/// Measures the share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
 pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
     let mut lossless = BTreeMap::new();
     for nodes in nodes_of(settings).chain(IMPAIRED) {

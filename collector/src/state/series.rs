@@ -40,7 +40,7 @@ pub(crate) use interval::{Closing, Merged};
 /// Sampled values per series and second.
 const SAMPLES: u32 = 1000;
 
-/// Number of samples beyond [`SAMPLES`] in one second after which the stride doubles each time.
+/// From [`SAMPLES`] samples in one second on, the stride doubles at each multiple of this number.
 const STEP: u32 = 128;
 
 /// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of

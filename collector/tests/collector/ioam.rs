@@ -106,12 +106,14 @@ fn the_transit_delay_is_in_ns_whatever_the_unit_of_latencies() {
 
 #[test]
 fn a_queue_depth_of_more_than_24_bits_is_no_occupancy() {
-    let occupancies = |name| {
+    for (name, occupancies) in [
+        ("tr20_ioam_depth_own_queue", vec![5]),
+        ("tr20_ioam_depth_long", vec![]),
+    ] {
         let (collector, _) = receive(&[name]);
-        collector.queues().map(|queue| queue.latest).collect::<Vec<_>>()
-    };
-    assert_eq!(occupancies("tr20_ioam_depth_own_queue"), [5]);
-    assert!(occupancies("tr20_ioam_depth_long").is_empty());
+        let latest: Vec<u64> = collector.queues().map(|queue| queue.latest).collect();
+        assert_eq!(latest, occupancies, "{name}");
+    }
 }
 
 #[test]

@@ -267,8 +267,8 @@ impl Alert {
         self.ended = Some(Ended::Stale);
     }
 
-    /// Returns the key for sorting: the further the value is from its threshold, the earlier; then the latest
-    /// first.
+    /// Returns the key for sorting: firing alerts come first, those whose value is furthest from its threshold before others; then the
+    /// newest.
     pub(super) fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
         let Self { last, .. } = self;
         let excess = match (last.value, last.threshold) {
@@ -325,9 +325,8 @@ mod tests {
 
     /// Returns an event that these collectors stored; c1 and c2 are a group.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
-        let group = |name: &str| if name == "c3" { "c3" } else { "c1" };
         let source = |name: &&str| AlertSource {
-            group: group(name).into(),
+            group: if *name == "c3" { "c3" } else { "c1" }.into(),
             name: (*name).into(),
         };
         RuleEvent {

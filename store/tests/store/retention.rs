@@ -22,27 +22,30 @@ fn a_new_bound_deletes_the_oldest_files_at_once() {
     assert_eq!(dir.names(), ["hopwise-2026-11-23.db"]);
 }
 
+const HOUR: u64 = 3600 * SECOND;
+
+/// Stores a record of an hour after [`START`]: the first hour has one stream, the last one another.
+fn submit(store: &Store, hour: u64) {
+    let time = START + hour * HOUR + 5 * SECOND;
+    let mut batch = Batch::with_capacity(4);
+    if hour < 3 {
+        batch.event(&bare(time), &[]);
+    }
+    if hour > 0 {
+        batch.rollup(&rollup(time, 1));
+    }
+    store.submit(batch);
+    store.flush();
+}
+
 #[test]
 fn an_answer_that_reaches_before_what_retention_kept_says_so() {
-    const HOUR: u64 = 3600 * SECOND;
     let dir = Dir::new("retention-note");
     let config = Config {
         period: Period::Hour,
         ..Config::new(dir.path())
     };
     let store = Store::open(config.clone()).unwrap();
-    let submit = |store: &Store, hour: u64| {
-        let mut batch = Batch::with_capacity(4);
-        // The first hour has one stream, the last one another.
-        if hour < 3 {
-            batch.event(&bare(START + hour * HOUR + 5 * SECOND), &[]);
-        }
-        if hour > 0 {
-            batch.rollup(&rollup(START + hour * HOUR + 5 * SECOND, 1));
-        }
-        store.submit(batch);
-        store.flush();
-    };
     let notes = |from: Option<u64>| {
         let options = QueryOptions {
             from,

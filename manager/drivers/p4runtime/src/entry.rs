@@ -116,7 +116,7 @@ impl Key {
 pub struct PacketCopy {
     /// Egress port.
     pub port: Bytes,
-    /// Number by which the program tells copies to the same port apart.
+    /// Number that distinguishes copies to the same port, as `instance` of a P4Runtime `Replica`.
     pub instance: u32,
 }
 
