@@ -198,10 +198,41 @@ impl Sender {
         // memory, and is not used again before the device has done with it.
         let result =
             unsafe { ((*(*raw.as_ptr()).context).post_send)(raw.as_ptr(), &raw const request, &raw mut bad) };
-        if result != 0 {
-            return Err(Refused::Full);
+        let posted = posted(result);
+        match posted {
+            Ok(()) => self.given += 1,
+            // A retry would fail likewise.
+            Err(Refused::Broken) => self.broken = self.broken.or(Some(GENERAL_ERROR)),
+            Err(_) => {}
         }
-        self.given += 1;
-        Ok(())
+        posted
+    }
+}
+
+/// Interprets what `ibv_post_send` returned: 0 or an `errno`, which some providers negate. ENOMEM alone means that the queue is full
+/// (manual page ibv_post_send(3)).
+fn posted(result: libc::c_int) -> Result<(), Refused> {
+    match result.saturating_abs() {
+        0 => Ok(()),
+        libc::ENOMEM => Err(Refused::Full),
+        _ => Err(Refused::Broken),
+    }
+}
+
+/// `IBV_WC_GENERAL_ERR`: stands for an error that has no completion.
+const GENERAL_ERROR: u32 = 21;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_queue_is_worth_a_retry() {
+        assert_eq!(posted(0), Ok(()));
+        assert_eq!(posted(libc::ENOMEM), Err(Refused::Full));
+        assert_eq!(posted(-libc::ENOMEM), Err(Refused::Full));
+        for errno in [libc::EINVAL, libc::EFAULT, -libc::EINVAL, libc::EIO, libc::c_int::MIN] {
+            assert_eq!(posted(errno), Err(Refused::Broken), "{errno}");
+        }
     }
 }
