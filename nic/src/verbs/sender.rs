@@ -231,7 +231,13 @@ mod tests {
         assert_eq!(posted(0), Ok(()));
         assert_eq!(posted(libc::ENOMEM), Err(Refused::Full));
         assert_eq!(posted(-libc::ENOMEM), Err(Refused::Full));
-        for errno in [libc::EINVAL, libc::EFAULT, -libc::EINVAL, libc::EIO, libc::c_int::MIN] {
+        for errno in [
+            libc::EINVAL,
+            libc::EFAULT,
+            -libc::EINVAL,
+            libc::EIO,
+            libc::c_int::MIN,
+        ] {
             assert_eq!(posted(errno), Err(Refused::Broken), "{errno}");
         }
     }
