@@ -1,10 +1,12 @@
-//! Connects the lists in collector memory with the queue of events: what the role of DTA finds, the role of the collector sends.
+//! Adapter from collector memory to the collector's event queue: events that the memory role detects in DTA Append lists are
+//! sent like
+//! those of workers.
 
 use collect_role::pipeline::{QueueSender, RuleNames};
 use collector::Batch;
 use dta_role::memory::EventSink;
 
-/// The queue for the events of the lists in collector memory.
+/// Sender for the events of Append lists, with the rule names that events refer to.
 #[derive(Debug)]
 pub(crate) struct ListEvents {
     pub(crate) outlet: QueueSender,

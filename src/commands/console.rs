@@ -1,4 +1,5 @@
-//! The command `hopwise console`.
+//! `hopwise console`: serves the API and the web UI from ClickHouse, to which many collectors export. It has no inputs and no
+//! store.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -53,7 +54,7 @@ Examples:
   curl 'http://127.0.0.1:8080/api/v1/events?kind=path_change'
 SIGHUP reloads the configuration, SIGTERM stops.";
 
-/// Runs until SIGTERM or SIGINT.
+/// Starts the server and runs it until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args {
         config,

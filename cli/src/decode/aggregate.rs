@@ -1,4 +1,6 @@
-//! Prints an aggregate of postcards: as text, a header line and a table of its records; as JSON, one object.
+//! Prints an aggregate of postcards (in-network aggregation, `wire::aggregate`): as text, a header line and a table of its
+//! records; as
+//! JSON, one object.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -80,7 +82,7 @@ fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
     o.field("count", summary.count).field("avg", summary.average());
 }
 
-/// Returns the name of the kind in the paper.
+/// Returns the name of the kind in the paper's notation.
 fn paper_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Agg => "Agg(R)",

@@ -1,4 +1,5 @@
-//! `hopwise calculate`: size of a store, and the probability that it answers.
+//! `hopwise calculate`: calculates the size of a Key-Write store and the probability that it answers a query (see
+//! `dta::calculate`).
 
 use std::process::ExitCode;
 

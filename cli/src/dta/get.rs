@@ -1,4 +1,4 @@
-//! `hopwise get`: the data or path of a key.
+//! `hopwise get`: reads the data of a key from a Key-Write store, or its path from a Postcarding store, of collector memory.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! `hopwise map`: which of several collectors stores a key.
+//! `hopwise map`: creates, extends and shows a collector map, which assigns keys to the collector memories of several
+//! collectors.
 
 use std::{path::PathBuf, process::ExitCode};
 
