@@ -1,6 +1,5 @@
 //! The command line of `hopwise`: all subcommands, and the function that runs each. A command declares its arguments beside
-//! its code, in
-//! the crate `cli`, or in `commands/` if it runs the daemon.
+//! its code, in the crate `cli`, or in `commands/` if it runs the daemon.
 
 use std::process::ExitCode;
 

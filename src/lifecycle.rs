@@ -1,6 +1,5 @@
 //! The server behind `run`, `console`, `outlet` and `demo`: starts the configured roles in order, reloads the configuration
-//! on SIGHUP or
-//! an API request, and stops in reverse order. The first thread that fails stops everything.
+//! on SIGHUP or an API request, and stops in reverse order. The first thread that fails stops everything.
 //!
 //! Order of the start, in which privileges determine much:
 //! 1. sockets of all roles, while all capabilities are available; a port in use is the most common failure;
@@ -191,8 +190,7 @@ impl Dta {
     }
 
     /// Opens RDMA devices. Linux allows the use of a device only with the credentials of the thread that opened it, so this
-    /// runs after
-    /// privileges were dropped; sockets and other privileged resources are opened before.
+    /// runs after privileges were dropped; sockets and other privileged resources are opened before.
     fn open_devices(&mut self, settings: &Settings) -> Result<(), CliError> {
         if let Some(translator) = &mut self.translator {
             translator.open_device()?;

@@ -391,8 +391,7 @@ impl Printer {
     }
 }
 
-/// Returns the hops of a data packet in forwarding order. The latest hop is first in an INT stack, but last in an IOAM trace
-/// read here.
+/// Returns the hops of a data packet in forwarding order. An INT stack has the latest hop first; `Ioam::hop` reorders a trace.
 fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => (0..int.stack.len())

@@ -1,6 +1,5 @@
 //! The commands that query collector memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate` and `map`. This file has
-//! their common
-//! options, which select a running hopwise (or several, by a collector map), mapped regions, or a snapshot.
+//! their common options, which select a running hopwise (or several, by a collector map), mapped regions, or a snapshot.
 
 pub mod calculate;
 pub mod count;

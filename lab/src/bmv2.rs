@@ -1,6 +1,5 @@
 //! Lab switches of kind `bmv2`: BMv2's `simple_switch_grpc`, which starts without a P4 program. The manager in the
-//! collector's process
-//! loads `hopwise-int` or `hopwise-sf` over P4Runtime and writes the tables.
+//! collector's process loads `hopwise-int` or `hopwise-sf` over P4Runtime and writes the tables.
 //!
 //! This module builds the command line of the switch and its section `[manager.p4runtime.NAME]`.
 
@@ -83,8 +82,7 @@ fn report_port(topology: &Topology, switch: usize) -> u16 {
     topology.switches[switch].ports.len() as u16 + 1
 }
 
-/// Builds the section `[manager.p4runtime.NAME]` of a switch: its program, the headers of its reports, MTUs and
-/// routes.
+/// Builds the section `[manager.p4runtime.NAME]` of a switch: its program, the headers of its reports, MTUs and routes.
 pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
     let report = table([
         ("port", plain(report_port(topology, switch))),

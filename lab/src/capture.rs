@@ -16,8 +16,7 @@ const STEP_MS: u32 = 100;
 /// Maximum captured length of a frame, bytes: a jumbo frame and its Ethernet header.
 const MAX_LEN: usize = 9_216 + 14;
 
-/// Writes the packets at the first end of a link to a pcap file, until `span` has passed or `limit` packets are
-/// captured.
+/// Writes the packets at the first end of a link to a pcap file, until `span` has passed or `limit` packets are captured.
 /// Returns (packets captured, packets that the kernel dropped).
 ///
 /// # Errors

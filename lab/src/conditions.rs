@@ -1,9 +1,7 @@
-//! The changes made to a running lab: the faults of its links, and the measurement mode that overrides the topology
-//! file's.
+//! The changes made to a running lab: the faults of its links, and the measurement mode that overrides the topology file's.
 //!
-//! The switches at the ends of a link apply its faults. Each impairs the packets that it sends, so both directions of
-//! a link between
-//! switches are affected. A host impairs nothing, so its switch also impairs the packets that it receives (`in_…`).
+//! The switches at the ends of a link apply its faults. Each impairs the packets that it sends, so both directions of a link
+//! between switches are affected. A host impairs nothing, so its switch also impairs the packets that it receives (`in_…`).
 
 use std::time::Duration;
 

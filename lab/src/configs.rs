@@ -1,8 +1,7 @@
 //! Builds the configuration file of each process of a lab, as TOML: collector, switches, aggregator and translator.
 //!
 //! The topology file has the users' settings; the lab adds addresses, ports, routes and node names. All reports go to
-//! addresses in the
-//! management namespace, where the collector's sockets are.
+//! addresses in the management namespace, where the collector's sockets are.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,9 +37,8 @@ pub(crate) const TRANSLATOR_API: &str = "127.0.0.1:8081";
 /// Maximum size of a lab's store, bytes. The store is on tmpfs unless the topology file names another directory.
 const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// Builds the collector's configuration. `api` is its API address; `dir` is the lab's directory, which has the store
-/// and the collector
-/// memory unless the topology file names another place.
+/// Builds the collector's configuration. `api` is its API address; `dir` is the lab's directory, which has the store and the
+/// collector memory unless the topology file names another place.
 pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, conditions: &Conditions) -> String {
     let mut settings = match &topology.file.collector {
         Some(Verbatim(written)) => written.clone(),
@@ -125,8 +123,7 @@ fn reports(topology: &Topology) -> String {
     SocketAddr::from((COLLECTOR, port)).to_string()
 }
 
-/// Returns the links between switches, one entry for each direction. The collector checks paths of postcards against
-/// them.
+/// Returns the links between switches, one entry for each direction. The collector checks paths of postcards against them.
 fn links(topology: &Topology) -> Vec<Shown> {
     let pairs = (0..topology.links.len()).filter_map(|at| {
         topology.switches.iter().find_map(|switch| {

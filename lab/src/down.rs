@@ -1,6 +1,5 @@
-//! Removes a lab: its processes, its network namespaces and its directory. A lab that was created only in part is
-//! removed in the same
-//! way, because everything is found by the lab's name.
+//! Removes a lab: its processes, its network namespaces and its directory. A lab that was created only in part is removed in
+//! the same way, because everything is found by the lab's name.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -69,9 +68,8 @@ pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
     Ok(removed)
 }
 
-/// Returns the processes of a lab: any in its namespaces, any that was started with a configuration file in its
-/// directory, and `ip`
-/// commands that still run for it.
+/// Returns the processes of a lab: any in its namespaces, any that was started with a configuration file in its directory,
+/// and `ip` commands that still run for it.
 pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError> {
     let all = process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
     let own = std::process::id();

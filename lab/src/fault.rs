@@ -93,8 +93,7 @@ pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
     change(lab, |conditions| conditions.faults.clear())
 }
 
-/// Changes how flows are measured; `None` restores the topology file's mode. In a managed lab this changes the
-/// intents.
+/// Changes how flows are measured; `None` restores the topology file's mode. In a managed lab this changes the intents.
 ///
 /// # Errors
 /// The lab is managed and the mode is INT 1.0, or a switch does not answer or rejects the change.
@@ -107,8 +106,7 @@ pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError
     change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
 }
 
-/// Clears the SF-INT registers of a switch, or of all if `switch` is `None`. Returns the names of the cleared
-/// switches.
+/// Clears the SF-INT registers of a switch, or of all if `switch` is `None`. Returns the names of the cleared switches.
 ///
 /// # Errors
 /// There is no such switch, or it does not answer or rejects the request.

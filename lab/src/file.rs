@@ -1,6 +1,5 @@
-//! The topology file of a lab, declared with the macros that also declare hopwise's configuration. The doc comments
-//! of the settings
-//! are the text of the reference page, `docs/reference/lab.md`.
+//! The topology file of a lab, declared with the macros that also declare hopwise's configuration. The doc comments of the
+//! settings are the text of the reference page, `docs/reference/lab.md`.
 
 use std::net::IpAddr;
 use std::time::Duration;

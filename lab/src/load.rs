@@ -1,10 +1,8 @@
 //! Parses and validates a topology file. All problems are collected and reported together, each with its line.
 //!
 //! Checks come in two steps: first the file (names, addresses, links, MTUs), then, if that is valid, the configurations that
-//! the lab
-//! would write. Each configuration passes through the parser of the process that will read it; an error points at the table
-//! of the
-//! topology file that causes it.
+//! the lab would write. Each configuration passes through the parser of the process that will read it; an error points at the
+//! table of the topology file that causes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -2,8 +2,7 @@
 //! rules.
 //!
 //! Builds the manager's part of the collector's configuration: `[manager]`, `[inventory]` and `[[intents]]`. A lab is managed
-//! unless its
-//! file configures the switches one by one, for example with `[[watch]]`.
+//! unless its file configures the switches one by one, for example with `[[watch]]`.
 
 use std::path::Path;
 
@@ -62,8 +61,7 @@ fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
 }
 
 /// Builds the default intent: UDP and TCP between all hosts, with INT-MD, or SF-INT if the P4 program supports only that. It
-/// does not
-/// watch link utilization, which is undefined for a link without a rate.
+/// does not watch link utilization, which is undefined for a link without a rate.
 fn everything(program: P4Program) -> Shown {
     let protocols = ["udp", "tcp"].map(plain);
     let metrics = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy"].map(plain);

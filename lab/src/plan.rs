@@ -21,8 +21,7 @@ pub(crate) enum Step {
 }
 
 /// Offloads to disable. With them a host would send packets without checksums, or several segments in one frame, which the
-/// switches
-/// cannot process. Offloads that a device does not support are ignored.
+/// switches cannot process. Offloads that a device does not support are ignored.
 const OFFLOADS: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",
@@ -262,8 +261,7 @@ fn ip(namespace: &str, words: &[impl AsRef<str>]) -> Step {
 }
 
 /// Returns a MAC address that identifies the node: `02:68:…` (`h`) for a host, `02:73:…` (`s`) for a switch. The last two
-/// bytes are
-/// the number of the node, from 1, and the number of the port.
+/// bytes are the number of the node, from 1, and the number of the port.
 pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
     let (kind, index, port) = match link.ends[end] {
         Node::Host(index) => (0x68, index, 1),

@@ -1,6 +1,5 @@
 //! A running lab and the HTTP requests to its processes. The collector's API is in this network namespace; each switch's API
-//! is in the
-//! switch's namespace, which a thread enters for the request.
+//! is in the switch's namespace, which a thread enters for the request.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -127,8 +126,7 @@ impl Lab {
     }
 
     /// Applies the conditions: writes the configuration of all switches and of a manager, reloads them, and waits for the
-    /// manager.
-    /// All configurations are checked before the first is written.
+    /// manager. All configurations are checked before the first is written.
     ///
     /// # Errors
     /// A file cannot be written, or a process does not answer or rejects its configuration.
@@ -264,8 +262,7 @@ fn text<'v>(view: &'v Value, key: &str) -> &'v str {
 }
 
 /// Describes the first goal that the manager has not reached yet; `None` if it has reached all. `wanted` lists (name, mode)
-/// of the
-/// intents in the lab's file.
+/// of the intents in the lab's file.
 ///
 /// # Errors
 /// The manager refuses an intent.

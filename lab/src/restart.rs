@@ -27,8 +27,7 @@ pub(crate) struct Restarted {
 }
 
 /// Kills the process of a switch, if it runs, and starts it again after `pause`. Waits until it answers and, in a managed
-/// lab, until the
-/// manager has restored its rules.
+/// lab, until the manager has restored its rules.
 ///
 /// # Errors
 /// There is no such switch, or it does not start.

@@ -1,6 +1,5 @@
 //! Shortest-path routes: at every switch, the ports that are one link closer to the destination (breadth-first search from
-//! the
-//! destination). Each hop reduces the distance, so packets never loop, even if the network has cycles.
+//! the destination). Each hop reduces the distance, so packets never loop, even if the network has cycles.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -44,8 +43,7 @@ pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> V
 }
 
 /// Returns the routes of a switch to every host address, avoiding the links `closed`. If there is no other path, the route
-/// uses the
-/// closed link, so that packets are lost there and not elsewhere.
+/// uses the closed link, so that packets are lost there and not elsewhere.
 pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Vec<Route> {
     let mut routes = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {

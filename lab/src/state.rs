@@ -1,6 +1,5 @@
 //! State of a lab between commands. The directory `/run/hopwise/lab-NAME` has the saved state, a copy of the topology file,
-//! and the
-//! configurations and logs of the processes; its lock (`flock`) serializes commands.
+//! and the configurations and logs of the processes; its lock (`flock`) serializes commands.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};

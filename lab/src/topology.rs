@@ -1,6 +1,5 @@
 //! The network of a lab: hosts, switches with their ports, and links. Nodes and links refer to each other by index. `load`
-//! builds it
-//! from the topology file.
+//! builds it from the topology file.
 
 use std::net::IpAddr;
 

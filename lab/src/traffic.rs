@@ -208,8 +208,7 @@ fn headers(ipv6: bool) -> usize {
 }
 
 /// Maximum wait for packets in flight after the last was sent: longer than the queues of a usual lab, and longer than a busy
-/// machine
-/// delays a switch process.
+/// machine delays a switch process.
 const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Sends all packets, waits for those in flight, and returns the figures of each pair.
@@ -423,8 +422,7 @@ fn send(
 }
 
 /// Receives at one host until it has all packets, or none can be in flight any more. `all_sent` is set once all senders are
-/// done, with
-/// the number of packets sent for each pair.
+/// done, with the number of packets sent for each pair.
 fn receive(
     mut receiver: Receiver,
     host: usize,

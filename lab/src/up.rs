@@ -1,6 +1,5 @@
 //! Creates a lab: executes the plan, writes the configurations, starts the processes, and waits until all of them answer and,
-//! in a
-//! managed lab, the manager has configured the switches. On failure it removes what it has created.
+//! in a managed lab, the manager has configured the switches. On failure it removes what it has created.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -2,8 +2,7 @@
 //! process.
 //!
 //! At the end, it compares the datagrams that were sent with the collector's counters and prints the loss budget: every
-//! datagram must be
-//! accounted for as received, lost in the network (a gap in sequence numbers), or dropped by the kernel.
+//! datagram must be accounted for as received, lost in the network (a gap in sequence numbers), or dropped by the kernel.
 
 mod devices;
 mod dta;

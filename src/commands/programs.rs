@@ -1,6 +1,5 @@
 //! Commands that execute other programs: `lab` (`hopwise-lab`), `bench` and `experiment` (`hopwise-bench`). They are separate
-//! so that the
-//! daemon's binary does not contain them.
+//! so that the daemon's binary does not contain them.
 
 use std::ffi::OsString;
 

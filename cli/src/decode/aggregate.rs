@@ -1,6 +1,5 @@
 //! Prints an aggregate of postcards (in-network aggregation, `wire::aggregate`): as text, a header line and a table of its
-//! records; as
-//! JSON, one object.
+//! records; as JSON, one object.
 
 use std::fmt::Display;
 use std::net::IpAddr;

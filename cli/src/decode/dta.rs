@@ -78,9 +78,8 @@ pub(super) fn by_port<'a>(
 }
 
 /// Parses the RoCEv2 packet of a datagram. The ICRC covers the UDP destination port. hopwise computes it for port 4791
-/// whatever the
-/// port, as an RDMA device behind a port translation does, so the port is replaced by 4791 in a copy of the frame before the
-/// check.
+/// whatever the port, as an RDMA device behind a port translation does, so the port is replaced by 4791 in a copy of the
+/// frame before the check.
 fn packet<'a>(
     layer: Layer<'a>,
     datagram: &Datagram<'a>,

@@ -174,8 +174,7 @@ fn ioam_option(o: &mut Object<'_>, ioam: &Ioam<'_>) {
 }
 
 /// Writes the flags of a trace, and the node data that a [`Hop`] has no field for, in forwarding order. Bit numbers are those
-/// of the
-/// IOAM trace type (RFC 9197).
+/// of the IOAM trace type (RFC 9197).
 fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
     let flags: Vec<&str> = trace.flag_names().collect();
     if !flags.is_empty() {

@@ -1,6 +1,5 @@
 //! The demo's simulated switches as devices of the manager in this process. They start without INT; intents enable it, as in
-//! a real
-//! network, and the manager's requests arrive over channels instead of the network.
+//! a real network, and the manager's requests arrive over channels instead of the network.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

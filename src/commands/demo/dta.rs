@@ -1,6 +1,5 @@
 //! Direct Telemetry Access (DTA) in the demo. Every simulated switch has the reporter and the sockets of a real one. Reports
-//! pass over
-//! loopback through a translator, which writes them to collector memory by RoCEv2; all of it runs in this process.
+//! pass over loopback through a translator, which writes them to collector memory by RoCEv2; all of it runs in this process.
 //!
 //! This module has the switches' side, and the loss budget from the switches to the memory.
 
@@ -52,8 +51,7 @@ pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: 
 }
 
 /// Sockets for the translator's control messages, one per switch. Each has its own loopback address; all have the same port,
-/// because a
-/// translator has one control port for all reporters.
+/// because a translator has one control port for all reporters.
 #[derive(Debug)]
 pub(super) struct ControlSockets {
     of: Vec<(u32, Sockets)>,

@@ -1,6 +1,5 @@
 //! Drives the simulated network in real time: each 5 ms step simulates up to the present, then sends the reports that it
-//! produced
-//! through UDP sockets, one socket and loopback address per switch.
+//! produced through UDP sockets, one socket and loopback address per switch.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -87,8 +87,7 @@ impl Collected {
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
         let mut now = start;
         // Real time passes during the simulation. It continues up to the present, so that the history has no gap. A machine
-        // that simulates
-        // slower than real time stops after twice the span.
+        // that simulates slower than real time stops after twice the span.
         while now < nic::time::now().min(start + 2 * past) && !stop.load(Ordering::Relaxed) {
             now += TICK;
             network.run_until(now, self);

@@ -35,8 +35,7 @@ impl Sent {
 pub(super) struct Streams(BTreeMap<(u32, u8), Stream>);
 
 /// Datagrams of one switch's subsystem. A loss is visible as a gap between the sequence number of the first datagram that
-/// arrived,
-/// which is not always the lowest because datagrams are reordered, and the highest one.
+/// arrived, which is not always the lowest because datagrams are reordered, and the highest one.
 #[derive(Default, Debug)]
 struct Stream {
     sent: u64,
