@@ -169,8 +169,7 @@ fn stream(export: &ExportView) -> String {
 fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let until = Instant::now() + Duration::from_secs(args.wait);
-    // `counted` numbers the counts of pending records. Only a count made after this command began includes the records stored
-    // before it.
+    // Times of the first counts seen. Only a later count is certain to include everything stored before this command.
     let mut known: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;
