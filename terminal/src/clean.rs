@@ -38,8 +38,7 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
     clean.into()
 }
 
-/// Returns the length of the escape sequence at the beginning of a text if it sets a colour or weight, or
-/// else 0.
+/// Returns the length of the escape sequence at the start of a text if it sets a known colour or weight, otherwise 0.
 fn colour_len(text: &str) -> usize {
     let Some(codes) = text
         .strip_prefix("\x1b[")
