@@ -28,7 +28,7 @@ pub(super) fn parse_event_cursor(text: &str) -> Option<EventRank> {
     parse_cursor(text).map(|FlowRank(ts, id)| EventRank { ts, id })
 }
 
-/// Parses a flow id: 1 to 16 hexadecimal digits.
+/// Parses an id of 1 to 16 hexadecimal digits; `None` if it is invalid.
 pub(super) fn parse_id(text: &str) -> Option<u64> {
     // `from_str_radix` also accepts a sign.
     let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
