@@ -339,7 +339,7 @@ pub(crate) async fn acknowledge(
     Ok(Json(note))
 }
 
-/// Returns the silences, including ended ones.
+/// Returns the active silences, and those that ended recently.
 pub(crate) async fn silences(
     State(context): State<Arc<Context>>,
     _: NoParams,

@@ -1,4 +1,4 @@
-//! Time-weighted distributions of a flow's hop latencies, for `/flows/{id}/hops`. A stored value holds until the next one or
+//! Time-weighted distributions of a flow's hop latencies, for `/flows/{id}/latencies`. A stored value holds until the next one or
 //! until the flow is silent (see `holds`), and counts for as long as it held.
 
 use std::collections::BTreeMap;

@@ -153,7 +153,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         };
         match read {
             Err(error) if error.is_closed_output() => return Err(error),
-            // One broken file must not hide the others; the first error is reported at the end.
+            // A broken file must not hide the others: print the earlier error now, return the last one at the end.
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     terminal::note(earlier);

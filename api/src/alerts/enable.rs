@@ -1,4 +1,4 @@
-//! `/alerts/enable`: adds a rule to the configuration file, the only place where rules are kept, and reloads the
+//! `POST /alerts/rules`: adds a rule to the configuration file, the only place where rules are kept, and reloads the
 //! configuration. If the reload fails, the file is restored.
 
 use std::{
