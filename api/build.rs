@@ -1,5 +1,4 @@
-//! Build script: writes `pages.rs`, a list that embeds the files of the web UI into the program. Without `ui/dist` the list
-//! is empty.
+//! Build script: writes `pages.rs`, which embeds the files of the web UI; an empty list without `ui/dist`.
 
 use std::{
     env, fs,
@@ -52,8 +51,7 @@ fn entry(path: &str, file: &Path) -> io::Result<String> {
     ))
 }
 
-/// Collects all files below `directory` with their URL paths, except source maps and gzip variants, which belong to other
-/// files.
+/// Collects all files below `directory` with their URL paths, except source maps and gzip variants.
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -202,6 +202,7 @@ impl Dta {
         Ok(())
     }
 
+    /// Returns the settings of the roles that may use RDMA: the translator and collector memory.
     fn wanted(settings: &Settings) -> (Option<&TranslatorSettings>, Option<&MemorySettings>) {
         let translator = settings.translator.as_ref();
         (translator, settings.collector.memory.as_ref())
@@ -272,8 +273,7 @@ impl Server {
         self
     }
 
-    /// Enables dropping capabilities as `[collector] capabilities` requires; only for a process that runs nothing but the
-    /// server.
+    /// Drops capabilities as `[collector] capabilities` requires; only in a process that runs nothing but the server.
     pub(crate) fn dropping_capabilities(mut self) -> Self {
         self.drops_privileges = true;
         self
@@ -291,6 +291,7 @@ impl Server {
         started
     }
 
+    /// Starts all roles in the order described at the top of this file; returns the addresses that they listen on.
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.active_config.get();
         self.tls.replace(
@@ -478,6 +479,7 @@ impl Server {
         Ok(())
     }
 
+    /// Starts the workers, the flight recorder and the receivers; returns their gauges for the API.
     fn start_collecting(
         &mut self,
         settings: &Settings,
@@ -581,6 +583,7 @@ impl Server {
         Ok(())
     }
 
+    /// Creates a worker: a collector with its recorders, sending into the pipeline, and the handle for queries.
     fn worker(
         &self,
         settings: &Settings,
@@ -647,6 +650,7 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the configuration again and applies what can change at run time. Returns the settings that need a restart.
     fn reload(&mut self) -> Reloaded {
         let Some(file) = &self.file else {
             return Err(
@@ -865,6 +869,7 @@ fn outlet(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
         .ok_or_else(|| CliError::new("the server was stopped; make a new one"))
 }
 
+/// Creates the flight recorder and one tap per worker; `None` if it is not configured.
 fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorder, Vec<Tap>)> {
     build::flight_recorder(settings).map(|config| FlightRecorder::new(config, workers))
 }

@@ -1,5 +1,4 @@
-//! Adapter from collector memory to the collector's event queue: events that the memory role detects in DTA Append lists are
-//! sent like those of workers.
+//! Sends events that the memory role detects in DTA Append lists to the collector's event queue, like those of workers.
 
 use collect_role::pipeline::{QueueSender, RuleNames};
 use collector::Batch;

@@ -272,8 +272,7 @@ impl Listener for Limited {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if self.open.is_full() {
-                        // Lets other tasks read requests that have arrived, so that their connections no longer count as
-                        // waiting.
+                        // Let other tasks read requests that have arrived, so their connections no longer count as waiting.
                         tokio::task::yield_now().await;
                     }
                     if let Some(connection) = self.open.add(stream) {

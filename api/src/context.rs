@@ -1,5 +1,4 @@
-//! State shared by the handlers of all routes: the configuration, handles of the running roles, and permits that bound
-//! concurrent work.
+//! State shared by all handlers: configuration, handles of the running roles, and permits that bound concurrent work.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -62,8 +61,7 @@ pub struct Context {
     pub unsent: Arc<Semaphore>,
 }
 
-/// Maximum number of concurrent reads of past data for the web pages. They have their own permits so that heavy SQL cannot
-/// block them.
+/// Maximum number of concurrent reads of past data for the web pages: separate permits, so heavy SQL cannot block them.
 pub const READS: usize = 4;
 
 /// Memory budget for responses that clients have not received yet, KiB: 256 MiB.

@@ -1,5 +1,4 @@
-//! Flow ids and pagination cursors as text in URLs, for lists of flows and of events. A cursor is `RANK-ID`, both
-//! hexadecimal.
+//! Flow ids and pagination cursors (`RANK-ID`, both hexadecimal) as text in URLs, for lists of flows and events.
 
 use collector::FlowRank;
 use store::EventRank;

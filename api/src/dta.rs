@@ -1,5 +1,4 @@
-//! `/dta`: collector memory. Lists stores, looks up keys, tails Append lists, queries sketches, takes snapshots, and
-//! calculates store sizes.
+//! `/dta`: collector memory. Lists stores, looks up keys, tails lists, queries sketches, takes snapshots, calculates sizes.
 
 use std::path::PathBuf;
 use std::sync::Arc;

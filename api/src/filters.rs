@@ -1,5 +1,4 @@
-//! Filters in requests: parses conditions on flows and events, resolving node names, and serves `/filter`, which helps to
-//! complete a filter while it is typed.
+//! Filters in requests: parses conditions on flows and events, resolves node names, and serves completions at `/filter`.
 
 use std::{
     cell::{Cell, OnceCell},

@@ -107,8 +107,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        // With a full lookup, `last` may be after the last row, since flows expire; if the page was cut, continue after the
-        // last row.
+        // After a full lookup, `last` may be after the last row (flows expire); a cut page continues after its last row.
         let last = if cut || !whole { shown } else { last };
         let next = last.filter(|_| more || cut || !whole).map(format_cursor);
         Flows {
@@ -166,8 +165,7 @@ async fn select_by_summary(
     })
 }
 
-/// Selects flows by values of nodes, which only the workers have. Flows that their summaries do not exclude are looked up in
-/// chunks.
+/// Selects flows by values of nodes, which only the workers have: looks up, in chunks, the flows that summaries do not exclude.
 async fn select_by_hops(
     context: &Arc<Context>,
     index: &Arc<FlowIndex>,
@@ -286,8 +284,7 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     values
 }
 
-/// Copies the current state of a page's flows. Expired flows are omitted. The second element is false if the page was full
-/// before all flows were copied.
+/// Copies the state of a page's flows, without expired ones. The second element is false if the page was full too early.
 async fn copy_current(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
     let mut copies = Vec::new();
     let mut hops = 0;

@@ -222,8 +222,7 @@ fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Resul
     })
 }
 
-/// Returns the session for a token; `None` if no token matches. All tokens are compared in constant time, so timing reveals
-/// nothing.
+/// Returns the session for a token, or `None`. All tokens are compared in constant time, so timing reveals nothing.
 fn session_of(settings: &ApiSettings, bearer_token: &str) -> Option<Session> {
     let mut session = None;
     if settings

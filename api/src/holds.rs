@@ -100,8 +100,7 @@ impl Silences {
         needed
     }
 
-    /// Returns (node, minimum latency of another packet of the flow) of the hops whose latency is high enough to show in
-    /// rollups.
+    /// Returns (node, minimum latency of another packet of the flow) of the hops with a latency that shows in rollups.
     fn high(&self, point: &FlowPoint) -> impl Iterator<Item = (u32, u64)> {
         // Without a threshold, nothing is known about unstored values.
         let margin = (self.margin > 0).then_some(self.margin);
@@ -128,8 +127,7 @@ impl Silences {
         }
     }
 
-    /// Returns the beginning of the first seconds in which no packet was as slow at a node of the path; `next` if there are
-    /// none.
+    /// Returns the start of the first seconds in which no packet was as slow at a node of the path; `next` if there are none.
     fn seen_until(&self, point: &FlowPoint, next: u64) -> u64 {
         let (first, last) = whole_seconds(point.ts, next);
         if last <= first {
@@ -180,8 +178,7 @@ const SECONDS: u64 = 2;
 /// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
 /// detected in the kernel.
 const THRESHOLDS: u64 = 3;
-/// Time for which the last value before a silence of unknown length holds, ns: long enough to be visible in a chart of 15
-/// minutes.
+/// Time, ns, for which the last value before a silence of unknown length holds: visible in a chart of 15 minutes.
 const VISIBLE: u64 = 3 * SECOND;
 /// Maximum number of nodes whose rollups are read for one response.
 const MAX_NODES: usize = 16;

@@ -1,5 +1,5 @@
-//! Time-weighted distributions of a flow's hop latencies, for `/flows/{id}/latencies`. A stored value holds until the next one or
-//! until the flow is silent (see `holds`), and counts for as long as it held.
+//! Time-weighted distributions of a flow's hop latencies, for `/flows/{id}/latencies`. A stored value holds until the next
+//! one or until the flow is silent (see `holds`), and counts for as long as it held.
 
 use std::collections::BTreeMap;
 
@@ -133,6 +133,7 @@ fn node_order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Samples>) -> Vec<u3
     order
 }
 
+/// Returns the time-weighted quantiles and means of one node, overall and per bin of the grid, and the class shares per bin.
 fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
     let mut bins: Vec<Vec<WeightedValue>> = vec![Vec::new(); grid.bins()];
     for sample in &samples.weighted {
@@ -215,8 +216,7 @@ fn class_shares(samples: &[WeightedValue], bounds: &[u64]) -> Vec<u16> {
         .collect()
 }
 
-/// Returns upper bounds of classes (1, 2, 5, 10, … ns) that cover all values, at most [`MAX_CLASSES`]; the smallest classes
-/// are merged.
+/// Returns upper bounds of classes (1, 2, 5, 10, … ns) for all values: at most [`MAX_CLASSES`], the smallest merged.
 fn class_bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
     let (Some(min), Some(max)) = (values.clone().min(), values.max()) else {
         return Vec::new();

@@ -1,5 +1,4 @@
-//! `/intents`, `/devices`, `/plan` and `/domain`: the manager's part of the API. Handlers run a closure on the manager's
-//! thread, which answers from its `Core`.
+//! `/intents`, `/devices`, `/plan`, `/domain`: the manager's API. Handlers run a closure on its thread, with its `Core`.
 
 use std::sync::Arc;
 

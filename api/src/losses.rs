@@ -206,8 +206,7 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence
     all
 }
 
-/// Adds the packet counts of both ends. `lost` is the lower and `lost_most` the upper bound, given lost and duplicated
-/// reports.
+/// Adds both ends' packet counts. `lost` and `lost_most` are bounds of the loss, given lost and duplicated reports.
 fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let ends = (link.from, link.to);
     let Some(count) = losses.links.get(&ends) else {
@@ -222,8 +221,7 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     };
     let sender = losses.reporters.get(&link.from).copied().unwrap_or_default();
     let receiver = losses.reporters.get(&link.to).copied().unwrap_or_default();
-    // A lost report of the receiver, or a duplicate of the sender, looks like a lost packet; the opposite hides a lost
-    // packet.
+    // A report lost at the receiver or duplicated at the sender looks like a lost packet; the opposite hides one.
     let explains = receiver.lost.saturating_add(sender.duplicated);
     let hides = sender.lost.saturating_add(receiver.duplicated);
     if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {

@@ -1,5 +1,4 @@
-//! `/names`: names for ids and addresses. They come from `[nodes]`, the inventory, the interfaces that devices report, and
-//! reverse DNS.
+//! `/names`: names for ids and addresses, from `[nodes]`, the inventory, interfaces that devices report, and reverse DNS.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -43,8 +42,7 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         .collect()
 }
 
-/// Prepares the names without DNS. The returned function builds them; run it outside the async runtime, since they may be
-/// many.
+/// Prepares the names without DNS. Run the returned function outside the async runtime, since names may be many.
 pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
     let settings = context.active_config.get();
     // The manager's inventory includes names that devices report; without an answer, the configured names are used.

@@ -1,5 +1,4 @@
-//! Middleware for notes about a response, such as that a store file is damaged: they go into a header, as a JSON array of
-//! strings.
+//! Middleware that adds notes (such as: a store file is damaged) to a response, in a header with a JSON array of strings.
 
 use std::collections::BTreeSet;
 

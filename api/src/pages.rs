@@ -1,5 +1,4 @@
-//! Serves the web UI, which is embedded in the program if `ui/dist` existed at build time; otherwise a page that explains how
-//! to build it.
+//! Serves the web UI embedded in the program; if `ui/dist` was missing at build time, a page explains how to build it.
 //!
 //! Text files are embedded plain and as gzip; `Accept-Encoding` selects one (RFC 9110, section 12.5.3).
 

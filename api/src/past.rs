@@ -34,8 +34,7 @@ pub(super) const ACTIVITY: &[Param] = &[
     Param::columns("Maximum number of parts.", 1, 180, 1_000),
 ];
 
-/// Returns the requested time span; `None` for the live state. A console has no live state, so it uses the last 15 minutes
-/// instead.
+/// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
@@ -111,8 +110,7 @@ pub(crate) async fn activity(
 fn column(length: u64, columns: u64) -> u64 {
     let least = length.div_ceil(columns);
     let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
-    // The store has counts per minute; finer intervals require counting single events, so they are allowed only for short
-    // spans.
+    // The store has counts per minute; finer intervals count single events and are allowed only for short spans.
     let short = parts
         .into_iter()
         .find(|part| *part >= least && length <= LONGEST_COUNTED);
@@ -362,6 +360,7 @@ pub(super) async fn link_ends(
     Ok((ends, has_more))
 }
 
+/// Returns the links of these paths by (from, to), with their flows. Hops of unknown node ids (`u32::MAX`) are omitted.
 pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
     for path in paths {

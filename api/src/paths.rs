@@ -1,5 +1,4 @@
-//! `/paths/changes`, `/paths/uses` and `/flows/{id}/latencies`: path changes of flows, shares of each path in both
-//! directions, and hop latencies over time.
+//! `/paths/changes`, `/paths/uses` and `/flows/{id}/latencies`: path changes, shares of each path, and hop latencies over time.
 
 use std::sync::Arc;
 
@@ -204,8 +203,7 @@ pub(crate) async fn latencies(
             .max(1)
             .saturating_mul(SECOND),
     };
-    // The latest value is stored at least every 1.5 `push_interval` (with jitter). Start that much earlier, to know the value
-    // at the beginning of the span.
+    // Values are stored at least every 1.5 `push_interval` (with jitter): start that much earlier, to find the first value.
     let earlier = nanos(push_interval + push_interval / 2).max(SECOND);
     let query = FlowQuery {
         flow,

@@ -1,5 +1,4 @@
-//! Access to past data, in the store of this process or ClickHouse: permits that bound the number of concurrent queries, and
-//! responses built from results.
+//! Access to past data, in this process's store or ClickHouse: permits for concurrent queries, and responses from results.
 
 use std::{sync::Arc, time::Duration};
 

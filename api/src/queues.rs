@@ -313,8 +313,7 @@ fn device_passages(
     lengths: &[TickLengths],
 ) -> Vec<Passage> {
     let ticks = device_ticks(rows);
-    // Reports without a device timestamp: estimate it as the receive time minus the minimum transit delay of reports that
-    // have both.
+    // Without a device timestamp, estimate it: receive time minus the minimum transit delay of reports that have both.
     let rows = rows.iter().zip(ticks).zip(lengths);
     let delays = rows.clone().filter_map(|((row, ticks), lengths)| {
         let device_time = ticks?.saturating_mul(lengths.timestamp_ns);
@@ -347,8 +346,7 @@ fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) ->
     }
 }
 
-/// Returns the sampling factor at `ts`: 1 in this many reports was stored. Windows are sorted by start; of those that cover
-/// `ts`, the largest factor counts.
+/// Returns the sampling factor at `ts` (1 in this many reports is stored): the largest of the windows that cover `ts`.
 fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
     let begun = &windows[..windows.partition_point(|window| window.since <= ts)];
     let covering = begun.iter().rev().take_while(|window| window.until >= ts);

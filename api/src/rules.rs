@@ -1,8 +1,6 @@
-//! `/switch/rules`, `/switch/claim` and `/switch/renew`: the interface through which a manager reads and changes the rules of
-//! a managed switch.
+//! `/switch/rules`, `/switch/claim`, `/switch/renew`: a manager reads and changes the rules of a managed switch.
 //!
-//! Only the manager with the highest election may write (as in P4Runtime arbitration), and a change names the version
-//! (`etag`) that it is based on.
+//! Only the manager with the highest election may write (as in P4Runtime); a change names the version (`etag`) it is based on.
 
 use std::sync::Arc;
 

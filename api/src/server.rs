@@ -111,6 +111,7 @@ impl Api {
     }
 }
 
+/// Serves until `stopped` resolves; then ends the streams and gives open responses a limited time.
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
     if context.reminds {
         tokio::spawn(alerts::remind(Arc::downgrade(&context)));

@@ -103,8 +103,7 @@ pub(crate) async fn view(
     })
 }
 
-/// Name of the requester for the record of changes: the token's name, otherwise the unverified header `X-Requested-By`,
-/// otherwise `api`.
+/// Requester in the record of changes: the token's name, or the unverified header `X-Requested-By`, or `api`.
 pub(super) struct Requester(pub(super) String);
 
 impl<S: Sync> FromRequestParts<S> for Requester {

@@ -1,5 +1,4 @@
-//! `/events`, `/rollups`, `/flows/{id}/history` and `/query` (SQL): stored records, with a bounded number of concurrent
-//! reads.
+//! `/events`, `/rollups`, `/flows/{id}/history` and `/query` (SQL): stored records, with bounded concurrency.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -57,8 +56,7 @@ pub(super) const EVENTS: &[Param] = &[
     EVENT_FILTER,
 ];
 
-/// Lists stored events, newest first; events of the same time are sorted by id. A selective filter may end a page early;
-/// `next` continues.
+/// Lists stored events, newest first and then by id. A selective filter may end a page early; `next` continues.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));

@@ -1,5 +1,4 @@
-//! `/switch`: state and counters of the switch role, and temporary changes of watch list, filters and ports. Closures run on
-//! the switch's thread.
+//! `/switch`: state, counters and temporary changes of the switch role. Closures run on the switch's thread.
 
 use std::sync::Arc;
 

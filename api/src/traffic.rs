@@ -1,5 +1,4 @@
-//! `/traffic`: a measure (reports, events, latencies, occupancies) over time from the store, grouped by up to three
-//! dimensions such as node, host or prefix.
+//! `/traffic`: a measure (reports, events, latencies, occupancies) over time from the store, in groups by node, host, prefix, …
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -89,6 +88,7 @@ pub(crate) async fn traffic(
     respond(permit, move || view(&query, &answer)).await
 }
 
+/// Parses the parameters. Filters apply to flows or to events, depending on what the measure counts.
 async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refusal> {
     let measure = params.text("measure");
     let measure = Measure::ALL.into_iter().find(|one| Some(one.name()) == measure);

@@ -1,5 +1,4 @@
-//! TCP connections with or without TLS. The TLS handshake runs when the connection is first read, so it does not delay the
-//! acceptance of others.
+//! TCP connections with or without TLS. The handshake runs at the first read, so it does not delay other connections.
 //!
 //! States with TLS: `New` → first byte is a TLS record → `Handshake` → `Tls`, or `Failed`.
 

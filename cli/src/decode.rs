@@ -1,6 +1,5 @@
 //! `hopwise decode`: prints the contents of captures (pcap, pcapng) one by one, without state between them: telemetry
-//! reports, postcard
-//! aggregates, DTA and RoCEv2 messages, or, with `--packets`, the INT and IOAM in data packets.
+//! reports, postcard aggregates, DTA and RoCEv2 messages, or, with `--packets`, the INT and IOAM in data packets.
 //!
 //! The UDP destination port selects the decoder. Reports go to standard output, the summary and hints to standard error.
 
@@ -440,9 +439,7 @@ impl Summary {
         *slot.or_default() += 1;
     }
 
-    /// Formats a line by version and kind, a line by reason of refusal, and a line of skipped frames. The last two appear
-    /// only if there
-    /// are any.
+    /// Formats a line by version and kind and, if there are any, a line by reason of refusal and one of skipped frames.
     fn text(&self, account: &Account, noun: &str) -> String {
         let mut refused = self.refused.clone();
         for (reason, count) in &account.refused {

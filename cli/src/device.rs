@@ -186,8 +186,7 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
 /// Maximum size of a CSV file, bytes.
 const MAX_CSV: u64 = 64 << 20;
 
-/// Formats the share of a table's entries in use, or `-` for a device outside the INT domain, which has no entries of
-/// intents.
+/// Formats the share of a table's entries in use, or `-` for a device outside the INT domain.
 fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
     match &device.does {
         Some(_) => "-".to_owned(),

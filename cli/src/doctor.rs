@@ -172,6 +172,7 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Returns the word and colour of a verdict.
 fn words(verdict: Verdict) -> (&'static str, Tone) {
     match verdict {
         Verdict::Ok => ("ok", Tone::Good),

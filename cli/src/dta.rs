@@ -82,9 +82,8 @@ impl Source {
             .collect()
     }
 
-    /// Queries `collectors` in order until `knows` accepts an answer, and otherwise returns the first. Without collectors,
-    /// queries `--api`.
-    /// `name` records the collector's name in its answer.
+    /// Queries `collectors` in order until `knows` accepts an answer, and otherwise returns the first; `name` records the
+    /// collector's name in it. Without collectors, queries `--api`.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         collectors: &[&Collector],

@@ -84,8 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Requests the latest events that pass, oldest first. The server cannot exclude `latest` events, so it may take several
-/// pages.
+/// Requests the latest events that pass, oldest first; may take several pages, since the server cannot exclude `latest`.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut after = String::new();

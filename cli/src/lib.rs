@@ -1,5 +1,5 @@
 //! The commands of `hopwise` that do not run the daemon: one module for each, with its arguments and its code. The crate
-//! `hopwise` calls them and has the others. `examine` and `remote` are also used there.
+//! `hopwise` calls them and has the daemon's commands, which also use `examine` and `remote`.
 
 #![forbid(unsafe_code)]
 

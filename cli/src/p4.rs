@@ -262,6 +262,7 @@ fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
     }
 }
 
+/// Checks whether the map fits the program. Returns the capabilities or the problems, as text, and the exit code.
 fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     let (info, map) = load(subject)?;
     let mut out = String::new();

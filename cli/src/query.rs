@@ -1,5 +1,4 @@
-//! `hopwise query`: runs SQL over the files of a store, as a single query or in a shell, and prints tables, JSON lines or
-//! CSV.
+//! `hopwise query`: runs SQL over the files of a store, once or in a shell; prints tables, JSON lines or CSV.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -148,6 +147,7 @@ impl Asker {
         })
     }
 
+    /// Runs the query and formats its rows; remarks say whether and why rows are missing.
     fn printed(&self, query: &StoreQuery, names: &Names) -> Result<Printed, CliError> {
         let mut answer = self.ask(query)?;
         let text = match query.format {
@@ -175,6 +175,7 @@ impl Asker {
         })
     }
 
+    /// Runs the query in a helper process and waits, with a progress line, for its rows.
     fn ask(&self, query: &StoreQuery) -> Result<Rows, CliError> {
         let StoreQuery {
             sql,

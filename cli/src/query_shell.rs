@@ -1,5 +1,4 @@
-//! The interactive shell of `hopwise query`: line editing with history, completion of tables and columns, dot commands, and a
-//! pager for long results.
+//! The shell of `hopwise query`: line editing with history, completion, dot commands, and a pager for long results.
 
 use std::env;
 use std::fs;
@@ -46,8 +45,7 @@ struct Session {
     schema: Schema,
 }
 
-/// Runs the shell until the end of input. `ask` runs a query; its errors are printed. `columns` returns the columns of a
-/// table.
+/// Runs the shell until input ends. `ask` runs a query; its errors are printed. `columns` lists the columns of a table.
 pub(super) fn run(
     query: StoreQuery,
     ask: &dyn Fn(&StoreQuery) -> Result<Printed, CliError>,
@@ -164,6 +162,7 @@ fn paged(text: &str) -> bool {
 }
 
 impl Session {
+    /// Processes an input line: a dot command, or part of a statement, which ends with `;` outside quotes.
     fn line(&mut self, line: &str) -> Step {
         let trimmed = line.trim();
         if self.statement.is_empty() {
@@ -191,6 +190,7 @@ impl Session {
         if sql.is_empty() { Step::Set } else { Step::Run(sql) }
     }
 
+    /// Executes a dot command. `.from` and `.to` without a value remove the limit.
     fn command(&mut self, command: &str) -> Step {
         let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let value = value.trim();

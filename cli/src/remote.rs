@@ -1,5 +1,4 @@
-//! Client side of the commands that query a running hopwise: its address and credentials, and responses of `/api/v1` as types
-//! of [`view`].
+//! Client of a running hopwise's API: address, credentials, and responses of `/api/v1` as types of [`view`].
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,6 +1,5 @@
 //! `hopwise replay`: runs the collector over captures, on the captures' clock, and prints the results: paths, latencies,
-//! queues, drops
-//! and lost reports. Several files are merged by time, unless one is a pipe.
+//! queues, drops and lost reports. Several files are merged by time, unless one is a pipe.
 
 mod findings;
 mod json;

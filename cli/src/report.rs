@@ -340,6 +340,7 @@ impl Args {
 }
 
 impl Sending {
+    /// Opens the sockets, all of one IP version, and creates the reporter.
     fn open(args: &Args) -> Result<Self, CliError> {
         let (to, spread) = args.collectors()?;
         let v6 = to.iter().any(SocketAddr::is_ipv6);

@@ -1,5 +1,4 @@
-//! `hopwise sql-helper`: the helper process that executes SQL queries of a running hopwise, so that they cannot exhaust its
-//! memory. Not for interactive use.
+//! `hopwise sql-helper`: process that runs SQL queries for a running hopwise, so they cannot exhaust its memory. Internal.
 
 use std::{path::PathBuf, process::ExitCode};
 

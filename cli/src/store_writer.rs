@@ -1,5 +1,5 @@
-//! Writes the output of a collector that runs in a command (`replay`, the demo's past) to a store. It blocks while the store
-//! is busy instead of dropping records, as a live collector would.
+//! Writes the output of a collector that runs in a command (`replay`, the demo's past) to a store. Unlike a live collector,
+//! it never drops records: it blocks while the store is busy.
 
 use std::path::Path;
 
@@ -10,8 +10,7 @@ use collect_role::known_links::{self, KnownLinks};
 use config::{Settings, build};
 use terminal::CliError;
 
-/// Capacity of a batch, in records. It is submitted when 1/32 full, since each record may come with a path of up to 256
-/// nodes.
+/// Capacity of a batch, in records; submitted when 1/32 full, since each record may come with a path of up to 256 nodes.
 const BATCH: usize = 65_536;
 
 /// Interval between two reads of the links in use, in ns of recorded time.

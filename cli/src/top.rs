@@ -121,8 +121,7 @@ impl Shown {
         }
     }
 
-    /// Returns the refresh interval. A console returns whole minutes and queries ClickHouse for them, so it is polled less
-    /// often.
+    /// Returns the refresh interval: longer for a console, which queries ClickHouse for whole minutes.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
             Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),

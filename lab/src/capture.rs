@@ -1,6 +1,4 @@
-//! `hopwise lab capture`: records the packets at one end of a link, read from a packet socket in the namespace, to a
-//! pcap file with
-//! nanosecond timestamps.
+//! `hopwise lab capture`: records a link's packets, from a packet socket in the namespace, in a pcap file with ns timestamps.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

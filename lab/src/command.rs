@@ -462,6 +462,7 @@ fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
     show::traffic(&traffic::run(&lab, &traffic)?, common.json)
 }
 
+/// Injects a fault, or executes one of the subcommands that are not conditions of a link (restart, wipe, clear).
 fn make_fault(command: FaultCommand) -> Result<(), CliError> {
     use crate::conditions::Fault;
     let (which, link, fault) = match command {

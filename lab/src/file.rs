@@ -185,9 +185,7 @@ impl Setting for Verbatim {
     }
 }
 
-/// Converts a TOML value as it is written. A value that no setting accepts (a date, a number beyond 64 bits) becomes
-/// a text, which the
-/// setting that reads it rejects.
+/// Converts a TOML value. One that no setting accepts (a date, a number beyond 64 bits) becomes text, rejected later.
 pub(crate) fn shown(node: &Node<'_>) -> Shown {
     match node.get_ref() {
         Value::String(text) => Shown::Plain(text.as_ref().into()),

@@ -1,7 +1,5 @@
-//! A network on this machine: hosts, links and switches in network namespaces, created from one topology file. This
-//! is the library of
-//! the program `hopwise-lab`, which `hopwise lab` executes. Switches and collector of a lab are processes of
-//! `hopwise`.
+//! Library of `hopwise-lab`: a network of hosts, links and switches in namespaces of this machine, from one topology file.
+//! Switches and collector of a lab are `hopwise` processes.
 //!
 //! Modules, in the order of the data:
 //! - `file` declares the topology file, `load` reads it into a `topology`;
@@ -10,11 +8,9 @@
 //! - `up` and `down` create and remove a lab, `state` keeps its state between commands;
 //! - `remote` calls the APIs of the processes; `traffic`, `fault` and `capture` work on a running lab.
 //!
-//! Every part of a lab can be found by the lab's name: the namespaces `hw-NAME-…`, the directory
-//! `/run/hopwise/lab-NAME`, and the
-//! processes that run in these namespaces or use a configuration file in this directory. So a lab can be removed even
-//! if the program
-//! that created it has crashed.
+//! Every part of a lab can be found by the lab's name: the namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`, and
+//! the processes that run in these namespaces or use a configuration file in this directory. So a lab can be removed even if
+//! the program that created it has crashed.
 
 #![forbid(unsafe_code)]
 

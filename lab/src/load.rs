@@ -611,8 +611,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Checks that every switch's configuration is valid; stops at the first that is not, since others would fail for the
-    /// same reason.
+    /// Checks every switch's configuration; stops at the first error, since others would fail for the same reason.
     fn switches(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() {
             return;

@@ -1,5 +1,4 @@
-//! The program `hopwise-lab`, which `hopwise lab` executes: runs a network of namespaces on this machine, to observe and to
-//! break.
+//! The program `hopwise-lab`, which `hopwise lab` executes: runs a network of namespaces on this machine.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

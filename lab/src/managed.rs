@@ -1,5 +1,4 @@
-//! Managed labs: the switches start without rules, and the manager in the collector's process compiles the intents into
-//! rules.
+//! Managed labs: switches start without rules; the manager in the collector's process compiles the intents into rules.
 //!
 //! Builds the manager's part of the collector's configuration: `[manager]`, `[inventory]` and `[[intents]]`. A lab is managed
 //! unless its file configures the switches one by one, for example with `[[watch]]`.

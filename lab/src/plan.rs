@@ -1,7 +1,6 @@
 //! The steps that create the network of a topology: namespaces, veth pairs, addresses and routes. `up` executes them.
 //!
-//! Both ends of a veth pair are created directly in their namespaces, so the interfaces never appear in the machine's own
-//! namespace.
+//! Both ends of a veth pair are created in their namespaces, so they never appear in the machine's own namespace.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -33,8 +32,7 @@ const OFFLOADS: [&str; 8] = [
     "rx-gro",
 ];
 
-/// Default gateways of hosts. No interface has these addresses; a switch answers ARP and neighbour solicitations for any
-/// address.
+/// Default gateways of hosts. No interface has these addresses: a switch answers ARP and ND for any address.
 const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
 
 /// The collector's address in the management network, as the switches see it.
@@ -104,6 +102,7 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     steps
 }
 
+/// Creates a veth pair with fixed MACs, without offloads, and sets both ends up.
 fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
     let [near, far] = link
         .ends
@@ -135,6 +134,7 @@ fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
     }
 }
 
+/// Gives a host its addresses, and default routes over a gateway that exists only as a neighbour entry or ARP reply.
 fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     let name = namespace(&topology.name, topology.name_of(Node::Host(host)));
     let host = &topology.hosts[host];
@@ -182,8 +182,7 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     }
 }
 
-/// Returns the `ip neigh` arguments for a static entry of the gateway; `None` unless the switch is BMv2, which does not
-/// answer ARP.
+/// Returns the `ip neigh` arguments for a static gateway entry; `None` except for BMv2, which does not answer ARP.
 fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
     let end = link.ends.iter().position(|end| topology.is_bmv2_node(*end))?;
     let address = mac(topology, link, end);
@@ -273,8 +272,7 @@ pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
             (0x73, index, port.map_or(0, |port| port.number))
         }
     };
-    // At most 64 nodes of a kind. A switch may have 256 ports, numbered from 1, so the high byte of the number is in the
-    // fourth byte.
+    // At most 64 nodes per kind. A switch may have ports 1 to 256: the high byte of the number is in the fourth byte.
     format!(
         "02:{kind:02x}:00:{:02x}:{:02x}:{:02x}",
         port >> 8,

@@ -97,8 +97,7 @@ impl Lab {
         })
     }
 
-    /// Describes the state of each intent, and of each switch that is not in sync, as the manager reports it; empty without a
-    /// manager.
+    /// Describes each intent, and each switch that is not in sync, as the manager reports; empty without a manager.
     pub(crate) fn managed(&self) -> Vec<String> {
         if !managed::is_managed(&self.topology.file) {
             return Vec::new();

@@ -1,5 +1,4 @@
-//! `hopwise lab fault restart`: kills a switch with SIGKILL, as in a crash, starts it again, and measures how long the
-//! recovery takes.
+//! `hopwise lab fault restart`: kills a switch (SIGKILL, as in a crash), restarts it, and measures the recovery time.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,5 @@
 //! `hopwise lab traffic`: generates flows and microbursts between hosts. UDP packets carry a sequence number and a send time;
-//! sockets
-//! inside the hosts send and receive them. Namespaces share the machine's monotonic clock, so one-way latency is exact.
+//! sockets inside the hosts send and receive them. Namespaces share one monotonic clock, so one-way latency is exact.
 //!
 //! The UDP payload, integers in big-endian order, is padded to the packet size:
 //! `"hwlt"` (4 bytes) | flow id (4) | sequence number (8) | send time, ns (8)
@@ -93,6 +92,7 @@ impl Ends {
     }
 }
 
+/// Returns the indices of the hosts in a list of names (`all` or `h1,h2`).
 fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     if named == "all" {
         return Ok((0..topology.hosts.len()).collect());
@@ -318,6 +318,7 @@ fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
     format!("host {name}: {error}")
 }
 
+/// Opens a connected socket per flow of a sending host, inside its namespace.
 fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, CliError> {
     let ipv6 = traffic.ends.ipv6;
     let from = SocketAddr::new(address(lab, host, ipv6), 0);

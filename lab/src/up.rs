@@ -107,6 +107,7 @@ fn check_requirements() -> Result<(), CliError> {
     ip(&["-V"])
 }
 
+/// Creates the network and starts the processes. The caller removes the lab if this fails.
 fn make(
     topology: &Topology,
     directory: &Directory,
@@ -211,6 +212,7 @@ fn within(name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)) -> Resul
     nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
 }
 
+/// Executes one step of the plan with `ip`, or by system calls inside the namespace.
 fn execute(step: &Step) -> Result<(), CliError> {
     match step {
         Step::Namespace(name) => ip(&["netns", "add", name]),
@@ -254,8 +256,7 @@ pub(crate) struct StartedProcess {
 }
 
 impl StartedProcess {
-    /// Starts `hopwise run -c NAME.toml` in a namespace, or in the current one if `inside` is `None`. Its output goes to
-    /// NAME.log.
+    /// Starts `hopwise run -c NAME.toml` in a namespace, or in the current one if `None`. Output goes to NAME.log.
     pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let file = directory
             .file(&format!("{name}.toml"))

@@ -1,5 +1,4 @@
-//! `hopwise console`: serves the API and the web UI from ClickHouse, to which many collectors export. It has no inputs and no
-//! store.
+//! `hopwise console`: serves API and web UI from the ClickHouse that many collectors export to; no inputs, no store.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 

@@ -1,5 +1,4 @@
-//! `hopwise demo`: a simulated leaf-spine network whose switches send INT reports over loopback UDP to a collector in this
-//! process.
+//! `hopwise demo`: simulates a leaf-spine network whose switches send INT reports over loopback UDP to a collector here.
 //!
 //! At the end, it compares the datagrams that were sent with the collector's counters and prints the loss budget: every
 //! datagram must be accounted for as received, lost in the network (a gap in sequence numbers), or dropped by the kernel.

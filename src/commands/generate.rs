@@ -1,6 +1,4 @@
-//! `hopwise generate`, for packagers: writes man pages, shell completions and the configuration reference, generated from
-//! their
-//! definitions in the code.
+//! `hopwise generate`, for packagers: writes man pages, shell completions and the configuration reference.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 

@@ -1,6 +1,4 @@
-//! `hopwise run`: runs all roles of the configuration (collector, switch, aggregator, reporter, translator, manager, exports)
-//! until a
-//! signal arrives.
+//! `hopwise run`: runs all configured roles (collector, switch, aggregator, reporter, translator, manager) until a signal.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 

@@ -32,8 +32,7 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Replaces this process by the program `name`, with these arguments. Returns only on failure; `remedy` is the advice if the
-/// program is missing.
+/// Replaces this process by the program `name`. Returns only on failure; `remedy` is the advice if it is missing.
 pub fn execute(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, remedy: &str) -> CliError {
     let Some(program) = find(name) else {
         return CliError::new(format!(

@@ -143,8 +143,7 @@ impl Search {
     /// as a whole. Returns whether there is another part.
     fn goes_on(&mut self, known_since: Option<Nanos>) -> bool {
         let Some(since) = known_since else { return false };
-        // Events at exactly this time may be missing, so they are read again; but always advance, even if one time has too
-        // many events.
+        // Events at this very time may be missing, so read them again; but always advance, even if one time has too many.
         self.to = since.min(self.to.saturating_sub(1));
         true
     }

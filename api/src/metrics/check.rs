@@ -1,5 +1,4 @@
-//! A strict parser of both metrics formats, for tests: `promtool check metrics` and Prometheus accept every document that it
-//! accepts.
+//! Strict parser of both metrics formats, for tests. `promtool check metrics` and Prometheus accept whatever it accepts.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -50,6 +49,7 @@ pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String,
     families
 }
 
+/// Checks a family's name. A counter's `_total` belongs to the family in Prometheus' format, to the samples in OpenMetrics.
 fn check_family(name: &str, kind: &str, format: Format) {
     let letters = name
         .bytes()

@@ -1,5 +1,4 @@
-//! Metrics of the DTA translator and of collector memory. HELP and TYPE lines are always written, samples only if the role
-//! runs.
+//! Metrics of the DTA translator and collector memory. HELP and TYPE lines are always written, samples only if the role runs.
 
 use super::Text;
 use dta_role::memory::view::MemoryView;

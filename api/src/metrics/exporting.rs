@@ -1,5 +1,4 @@
-//! Metrics of exports and the outlet. HELP and TYPE lines are always written, samples only with `[exports.NAME]` or
-//! `[outlet]`.
+//! Metrics of exports and the outlet. HELP and TYPE lines are always written, samples only for configured ones.
 
 use std::fmt::Display;
 

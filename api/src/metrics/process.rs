@@ -44,8 +44,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The program name in parentheses may itself contain parentheses and spaces, so parse after the last one. Fields
-        // count from 1.
+        // The program name in parentheses may contain parentheses and spaces: parse after the last one. Fields count from 1.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<f64> = rest
             .split_whitespace()

@@ -55,8 +55,7 @@ fn objects(_: &mut SchemaGenerator) -> Value {
     json!({"type": "array", "items": {"type": "object"}})
 }
 
-/// Declares operations as `method path [query parameters] {body} => response, description;`. Parameters and body are
-/// optional.
+/// Declares operations: `method path [query parameters] {body} => response, description;`, with parameters and body optional.
 macro_rules! operations {
     ($($method:ident $path:literal $([$parameters:expr])? $({$body:expr})? => $response:expr, $about:literal;)+) => {
         /// All operations, in the order of the routes.
@@ -255,6 +254,7 @@ pub(super) fn document() -> Value {
 }
 
 impl Operation {
+    /// Returns the operation object. Response types are collected in `generator`, request types in `bodies`.
     fn describe(&self, generator: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
         let segments = self
             .path
@@ -318,6 +318,7 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
     }
 }
 
+/// Describes a path parameter, `{name}` in `path`.
 fn segment(path: &str, name: &str) -> Value {
     let (about, schema) = match name {
         "id" if path.starts_with("/api/v1/alerts") => (
@@ -349,6 +350,7 @@ fn segment(path: &str, name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
+/// Describes a query parameter with the range or pattern that the parser accepts.
 fn query(param: &Param) -> Value {
     let schema = match param.form {
         Form::Integer { min, max, default } => {

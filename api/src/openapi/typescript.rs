@@ -87,6 +87,7 @@ fn type_of_kind(kind: &str, schema: &Value, indent: &str) -> String {
     }
 }
 
+/// Writes an object type in braces. Fields that are not required get `?`; descriptions become comments.
 fn object_type(schema: &Value, indent: &str) -> String {
     let inner = format!("{indent}  ");
     let required: Vec<&str> = schema["required"]

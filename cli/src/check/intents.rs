@@ -23,8 +23,7 @@ pub(super) struct Findings {
     pub(super) refused: Vec<String>,
 }
 
-/// Creates a manager of the configured devices, without intents. `None` if the capabilities of a device are unknown until it
-/// answers.
+/// Creates a manager of the configured devices, without intents; `None` if a device tells its capabilities only at run time.
 fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     let manager = settings.manager.as_ref()?;
     let inventory = manager::inventory::from_settings(&settings.inventory);

@@ -1,5 +1,4 @@
-//! Prints an aggregate of postcards (in-network aggregation, `wire::aggregate`): as text, a header line and a table of its
-//! records; as JSON, one object.
+//! Prints an aggregate of postcards (`wire::aggregate`): as text with a table of its records, or as one JSON object.
 
 use std::fmt::Display;
 use std::net::IpAddr;

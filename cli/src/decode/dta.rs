@@ -1,8 +1,6 @@
-//! Prints DTA reports, DTA control messages and RoCEv2 packets: as text, a headline and lines for the operation; as JSON, one
-//! object.
+//! Prints DTA reports, DTA control messages and RoCEv2 packets, as text (headline, then the operation) or one JSON object.
 //!
-//! The UDP port selects the parser; on the ports of DTA, both the v1 layout and the layout of the paper's artifact are
-//! recognized.
+//! The UDP port selects the parser; on DTA ports, both the v1 layout and the layout of the paper's artifact are recognized.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

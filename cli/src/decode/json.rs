@@ -1,6 +1,4 @@
-//! JSON output of `hopwise decode`, one object per line for each report or data packet. Field names are stable; they are
-//! documented in
-//! `docs/reference/cli-json.md`.
+//! JSON output of `hopwise decode`: an object per report or data packet. `docs/reference/cli-json.md` documents the fields.
 
 use std::net::IpAddr;
 

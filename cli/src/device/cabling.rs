@@ -101,6 +101,7 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
+    /// Returns (device name, port number).
     fn end(&self) -> (String, PortId) {
         (self.device.to_owned(), self.number)
     }
@@ -118,8 +119,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Numbers the ports of a device: by a custom field, or else by their position in natural order of names. Returns them
-    /// ascending.
+    /// Numbers a device's ports by a custom field, else by their position in natural order. Returns them ascending.
     fn number(
         &self,
         device: &'a Device,
@@ -168,6 +168,7 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Adds a device with its node id, address, labels and edge ports; an error names the field to correct.
     fn device(&mut self, device: &'a Device, ports: &[Port<'a>]) -> Result<(), String> {
         let name = device.name.clone().unwrap_or_default();
         let field = self
@@ -228,6 +229,7 @@ impl<'a> Work<'a> {
                 .any(|(end, _)| self.ports.contains_key(&end))
     }
 
+    /// Adds the links between managed ports, each once: from the interface with the smaller id.
     fn links(&mut self) {
         for port in self.ports.values() {
             let ends: Vec<u64> = port.interface.ends().map(|(end, _)| end).collect();

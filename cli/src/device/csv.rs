@@ -40,8 +40,7 @@ pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
     let mut import = Import::default();
     let mut problems = Vec::new();
     let rows = rows(text).map_err(|(line, problem)| format!("{file}:{line}: {problem}"))?;
-    // Three passes: a link or host may precede its devices, and a free node id can be chosen only when all given ones are
-    // known.
+    // Three passes: a link or host may precede its devices, and free node ids are chosen after all given ones are known.
     for turn in 0..3 {
         for row in rows.iter().filter(|row| row.turn() == turn) {
             if let Err(problem) = row.add(&mut import) {
@@ -65,6 +64,7 @@ pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
     Err(lines.join("\n"))
 }
 
+/// Parses the header and the rows. An error is (line number, problem).
 fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
     let mut records = records(text.trim_start_matches('\u{feff}'))?.into_iter();
     let (line, header) = records.next().ok_or((
@@ -165,6 +165,7 @@ impl Row {
             .map(Option::unwrap_or_default)
     }
 
+    /// Parses `DEVICE:PORT`; `None` if the cell is empty.
     fn port(&self, column: &str) -> Result<Option<(String, PortId)>, String> {
         let Some(cell) = self.cell(column) else {
             return Ok(None);

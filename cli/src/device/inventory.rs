@@ -1,5 +1,4 @@
-//! Builds an imported inventory: each row is checked like an entry of the configuration, then written as `[[inventory.…]]`
-//! tables.
+//! Builds an imported inventory: checks each row like a configuration entry, then writes `[[inventory.…]]` tables.
 
 use std::net::IpAddr;
 

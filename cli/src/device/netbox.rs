@@ -42,6 +42,7 @@ pub(super) struct Options {
     pub(super) port_field: Option<String>,
 }
 
+/// Parses `NAME=VALUE` of `--filter`; rejects names that would change the paging or the fields of responses.
 fn filter(text: &str) -> Result<(String, String), String> {
     let read = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = read.ok_or("write NAME=VALUE, such as role=leaf")?;
@@ -378,6 +379,7 @@ impl Source {
         CliError::new(format!("NetBox at {}: {problem}", self.client.url()))
     }
 
+    /// Requests one page of a list; explains HTTP errors by what the user can change.
     fn page<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let url = self.client.url();
         let list = path.split("/?").next().unwrap_or(path);

@@ -1,5 +1,4 @@
-//! `hopwise calculate`: calculates the size of a Key-Write store and the probability that it answers a query (see
-//! `dta::calculate`).
+//! `hopwise calculate`: calculates the size of a Key-Write store and its query success rate (see `dta::calculate`).
 
 use std::process::ExitCode;
 

@@ -50,8 +50,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 .as_ref()
                 .map(|map| map.collectors_of_key(&args.key))
                 .unwrap_or_default();
-            // Only the key's current collector is queried; counts from before the map grew are at another one and cannot be
-            // added.
+            // Only the key's current collector is queried; counts from before the map grew are elsewhere and cannot be added.
             let collectors = &collectors[..collectors.len().min(1)];
             let asked = query(&[
                 ("key", Some(args.key.to_string())),

@@ -78,6 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     })
 }
 
+/// Asks the collectors of the key in turn, by the map; the first answer that is not empty counts.
 fn ask(args: &Args) -> Result<Answer, CliError> {
     let map = args.source.map()?;
     let collectors = map

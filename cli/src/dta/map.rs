@@ -1,5 +1,4 @@
-//! `hopwise map`: creates, extends and shows a collector map, which assigns keys to the collector memories of several
-//! collectors.
+//! `hopwise map`: creates, extends and shows a collector map, which assigns DTA keys to one of several collectors.
 
 use std::{path::PathBuf, process::ExitCode};
 

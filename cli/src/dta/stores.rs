@@ -1,5 +1,4 @@
-//! `hopwise stores`: lists the stores of collector memory with occupancy and expected share of answered keys; takes and lists
-//! snapshots.
+//! `hopwise stores`: lists collector memory's stores, occupancy and expected share of answered keys; takes snapshots.
 
 use std::{path::Path, process::ExitCode};
 
@@ -102,9 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(code)
 }
 
-/// Lists the snapshots of a collector. With `take`, it takes a snapshot of the store with this name, or of all stores if the
-/// name is
-/// empty, and returns only these.
+/// Lists a collector's snapshots. With `take`, takes one of the store of this name (of all if empty) and returns only these.
 fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
     let Some(store) = take else {
         return fetch(client, "/dta/snapshots");

@@ -1,5 +1,4 @@
-//! `hopwise tail`: prints the newest entries of an Append list in collector memory and, with `--follow`, new ones as they
-//! arrive.
+//! `hopwise tail`: prints the newest entries of an Append list and, with `--follow`, new ones as they arrive.
 
 use std::{process::ExitCode, thread, time::Duration};
 

@@ -54,6 +54,7 @@ pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected
     expected
 }
 
+/// Judges a receive path by driver, attached programs and capabilities.
 fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     match rx_path {
         RxPath::ZeroCopy | RxPath::Native | RxPath::Generic => {

@@ -13,8 +13,7 @@ use manage_role::role::view::{ChangeView, DeviceState, DevicesView, DomainView, 
 use net::client::{Client, escape};
 use terminal::{CliError, Terminal};
 
-/// Waits until all `intents` work, or for `limit`. Changes arrive by the manager's event stream; without it, the intents are
-/// polled.
+/// Waits until all `intents` work, or for `limit`: by the manager's event stream or, without it, by polling.
 pub(super) fn wait(
     client: &Client,
     intents: &mut [IntentView],

@@ -1,5 +1,4 @@
-//! The tables of `hopwise top`: requests flows, nodes and links from the API and renders them under the status and the loss
-//! budget.
+//! The tables of `hopwise top`: requests flows, nodes and links, and renders them under the status and the loss budget.
 
 use std::cmp::Reverse;
 
@@ -58,8 +57,7 @@ impl Snapshot {
         format!("{}\n{body}", self.head(page, range, client, terminal))
     }
 
-    /// Renders the table with a mark at the selected row, scrolled so that it is visible. `taken` is the number of lines used
-    /// above.
+    /// Renders the table, scrolled to the selected row, which has a mark. `taken` is the number of lines used above.
     pub(super) fn body(&self, page: &Page, terminal: Terminal, taken: usize) -> String {
         let (table, rows) = self.table(page, None);
         if table.is_empty() {
@@ -186,8 +184,7 @@ impl Snapshot {
         format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
     }
 
-    /// Formats the receive path of each interface and the inputs that are down: `in: xdp://eth1 by xdp-native · …`. Working
-    /// UDP sockets are omitted.
+    /// Formats each interface's receive path and the inputs that are down (`in: xdp://eth1 by xdp-native`), not working UDP.
     fn inputs(&self, terminal: Terminal) -> String {
         let listed = self
             .status
@@ -207,8 +204,7 @@ impl Snapshot {
         }
     }
 
-    /// Formats the losses of each stage with its most frequent reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0 ·
-    /// …`.
+    /// Formats the losses of each stage with its most frequent reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0`.
     fn losses(&self, terminal: Terminal) -> String {
         let stages = self.status.loss_budget.iter().map(|stage| {
             let total: u64 = stage.drops.values().sum();
@@ -232,6 +228,7 @@ impl Snapshot {
         format!("lost: {}", stages.collect::<Vec<_>>().join(" · "))
     }
 
+    /// Returns the table of flows, and what Enter opens on each row.
     fn flow_table(&self, most: usize) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let slowest = self
@@ -265,6 +262,7 @@ impl Snapshot {
         (table, rows)
     }
 
+    /// Returns the table of nodes in this order, and what Enter opens on each row.
     fn node_table(&self, order: Order) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let mut nodes: Vec<_> = self.nodes.nodes.iter().collect();
@@ -324,6 +322,7 @@ impl Snapshot {
         (table, rows)
     }
 
+    /// Returns the table of links in this order, and what Enter opens on each row.
     fn link_table(&self, order: Order) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let mut links: Vec<_> = self.links.links.iter().collect();

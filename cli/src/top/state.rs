@@ -89,6 +89,7 @@ impl Range {
         !matches!(self, Self::Between(..))
     }
 
+    /// Returns (from, to) of the range, ns since 1970.
     fn limits(self, now: u64) -> (u64, u64) {
         match self {
             Self::Now => (now.saturating_sub(USUAL), now),
@@ -184,6 +185,7 @@ impl State {
         Action::Draw
     }
 
+    /// Handles a letter: `f`, `n`, `l` select the table, `s` the order, the others move or stretch the time range.
     fn press_letter(&mut self, letter: char, now: u64) -> Action {
         let view = match letter {
             'f' => Some(View::Flows),
@@ -211,6 +213,7 @@ impl State {
         self.page.selected = row;
     }
 
+    /// Opens the selected row: a flow's own page, or the flows of the node or link. The current page is kept to go back to.
     fn enter(&mut self, target: Target) {
         if self.before.len() == DEEPEST {
             self.before.remove(0);
@@ -224,8 +227,7 @@ impl State {
             Target::Node(node) => format!("node == {node}"),
             Target::Link(from, to) => format!("path ~ {from}>{to}"),
         };
-        // Parentheses: the existing filter may contain `or`. A single word is a search text and must be quoted inside a
-        // condition.
+        // Parentheses, because the filter may contain `or`. A single word is a search text and must be quoted in a condition.
         self.page.filter = match self.page.filter.trim() {
             "" => narrow,
             filter if filter.contains(char::is_whitespace) => format!("({filter}) and {narrow}"),
@@ -234,6 +236,7 @@ impl State {
         (self.page.view, self.page.selected) = (View::Flows, 0);
     }
 
+    /// Edits the filter while it is typed. Enter applies it, Escape leaves the old one.
     fn write(&mut self, key: Key) -> Action {
         let Some(text) = &mut self.writing else {
             return Action::Draw;

@@ -116,6 +116,7 @@ impl Devices {
 }
 
 impl Device {
+    /// Executes a manager's request. If the simulated switch refuses the new rules, the old ones are restored.
     fn execute(&mut self, request: Request, fabric: &mut Fabric) -> Answer {
         let (proposal, done) = match request {
             Request::Read => {

@@ -1,6 +1,4 @@
-//! `hopwise demo --past`: simulates the past as fast as the machine can and stores what a collector detects, in the store
-//! that the demo
-//! then continues.
+//! `hopwise demo --past`: simulates past traffic at full speed and stores what a collector detects, for the demo to continue.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Ground truth about the report datagrams of the simulated switches: how many were sent, lost and duplicated, per sequence space.
+//! Ground truth about the simulated switches' report datagrams: how many were sent, lost and duplicated per sequence space.
 //!
-//! A collector detects losses as gaps in the sequence numbers of a stream (node and hardware subsystem). Losses before the first or
-//! after the last datagram that arrived leave no gap; they are counted as `unseen`.
+//! A collector detects losses as gaps in the sequence numbers of a stream (node and hardware subsystem). Losses before the
+//! first or after the last datagram that arrived leave no gap; they are counted as `unseen`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,8 +79,7 @@ impl Stream {
         (self.lost.len() - gaps.count()) as u64
     }
 
-    /// Returns the part of this stream that a collector starting now would receive: datagrams in flight, and the losses after
-    /// the first.
+    /// Returns what a collector starting now would see of this stream: datagrams in flight, and losses after the first.
     fn handed_over(self) -> Self {
         let first = self
             .in_flight
