@@ -422,8 +422,9 @@ fn no_flow(id: &str) -> Refusal {
 
 /// Maximum number of flows per request to the workers.
 const FLOWS_AT_ONCE: usize = 256;
-/// Number of flows looked up per chunk for a filter on node values; the next constant is the limit for one page.
+/// Number of flows looked up per chunk for a filter on node values.
 const LOOKED_UP_AT_ONCE: usize = 2_048;
+/// Maximum number of flows looked up for one page; the page then ends early, with a cursor.
 const MAX_LOOKED_UP: usize = 16_384;
 /// Number of hops that certainly fills a page of JSON, in which each takes at least two bytes.
 const MAX_HOPS: usize = 2 << 20;

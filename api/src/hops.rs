@@ -8,6 +8,7 @@ use store::{FlowHistory, FlowPoint};
 use super::holds::Silences;
 use view::{HopLatencies, LatencySpread, node};
 
+/// Maximum number of time bins, and of nodes with a distribution each, in a response.
 const MAX_BINS: usize = 200;
 const MAX_HOPS: usize = 16;
 /// Maximum number of latency classes, so that a chart can draw a row for each.

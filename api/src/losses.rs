@@ -267,6 +267,7 @@ fn needs(evidence: Evidence) -> &'static str {
 
 /// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
 const UNSETTLED: u64 = 5_000_000_000;
+// Reasons that the loss of a link is unknown, as users read them.
 const NO_NODE_SEEN: &str =
     "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
 const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";

@@ -55,6 +55,7 @@ const DEFAULT_SPAN: u64 = 900 * SECOND;
 const MIN_COLUMNS: u64 = 2;
 /// Maximum number of reports that are read for one response.
 const MAX_PASSAGES: usize = 20_000;
+/// Maximum number of recordings in a response.
 const MAX_RECORDINGS: usize = 50;
 const MAX_PACKETS: usize = 2_000;
 const MAX_EVENTS: usize = 5_000;

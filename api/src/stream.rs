@@ -80,6 +80,7 @@ fn subscribe(
 /// Interval without events after which a comment is sent, so that both ends detect a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Subscription of a client as a stream of server-sent events.
 struct Events {
     subscription: Subscription,
 }

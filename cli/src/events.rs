@@ -219,6 +219,7 @@ impl ReconnectBackoff {
     }
 }
 
+/// Bounds of the exponential backoff between attempts to reconnect.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Age from which a connection counts as stable, so that its loss begins a new backoff.

@@ -30,6 +30,7 @@ pub(crate) struct Topology {
     pub(crate) file: LabFile,
 }
 
+/// Host with one link to a switch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -39,6 +40,7 @@ pub(crate) struct Host {
     pub(crate) link: usize,
 }
 
+/// Switch with its node id in telemetry.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Switch {
     pub(crate) name: String,
@@ -60,6 +62,7 @@ pub(crate) struct Port {
     pub(crate) peer: Node,
 }
 
+/// Link (veth pair) between two nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Link {
     /// Nodes at the two ends.

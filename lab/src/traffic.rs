@@ -430,6 +430,7 @@ fn receive(
     traffic: &Traffic,
     all_sent: &OnceLock<Vec<u64>>,
 ) -> Vec<Figures> {
+    /// Timeout of one read, ms, after which the end of sending is checked.
     const STEP_MS: u32 = 20;
     let pairs = &traffic.ends.pairs;
     let mut figures = vec![Figures::default(); pairs.len()];

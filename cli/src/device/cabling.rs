@@ -110,6 +110,7 @@ impl Port<'_> {
 /// Name of a device that is not managed, and the managed ports connected to it.
 type Neighbour<'a> = (Option<&'a str>, Vec<(String, PortId)>);
 
+/// State of one conversion; problems are collected and reported together.
 struct Work<'a> {
     options: &'a Options,
     import: Import,

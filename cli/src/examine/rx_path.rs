@@ -32,6 +32,7 @@ impl Default for Expected {
     }
 }
 
+/// Result for one receive path; `No` has the reason.
 enum Possible {
     Yes,
     No(String),

@@ -116,6 +116,7 @@ impl Detail {
     }
 }
 
+/// Limits of the requests, and the number of paths that fit on a screen.
 const MAX_PATHS: usize = 50;
 const MAX_EVENTS: usize = 20;
 const SHOWN_PATHS: usize = 8;

@@ -262,6 +262,7 @@ impl State {
 const SECOND: u64 = 1_000_000_000;
 /// Length of a range of which only one end is given.
 const USUAL: u64 = 900 * SECOND;
+/// Minimum length of a range after zooming in.
 const SHORTEST: u64 = 60 * SECOND;
 /// Rows per step of the page keys.
 const PAGE: usize = 20;

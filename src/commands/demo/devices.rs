@@ -29,6 +29,7 @@ pub(super) struct Devices {
     counted: Instant,
 }
 
+/// Simulated switch as the manager sees it.
 struct Device {
     managed: Managed,
     /// Settings of the switch without the manager's rules.
