@@ -1,4 +1,4 @@
-//! Writes the list of the web page's files, which are compiled into the program. Without `ui/dist` the list is empty.
+//! Build script: writes `pages.rs`, which embeds the files of the web UI; an empty list without `ui/dist`.
 
 use std::{
     env, fs,
@@ -35,8 +35,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("pages.rs"), list)
 }
 
-/// Returns the Rust literal of one file: its path, hash and content, and the gzip file beside it when Vite
-/// wrote one.
+/// Returns the Rust literal of one file: path, hash, content, and the gzip variant if Vite wrote one beside it.
 fn entry(path: &str, file: &Path) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read(file)?);
@@ -52,8 +51,7 @@ fn entry(path: &str, file: &Path) -> io::Result<String> {
     ))
 }
 
-/// Collects every file below `directory`, with its path relative to the root of the page, except source maps,
-/// and gzip files, which belong to the file that they compress.
+/// Collects all files below `directory` with their URL paths, except source maps and gzip variants.
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

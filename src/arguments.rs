@@ -1,5 +1,5 @@
-//! The command line: the commands, and the function that runs each. The arguments of a command are declared beside its code,
-//! in the crate `cli`, or in `commands/` if the command runs the daemon.
+//! The command line of `hopwise`: all subcommands, and the function that runs each. A command declares its arguments beside
+//! its code, in the crate `cli`, or in `commands/` if it runs the daemon.
 
 use std::process::ExitCode;
 
@@ -70,7 +70,7 @@ enum Command {
     SqlHelper(cli::sql_helper::Args),
 }
 
-/// Reads the command line and runs the command. Wrong usage ends the process with code 2, help with code 0.
+/// Parses the command line and runs the command. Wrong usage ends the process with code 2, `--help` with code 0.
 pub(crate) fn run() -> Result<ExitCode, CliError> {
     match Cli::parse().command {
         Command::Run(args) => commands::run::run(args),

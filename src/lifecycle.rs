@@ -1,4 +1,11 @@
-//! The parts of a running hopwise: started in order, stopped in reverse; the first failure stops all.
+//! The server behind `run`, `console`, `outlet` and `demo`: starts the configured roles in order, reloads the configuration
+//! on SIGHUP or an API request, and stops in reverse order. The first thread that fails stops everything.
+//!
+//! Order of the start, in which privileges determine much:
+//! 1. sockets of all roles, while all capabilities are available; a port in use is the most common failure;
+//! 2. capabilities are dropped, except those needed to reopen interfaces;
+//! 3. RDMA devices, which only the credentials that opened them may use;
+//! 4. store, workers, receivers; then manager, exports and, last, the API.
 
 use std::{
     net::SocketAddr,
@@ -65,14 +72,14 @@ use settings::values::Size;
 use switch_role::role as switch;
 use terminal::CliError;
 
-/// The program with its roles. Nothing runs before [`Server::start`].
+/// Server with its roles. Nothing runs before [`Server::start`].
 #[derive(Debug)]
 pub(crate) struct Server {
     file: Option<PathBuf>,
     overrides: Overrides,
     log: Log,
     active_config: Arc<Current<Settings>>,
-    /// The part of it that inputs read when they open again.
+    /// Collector part of the active configuration; inputs read it when they are opened again.
     collect_config: Arc<Current<CollectSettings>>,
     hub: Arc<Hub>,
     control: Control,
@@ -86,31 +93,32 @@ pub(crate) struct Server {
     memory: Option<memory::Role>,
     manager: Option<manager_role::Role>,
     exports: Option<export_role::Role>,
-    /// Hops on their way to exports.
+    /// Queues of hop records on their way to exports.
     hops: export_role::Hops,
     api: Option<Api>,
     tls: Arc<tls::Endpoint>,
     generation: u32,
-    /// Rules and thresholds that intents ask the collector to apply.
+    /// Rules and thresholds that intents add to the configured ones.
     asked: Arc<Asked>,
-    /// Devices of the manager inside this process.
+    /// Devices inside this process (the demo's switches), until the manager takes them.
     devices: Option<manager_role::Local>,
-    /// Drops privileges that are no longer needed.
+    /// True if `start` drops capabilities that are no longer needed.
     drops_privileges: bool,
-    /// Whether state could not be saved for the next start.
+    /// True if state for the next start could not be saved.
     lost: bool,
 }
 
-/// The running inputs and workers.
+/// Running receivers and workers of the collector. One worker runs inside the receivers' threads; several have threads and
+/// queues.
 #[derive(Debug, Default)]
 struct Collecting {
     stop: Arc<AtomicBool>,
     receivers: Vec<JoinHandle<()>>,
     watch: Option<Watch>,
-    /// With several workers: the losses of each input, finished when its receivers have ended.
+    /// Loss counters of each input, with several workers; finished after its receivers have ended.
     ledgers: Vec<Arc<Ledger>>,
     workers: Vec<JoinHandle<()>>,
-    /// With one worker: shared by the receivers, finished when they have ended.
+    /// The only worker, shared by the receivers; finished after they have ended.
     inline: Option<Arc<Mutex<Worker>>>,
     handles: Vec<WorkerHandle>,
     flight_recorder: Option<JoinHandle<()>>,
@@ -119,15 +127,15 @@ struct Collecting {
 /// Addresses of a running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Addresses {
-    /// The API and the pages.
+    /// Address of the API and the web pages.
     pub(crate) api: SocketAddr,
-    /// The sockets of inputs.
+    /// Addresses of the collector's input sockets.
     pub(crate) inputs: Vec<SocketAddr>,
-    /// The socket of the aggregator, if there is one.
+    /// Address of the aggregator's socket, if that role runs.
     pub(crate) aggregator: Option<SocketAddr>,
-    /// Addresses that receive DTA reports, by collector, if there is a translator.
+    /// Addresses on which the translator receives DTA reports, one per collector; empty without a translator.
     pub(crate) dta: Vec<SocketAddr>,
-    /// Addresses that receive RoCEv2 and the exchange, if there is collector memory.
+    /// Addresses of collector memory, if there is any: (RoCEv2, exchange of connection parameters).
     pub(crate) memory: Option<(SocketAddr, SocketAddr)>,
 }
 
@@ -140,14 +148,14 @@ struct Gauges {
     flight_recorder: Option<FlightGauge>,
 }
 
-/// The roles of Direct Telemetry Access, opened.
+/// Opened but not yet started roles of Direct Telemetry Access.
 struct Dta {
     translator: Option<translator::Ready>,
     memory: Option<memory::Ready>,
 }
 
 impl Dta {
-    /// Opens everything except RDMA devices.
+    /// Opens all sockets and memory, but not RDMA devices.
     fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
@@ -156,7 +164,7 @@ impl Dta {
             .transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
-            // The kernel has assigned the port by now.
+            // Port 0 means the memory of this process, whose port the kernel has assigned by now.
             let own = translator
                 .collectors
                 .iter_mut()
@@ -181,8 +189,8 @@ impl Dta {
         Ok(Self { translator, memory })
     }
 
-    /// Opens RDMA devices. Linux allows the use of a device only with the credentials of the thread that opened it: so they are opened after
-    /// privileges are dropped, sockets and other privileged resources before.
+    /// Opens RDMA devices. Linux allows the use of a device only with the credentials of the thread that opened it, so this
+    /// runs after privileges were dropped; sockets and other privileged resources are opened before.
     fn open_devices(&mut self, settings: &Settings) -> Result<(), CliError> {
         if let Some(translator) = &mut self.translator {
             translator.open_device()?;
@@ -194,6 +202,7 @@ impl Dta {
         Ok(())
     }
 
+    /// Returns the settings of the roles that may use RDMA: the translator and collector memory.
     fn wanted(settings: &Settings) -> (Option<&TranslatorSettings>, Option<&MemorySettings>) {
         let translator = settings.translator.as_ref();
         (translator, settings.collector.memory.as_ref())
@@ -207,7 +216,7 @@ impl Dta {
 }
 
 impl Server {
-    /// A server of these settings. `file` is read again by a reload.
+    /// Creates a server with these settings. A reload reads `file` again.
     pub(crate) fn new(settings: Settings, file: Option<PathBuf>, log: Log) -> Self {
         let (control, messages) = Control::new();
         let hub = Arc::new(Hub::new(
@@ -252,28 +261,28 @@ impl Server {
         }
     }
 
-    /// The same with overrides of the command line, which are already applied to the settings.
+    /// Sets the command line's overrides, which `settings` already contains; a reload applies them again.
     pub(crate) fn with_overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// The same, with a manager of devices inside this process.
+    /// Gives the manager devices inside this process.
     pub(crate) fn with_devices(mut self, devices: manager_role::Local) -> Self {
         self.devices = Some(devices);
         self
     }
 
-    /// The same, but it drops privileges as `[collector] capabilities` requires. For a process that only runs the server.
+    /// Drops capabilities as `[collector] capabilities` requires; only in a process that runs nothing but the server.
     pub(crate) fn dropping_capabilities(mut self) -> Self {
         self.drops_privileges = true;
         self
     }
 
-    /// Starts everything: store, workers, sockets, API. After an error everything is stopped again.
+    /// Starts all roles. After an error, everything is stopped again.
     ///
     /// # Errors
-    /// The first part that cannot start, in one sentence that says what to do.
+    /// A part cannot start; the message names the first one and a remedy.
     pub(crate) fn start(&mut self) -> Result<Addresses, CliError> {
         let started = self.start_all();
         if started.is_err() {
@@ -282,6 +291,7 @@ impl Server {
         started
     }
 
+    /// Starts all roles in the order described at the top of this file; returns the addresses that they listen on.
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.active_config.get();
         self.tls.replace(
@@ -414,7 +424,7 @@ impl Server {
         monitor.with_flight_recorder(flight_recorder)
     }
 
-    /// Collects the parts of the program that the handlers of the API use.
+    /// Collects the parts of the server that the API's handlers use.
     fn context(
         &self,
         settings: &Settings,
@@ -469,6 +479,7 @@ impl Server {
         Ok(())
     }
 
+    /// Starts the workers, the flight recorder and the receivers; returns their gauges for the API.
     fn start_collecting(
         &mut self,
         settings: &Settings,
@@ -481,7 +492,7 @@ impl Server {
         };
         let workers = settings.collector.workers;
         let mut queues = Vec::new();
-        // From here on `stop` must find the threads, even after an error.
+        // From here on `stop` must find the threads, even if a later step fails.
         self.collecting = Some(Collecting {
             watch,
             ..Collecting::default()
@@ -512,7 +523,7 @@ impl Server {
                 );
             }
         }
-        // Its thread ends when the workers have.
+        // The recorder's thread ends when all trigger senders are dropped; only the workers may hold one.
         drop(triggers);
         if let (Some(recorder), Some(collecting)) = (recorder, &mut self.collecting) {
             let reader = ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(&access));
@@ -572,6 +583,7 @@ impl Server {
         Ok(())
     }
 
+    /// Creates a worker: a collector with its recorders, sending into the pipeline, and the handle for queries.
     fn worker(
         &self,
         settings: &Settings,
@@ -601,12 +613,12 @@ impl Server {
         ))
     }
 
-    /// A handle to stop it from elsewhere.
+    /// Returns a handle that stops or reloads the server from another thread.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Waits for the end, and reloads on request.
+    /// Processes messages until a request to stop; reloads the configuration on request.
     ///
     /// # Errors
     /// A thread failed.
@@ -638,6 +650,7 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the configuration again and applies what can change at run time. Returns the settings that need a restart.
     fn reload(&mut self) -> Reloaded {
         let Some(file) = &self.file else {
             return Err(
@@ -677,7 +690,7 @@ impl Server {
         Ok(unchanged)
     }
 
-    /// Detects what intents ask for. The manager has checked that it fits beside the rules and thresholds of the configuration.
+    /// Activates the rules and thresholds of intents. The manager has checked that they fit beside the configured ones.
     fn detect(&mut self, asked: Arc<Asked>) {
         let settings = self.active_config.get();
         match settings
@@ -692,7 +705,7 @@ impl Server {
         }
     }
 
-    /// Activates thresholds and rules in all workers.
+    /// Activates thresholds and rules in all workers, and waits until each has applied them.
     fn activate(&mut self, detection: &Arc<Detection>, rules: &RuleNames) {
         self.generation = detection.generation;
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
@@ -700,12 +713,12 @@ impl Server {
             .map(|worker| worker.set_detection(Arc::clone(detection), Arc::clone(rules)))
             .collect();
         for applied in pending {
-            // A worker that does not answer has ended, and hopwise with it.
+            // A worker that does not answer has ended, which stops the server.
             let _ = applied.recv_timeout(RELOAD_TIMEOUT);
         }
     }
 
-    /// The secrets of the exchange, as their files have them now.
+    /// Reads the secrets of the exchange from their files again.
     fn read_secrets(&self) -> Result<Vec<NewSecret>, String> {
         let memory = self.memory.iter().filter_map(memory::Role::secret);
         let translator = self.translator.iter().flat_map(translator::Role::secrets);
@@ -715,13 +728,13 @@ impl Server {
             .collect()
     }
 
-    /// Stops everything in reverse order: API, inputs, then the store, which writes queued records.
+    /// Stops everything in reverse order: API, roles, inputs, then the store, which writes all queued records.
     pub(crate) fn stop(&mut self) {
         notify::stopping();
         if let Some(mut api) = self.api.take() {
             api.stop();
         }
-        // Before who uses them ends.
+        // Writes removed state files again while the roles that own them still exist.
         save::restore();
         drop(self.manager.take());
         drop(self.switch.take());
@@ -737,16 +750,16 @@ impl Server {
             collecting.stop();
         }
         self.pipeline.stop();
-        // Last, so that what was stored at the end is sent, too.
+        // Last, so that exports also send the records that were stored at the end.
         drop(self.exports.take());
     }
 
-    /// Whether state for the next start was lost at the stop; the log says which.
+    /// Returns whether state for the next start could not be saved when the server stopped; the log names it.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// Final counters of the store; `None` without a store.
+    /// Returns the final counters of the store; `None` without a store.
     pub(crate) fn stored(&self) -> Option<store::Stats> {
         self.pipeline.gauge().store()
     }
@@ -760,7 +773,7 @@ impl Drop for Server {
 
 impl Collecting {
     fn stop(self) {
-        // Relaxed: the flag orders no other memory; joining the threads orders everything else.
+        // Relaxed: the flag orders no other memory; joining the threads does.
         self.stop.store(true, Ordering::Relaxed);
         // A panic was reported when it happened; the other threads still deliver their data.
         for receiver in self.receivers {
@@ -783,14 +796,14 @@ impl Collecting {
     }
 }
 
-/// Time limit for a worker to apply a reload.
+/// Maximum wait for a worker to apply a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-/// Opens the comments and silences of alerts, if events are stored.
+/// Opens the comments and silences of alerts; `None` if events are not stored.
 fn notes(settings: &Settings) -> Result<Option<Arc<Notes>>, CliError> {
     let stores = settings.store.enabled && settings.collects();
     Ok(stores
@@ -804,7 +817,7 @@ fn known_links(settings: &Settings) -> KnownLinks {
     KnownLinks::open(stores.then(|| settings.store_directory().join(known_links::FILE)))
 }
 
-/// Opens the source of answers about the past: ClickHouse for a console, the store for a collector.
+/// Opens the source of past data: ClickHouse for a console, the store for a collector; `None` without either.
 fn history(
     settings: &Settings,
     moved: Option<store::MovedFiles>,
@@ -836,7 +849,8 @@ fn console_error(key: &str, message: &str) -> CliError {
     CliError::new(format!("[console] {key}: {message}"))
 }
 
-/// The connection of the switch and the translator, if reports are intercepted.
+/// Creates the channel from switch to translator for DTA reports that a translator in this process intercepts; `None` if it
+/// does not.
 fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, CliError> {
     let destinations = settings
         .translator
@@ -855,11 +869,12 @@ fn outlet(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
         .ok_or_else(|| CliError::new("the server was stopped; make a new one"))
 }
 
+/// Creates the flight recorder and one tap per worker; `None` if it is not configured.
 fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorder, Vec<Tap>)> {
     build::flight_recorder(settings).map(|config| FlightRecorder::new(config, workers))
 }
 
-/// The names of the rules of the configuration, then those of intents.
+/// Returns the names of all rules, the configured ones first. A rule's index in this list is its number in events.
 fn rule_names(settings: &Settings, asked: &Asked) -> RuleNames {
     let of_intents = asked.rules.iter().map(|rule| rule.name.clone());
     settings

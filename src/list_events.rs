@@ -1,10 +1,10 @@
-//! Connects the lists in collector memory with the queue of events: what the role of DTA finds, the role of the collector sends.
+//! Sends events that the memory role detects in DTA Append lists to the collector's event queue, like those of workers.
 
 use collect_role::pipeline::{QueueSender, RuleNames};
 use collector::Batch;
 use dta_role::memory::EventSink;
 
-/// The queue for the events of the lists in collector memory.
+/// Sender for the events of Append lists, with the rule names that events refer to.
 #[derive(Debug)]
 pub(crate) struct ListEvents {
     pub(crate) outlet: QueueSender,

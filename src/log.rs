@@ -1,4 +1,4 @@
-//! The program's log, on standard error. A reload can change the level.
+//! The log on standard error, as text or JSON lines. A configuration reload can change the level.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -7,7 +7,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use config::sections::{Level, LogFormat};
 
-/// Changes the level of the log.
+/// Handle of the running log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     handle: Option<reload::Handle<LevelFilter, Registry>>,

@@ -1,4 +1,7 @@
-//! Alerts: what is wrong now and what was, what people said about it, and rules that are tried and enabled.
+//! `/alerts` and the requests below it: lists alerts, acknowledges and silences them, and tries or enables rules.
+//!
+//! An alert is a rule and a flow for which it is true. Past alerts come from stored `rule_on` and `rule_off` events; the live
+//! collector corrects them, because a crash may have lost the last event.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -39,7 +42,7 @@ pub(super) use enable::NewRule;
 pub(crate) use enable::enable;
 pub(super) use remind::remind;
 
-/// The parameters of `/alerts`.
+/// Parameters of `/alerts`.
 pub(super) const ALERTS: &[Param] = &[
     PAST_FROM,
     PAST_TO,
@@ -51,11 +54,11 @@ pub(super) const ALERTS: &[Param] = &[
     Param::limit(200, 2_000),
 ];
 
-/// Returns the alerts now and of a span.
+/// Returns the alerts of a time span, the worst first.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
     let settings = context.active_config.get();
-    // Notes and recordings are at the collectors, and so is who knows what is true now.
+    // Notes, recordings and the current truth of rules are known only to the collectors.
     let is_console = settings.console.is_some();
     let notes = if is_console {
         None
@@ -99,7 +102,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             .collect();
         let firing = views.iter().filter(|one| one.state == *"firing").count() + beyond;
         let unacknowledged = views.iter().filter(|one| is_open(one)).count() + beyond;
-        // The order within each part stays: worst first.
+        // A stable sort: the order of `past`, worst first, is kept within each group.
         views.sort_by_key(|one| (one.state != *"firing", !is_open(one)));
         views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
         let is_about_firing = state.as_deref() != Some("resolved");
@@ -119,8 +122,8 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// Reads the alerts of a span from events, and the time since which all events of rules are known, if not all
-/// were read.
+/// Reads the alerts of a span from events. The second element is the time since which the events are complete, if there were
+/// too many to read all of them.
 async fn events(
     context: &Context,
     span: (u64, u64),
@@ -156,9 +159,9 @@ async fn events(
     Ok((past.alerts(), known_since))
 }
 
-/// Corrects alerts from events by what the collector has. Of a span that ends now, all that fire are listed, and no others fire. Of an
-/// earlier one, those do not fire whose end cannot be known. Returns whether the collector has confirmed what fires now, and how many
-/// more it has.
+/// Corrects alerts from events by the collector's current state. For a span that ends now, exactly the rules that are true
+/// now fire. For an earlier span, alerts whose end cannot be known do not fire. Returns (true if the collector has confirmed
+/// what fires now, number of further firing alerts that are not listed).
 async fn confirm(
     context: &Context,
     alerts: &mut Vec<Alert>,
@@ -195,7 +198,7 @@ async fn confirm(
     Ok((false, 0))
 }
 
-/// Asks the collector for the rules that are true now.
+/// Asks the collector which rules are true now, and of which flows.
 async fn firing(context: &Context) -> Result<Firing, Refusal> {
     let mut firing = Firing::default();
     let walked = context.monitor.walk(
@@ -220,7 +223,7 @@ async fn firing(context: &Context) -> Result<Firing, Refusal> {
     Ok(firing)
 }
 
-/// Returns the number of a rule that is true of a flow, and the flow.
+/// Returns the index of a rule and the flow's view, if the rule is true of the flow.
 fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option<(usize, FlowView<'c>)> {
     let rules = &collector.detection().rules;
     let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
@@ -228,7 +231,7 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
-/// Returns whether an alert fires and nobody has dealt with it.
+/// Returns whether an alert fires and is neither acknowledged nor silenced.
 fn is_open(alert: &AlertView) -> bool {
     alert.state == *"firing" && alert.acknowledged.is_none() && alert.silence.is_none()
 }
@@ -336,7 +339,7 @@ pub(crate) async fn acknowledge(
     Ok(Json(note))
 }
 
-/// Returns the silences of alerts.
+/// Returns the active silences, and those that ended recently.
 pub(crate) async fn silences(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -417,7 +420,7 @@ pub(crate) async fn unsilence(
         .ok_or_else(missing)
 }
 
-/// Changes notes on a thread that may wait for the disk.
+/// Runs a change of notes on a blocking thread, since it writes to disk.
 async fn change<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ChangeError> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -459,7 +462,7 @@ pub(crate) struct TryRule {
     to: Option<u64>,
 }
 
-/// Judges the stored events of a span by a rule that is not in use.
+/// Evaluates a rule that is not in use over the stored events of a span.
 pub(crate) async fn try_rule(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -504,7 +507,7 @@ pub(crate) async fn try_rule(
     respond(permit, move || judge(rules, counts, rows, from, to, holding)).await
 }
 
-/// Evaluates a rule over events, newest first. `counts` is true if the rule has `for`, which `rules` lacks.
+/// Evaluates a rule over events, newest first. `counts` is true if the rule's `for` clause was left out of `rules`.
 fn judge(
     rules: RuleSet,
     counts: bool,
@@ -529,7 +532,7 @@ fn judge(
     let events = rows.len() as u64;
     let is_cut = rows.len() == MAX_TRIED;
     let oldest = rows.last().map_or(from, |row| row.event.ts);
-    // Without the time before it, values that have not changed since are unknown.
+    // Before the oldest event, the values that have not changed since are unknown.
     let begin = if is_cut { from.max(oldest) } else { from };
     if begin > from {
         notes.push(format!(
@@ -569,7 +572,7 @@ fn judge(
     }
 }
 
-/// Reads a rule that can be tried, and says whether its `for` was left out.
+/// Compiles a rule to be tried. The second element is true if its `for` clause was left out.
 fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())])
         .map_err(|error| fault_view(when, error.position, error.length, error.message))?;
@@ -583,7 +586,7 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
         .ok_or_else(|| fault_view(when, 0, when.len(), message.to_owned()))
 }
 
-/// Returns a comment on one line.
+/// Checks the length of a comment and puts it on one line.
 fn said(comment: String) -> Result<String, Refusal> {
     if comment.chars().count() > MAX_SAID {
         return Err(Refusal::bad(format!(
@@ -597,31 +600,31 @@ fn said(comment: String) -> Result<String, Refusal> {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Length of a span whose beginning is not given.
+/// Default length of a span, ns.
 const USUAL: u64 = 900 * SECOND;
-/// A span that ends so lately ends now.
+/// Maximum age of a span's end, ns, to count as ending now.
 const RECENT: u64 = 30 * SECOND;
-/// The beginning of an alert that lasts is looked for so long before a span, ns.
+/// Time before a span in which the beginning of a lasting alert is searched, ns: 30 days.
 const BEFORE: u64 = 30 * 86_400 * SECOND;
-/// A value that holds is looked for so long before a span, ns.
+/// Time before a span in which the last values that still hold are searched, ns.
 const LEAD: u64 = 3_600 * SECOND;
-/// Events of rules that are read: so many that became true, and as many that became false.
+/// Maximum number of events read of each kind: rule became true, rule became false.
 const MAX_EVENTS: usize = 20_000;
-/// Events that a rule is tried on: about 30 MiB.
+/// Maximum number of events on which a rule is tried; about 30 MiB.
 const MAX_TRIED: usize = 100_000;
-/// Alerts that the collector reports once more at a time.
+/// Maximum number of alerts that the collector reports once more at a time.
 const MAX_ASKED: usize = 2_000;
-/// Recordings that are read.
+/// Maximum number of recordings that are read.
 const MAX_RECORDINGS: usize = 1_000;
-/// Parts of a span in which firings are counted.
+/// Number of intervals of a span in which firings are counted.
 const PARTS: u64 = 120;
-/// Characters of a comment.
+/// Maximum length of a comment, characters.
 const MAX_SAID: usize = 500;
-/// Seconds of the longest silence: a year.
+/// Maximum duration of a silence, seconds: a year.
 const LONGEST: u64 = 31_536_000;
-/// A note on a rule about queues or links.
+/// Note on the trial of a rule about queues or links.
 const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
-/// A note on a rule with `for`.
+/// Note on the trial of a rule with `for`.
 const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
-/// A note on every trial.
+/// Note on every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

@@ -1,5 +1,7 @@
-//! Connections to the API: bounded in number, and in the time that each may take. At the limit, the connection that has been idle the
-//! longest is closed, so that idle, slow or stuck clients never exclude others.
+//! Limits on connections to the API: their number, and the time of each phase. At the limit, a new connection evicts the one
+//! that has been idle longest, so that idle, slow or stuck clients never exclude others.
+//!
+//! Phases: `Handshake` → `Waiting` for a request → `Responding` → `Sending` (then `Waiting` again) or `Streaming`.
 
 use std::{
     collections::HashMap,
@@ -23,23 +25,23 @@ use super::transport::Transport;
 use net::tls::{Endpoint, Failure};
 use runtime::lock::lock;
 
-/// A listener that always accepts, and closes an older connection when there are too many.
+/// Listener that always accepts; it closes an older connection if there are too many.
 pub(super) struct Limited {
     listener: tokio::net::TcpListener,
     open: Arc<Open>,
 }
 
-/// The open connections, at most `max`.
+/// Open connections, at most `max`.
 #[derive(Debug)]
 struct Open {
     tls: Arc<Endpoint>,
     max: usize,
-    /// Time for a request to arrive, and for a response to be received.
+    /// Maximum time for a request to arrive, and for a response to be received.
     limit: Duration,
     slots: Mutex<(u64, HashMap<u64, Arc<ConnectionHandle>>)>,
 }
 
-/// The state of a connection, shared with the listener and the handlers.
+/// State of a connection, shared by the listener and the handlers.
 #[derive(Debug)]
 pub(super) struct ConnectionHandle(Mutex<ConnectionState>);
 
@@ -47,21 +49,21 @@ pub(super) struct ConnectionHandle(Mutex<ConnectionState>);
 struct ConnectionState {
     phase: Phase,
     since: Instant,
-    /// Evicted by a newer connection.
+    /// True once a newer connection has evicted this one.
     evicted: bool,
     waker: Option<Waker>,
 }
 
-/// The phase of a connection.
+/// Phase of a connection, which determines its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The TLS handshake is not completed.
+    /// TLS handshake in progress.
     Handshake,
-    /// Waits for a request, or for the rest of one.
+    /// Waiting for a request, or for the rest of one.
     Waiting,
-    /// The request of the connection is being processed.
+    /// A handler processes the request.
     Responding,
-    /// The client receives a response.
+    /// The client receives a response of finite length.
     Sending,
     /// The client receives a live stream.
     Streaming,
@@ -77,7 +79,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Marks the request as received as a whole: a handler runs.
+    /// Marks the request as completely received: a handler runs now.
     pub(super) fn start_handler(&self) {
         self.set(Phase::Responding);
     }
@@ -87,7 +89,7 @@ impl ConnectionHandle {
         self.set(if stream { Phase::Streaming } else { Phase::Sending });
     }
 
-    /// Marks the response as received by the client.
+    /// Marks the response as completely passed to the kernel.
     fn sent(&self) {
         let state = &mut *lock(&self.0);
         if state.phase == Phase::Sending {
@@ -105,8 +107,8 @@ impl ConnectionHandle {
 }
 
 impl Open {
-    /// Adds a connection. At the limit, evicts the one that has waited for a request the longest, or else the
-    /// slowest reader. Returns `None` if all are being processed.
+    /// Adds a connection. At the limit, evicts the oldest handshake, else the connection that has waited longest for a
+    /// request, else the slowest reader. `None` if all are being processed or are live streams.
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
         let (next, slots) = &mut *lock(&self.slots);
         if slots.len() >= self.max {
@@ -153,7 +155,7 @@ impl Open {
     }
 }
 
-/// Returns the id of the connection that has been in this phase for the longest time.
+/// Returns the id of the connection that has been in a phase for the longest time.
 fn oldest(slots: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u64> {
     let ages = slots.iter().filter_map(|(id, slot)| {
         let state = lock(&slot.0);
@@ -162,7 +164,7 @@ fn oldest(slots: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u
     ages.min().map(|(_, id)| id)
 }
 
-/// A connection, registered among the open ones.
+/// Accepted connection, registered among the open ones until it is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Transport,
@@ -175,7 +177,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Completes the handshake, if there is one. An error is counted once.
+    /// Completes the TLS handshake, if there is one. A failure is counted once.
     fn secure(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if !self.stream.is_pending() {
             return Poll::Ready(Ok(()));
@@ -201,8 +203,8 @@ impl Connection {
         outcome
     }
 
-    /// Returns `outcome` of a read or write, or an error if the connection was evicted or its phase takes too long. A client that sends or
-    /// receives byte by byte does not extend the time limit.
+    /// Passes on the outcome of a read or write, or an error if the connection was evicted or its phase has timed out. The
+    /// deadline starts with the phase, so a client that trickles single bytes does not extend it.
     fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let (phase, since) = {
             let state = &mut *lock(&self.slot.0);
@@ -218,11 +220,11 @@ impl Connection {
         }
         let limit = self.open.limit;
         let due = match phase {
-            // A request has limits of its own.
+            // No deadline here: requests have their own time limits.
             Phase::Responding => return Poll::Pending,
             Phase::Handshake => since + limit.min(HANDSHAKE_TIME),
             Phase::Waiting | Phase::Sending => since + limit,
-            // The server sends a keep-alive comment four times as often.
+            // Measured from the last write; the server sends a keep-alive comment four times as often.
             Phase::Streaming => self.moved.max(since) + limit,
         };
         if self.deadline.deadline() != due {
@@ -242,8 +244,7 @@ impl Drop for Connection {
 }
 
 impl Limited {
-    /// Accepts at most `max` connections at once. A request must arrive, and a response be received, within
-    /// `limit`.
+    /// Accepts at most `max` connections. A request must arrive, and a response be received, within `limit`.
     pub(super) fn new(
         listener: tokio::net::TcpListener,
         tls: Arc<Endpoint>,
@@ -271,14 +272,14 @@ impl Listener for Limited {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if self.open.is_full() {
-                        // Lets the other connections read requests that have arrived, so that they no longer count as waiting.
+                        // Let other tasks read requests that have arrived, so their connections no longer count as waiting.
                         tokio::task::yield_now().await;
                     }
                     if let Some(connection) = self.open.add(stream) {
                         return (connection, address);
                     }
                 }
-                // Out of file descriptors, or the client disconnected: neither ends the service.
+                // The process is out of file descriptors, or the client has disconnected; neither ends the service.
                 Err(_) => time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -289,7 +290,7 @@ impl Listener for Limited {
     }
 }
 
-/// The connection of a request, for its handlers.
+/// Handle of a request's connection, as an extension for handlers.
 #[derive(Clone, Debug)]
 pub(super) struct Peer(pub(super) Arc<ConnectionHandle>);
 
@@ -324,12 +325,12 @@ impl AsyncWrite for Connection {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if self.stream.is_pending() {
-            // Nothing was written yet.
+            // Nothing can have been written before the handshake.
             return Poll::Ready(Ok(()));
         }
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
         if outcome.is_ready() {
-            // All that was to be sent has been passed to the kernel.
+            // The kernel has accepted the whole response.
             self.slot.sent();
         }
         self.watch(cx, outcome)
@@ -355,7 +356,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Time for a TLS handshake.
+/// Maximum time for a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

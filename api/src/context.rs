@@ -1,4 +1,4 @@
-//! State that the handlers of all routes share.
+//! State shared by all handlers: configuration, handles of the running roles, and permits that bound concurrent work.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -10,62 +10,62 @@ use history::{History, alerts::Notes};
 use net::{dns::Resolver, tls};
 use runtime::{control::Control, current::Current};
 
-/// The state and the handles of the roles that handlers use.
+/// State and role handles for the API's handlers.
 #[derive(Debug)]
 pub struct Context {
-    /// The settings in use; a reload replaces them.
+    /// Active settings; a reload replaces them.
     pub active_config: Arc<Current<Settings>>,
-    /// Access to the workers' state.
+    /// Access to the workers' flow and node state.
     pub monitor: Arc<Monitor>,
-    /// The hub from which live streams receive events.
+    /// Source of events for live streams.
     pub hub: Arc<Hub>,
-    /// Control of the main thread.
+    /// Control of the main thread: reload and stop.
     pub control: Control,
-    /// The switch, if there is one.
+    /// Switch role, if it runs.
     pub switch: Option<switch_role::role::Handle>,
-    /// The aggregator, if there is one.
+    /// Aggregator role, if it runs.
     pub aggregator: Option<aggregate_role::role::Handle>,
-    /// The DTA reporter of this machine, if there is one.
+    /// DTA reporter for programs on this machine, if it runs.
     pub reporter: Option<dta_role::reporter::Handle>,
-    /// The DTA translator, if there is one.
+    /// DTA translator, if it runs.
     pub translator: Option<dta_role::translator::Handle>,
-    /// The collector's memory, if there is one.
+    /// Collector memory, if there is any.
     pub memory: Option<dta_role::memory::Handle>,
-    /// The manager, if there is one.
+    /// Manager role, if it runs.
     pub manager: Option<manage_role::role::Handle>,
-    /// The exports, if there are any.
+    /// Exports, if any are configured.
     pub exports: Option<::export_role::role::Handle>,
-    /// Names of hosts by DNS, if they are wanted.
+    /// Resolver of host names by reverse DNS, if enabled.
     pub dns: Option<Arc<Resolver>>,
-    /// TLS of the API.
+    /// TLS configuration and counters of the API.
     pub tls: Arc<tls::Endpoint>,
-    /// The source of answers about the past, if there is one.
+    /// Source of past data (store or ClickHouse), if there is one.
     pub history: Option<Box<dyn History>>,
-    /// Comments and silences of alerts, if they are stored.
+    /// Comments and silences of alerts, if events are stored.
     pub notes: Option<Arc<Notes>>,
-    /// Whether alerts are reported once more when a silence ends: exports send them to people.
+    /// True if an export notifies people, so that alerts are repeated when a silence ends.
     pub reminds: bool,
-    /// Nodes that were seen behind interfaces.
+    /// Links that were observed: the nodes behind each interface.
     pub known_links: Arc<KnownLinks>,
-    /// The configuration file, if there is one.
+    /// Path of the configuration file, if there is one.
     pub config_file: Option<PathBuf>,
-    /// One rule is added to it at a time.
+    /// Lock that serializes additions of rules to the configuration file.
     pub enabling: Arc<tokio::sync::Mutex<()>>,
     /// Permits for SQL queries.
     pub queries: Arc<Semaphore>,
-    /// Permits for other queries about the past.
+    /// Permits for other queries of past data.
     pub reads: Arc<Semaphore>,
     /// Permits for large responses.
     pub pages: Arc<Semaphore>,
-    /// Permits for memory of responses that clients have not received yet, KiB.
+    /// Budget for responses that clients have not received yet, in KiB.
     pub unsent: Arc<Semaphore>,
 }
 
-/// Maximum number of concurrent store requests of the web pages, in addition to SQL queries: a heavy query must not block the pages.
+/// Maximum number of concurrent reads of past data for the web pages: separate permits, so heavy SQL cannot block them.
 pub const READS: usize = 4;
 
-/// Memory of responses that clients have not received yet, KiB.
+/// Memory budget for responses that clients have not received yet, KiB: 256 MiB.
 pub const UNSENT: usize = 256 << 10;
 
-/// Longest body of a request, bytes: a SQL query with room to spare.
+/// Maximum size of a request body, bytes; ample for SQL queries.
 pub(crate) const MAX_BODY: usize = 256 << 10;

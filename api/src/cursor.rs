@@ -1,33 +1,33 @@
-//! Text forms of flow ids and of list cursors, of flows and of events, in URLs.
+//! Flow ids and pagination cursors (`RANK-ID`, both hexadecimal) as text in URLs, for lists of flows and events.
 
 use collector::FlowRank;
 use store::EventRank;
 
-/// The regular expression of a cursor.
+/// Regular expression that cursors match.
 pub(super) const PATTERN: &str = "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$";
 
-/// Formats a rank as the cursor in `next` and `after`.
+/// Formats the rank of a flow as the cursor for `next` and `after`.
 pub(super) fn format_cursor(FlowRank(value, id): FlowRank) -> String {
     format!("{value:x}-{id:016x}")
 }
 
-/// Reads a text that [`format_cursor`] wrote.
+/// Parses a cursor of [`format_cursor`]; `None` if it is invalid.
 pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     let (value, id) = text.split_once('-')?;
     Some(FlowRank(parse_id(value)?, parse_id(id)?))
 }
 
-/// Formats a rank as the cursor in `next` and `after` of events.
+/// Formats the rank of an event as the cursor for `next` and `after`.
 pub(super) fn event_cursor(EventRank { ts, id }: EventRank) -> String {
     format_cursor(FlowRank(ts, id))
 }
 
-/// Parses a cursor of events.
+/// Parses a cursor of events; `None` if it is invalid.
 pub(super) fn parse_event_cursor(text: &str) -> Option<EventRank> {
     parse_cursor(text).map(|FlowRank(ts, id)| EventRank { ts, id })
 }
 
-/// Parses a flow id: 1 to 16 hexadecimal digits.
+/// Parses an id of 1 to 16 hexadecimal digits; `None` if it is invalid.
 pub(super) fn parse_id(text: &str) -> Option<u64> {
     // `from_str_radix` also accepts a sign.
     let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! The collector memory's part of the API: stores, keys, lists, sketches, snapshots, the calculator.
+//! `/dta`: collector memory. Lists stores, looks up keys, tails lists, queries sketches, takes snapshots, calculates sizes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
 }
 
-/// Runs work that reads much memory, or the disk, outside the async runtime, a bounded number at a time.
+/// Runs work that reads much memory or the disk on a blocking thread, a bounded number at a time.
 ///
 /// # Errors
-/// There is no collector memory, no permit was free in time, or `work` fails.
+/// There is no collector memory, no permit became free in time, or `work` fails.
 async fn run_blocking<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
@@ -43,14 +43,14 @@ async fn run_blocking<T: Send + 'static>(
     let memory = Arc::clone(memory(context)?);
     let permit = read_permit(context).await?;
     let work = task::spawn_blocking(move || {
-        // Held until the end, even if the client disconnects.
+        // Held until the work is done, even if the client disconnects.
         let _permit = permit;
         work(&memory)
     });
     work.await.unwrap_or_else(|_| Err(unanswered()))
 }
 
-/// Returns the requested store: the live one, or a snapshot of it.
+/// Finds the requested store: the live one or, with `snapshot`, a snapshot of it.
 fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
     let live = memory.source.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else {
@@ -133,9 +133,9 @@ const fn copies(about: &'static str, default: Option<u64>) -> Param {
     )
 }
 
-/// The parameters of `/dta/stores/{name}`.
+/// Parameters of `/dta/stores/{name}`.
 pub(super) const STORE: &[Param] = &[SNAPSHOT];
-/// The parameters of `/dta/stores/{name}/get`.
+/// Parameters of `/dta/stores/{name}/get`.
 pub(super) const GET: &[Param] = &[
     KEY,
     Param::new(
@@ -152,13 +152,13 @@ pub(super) const GET: &[Param] = &[
     ),
     SNAPSHOT,
 ];
-/// The parameters of `/dta/stores/{name}/count`.
+/// Parameters of `/dta/stores/{name}/count`.
 pub(super) const COUNT: &[Param] = &[
     KEY,
     copies("Counters that each report adds to.", Some(2)),
     SNAPSHOT,
 ];
-/// The parameters of `/dta/stores/{name}/sketch`.
+/// Parameters of `/dta/stores/{name}/sketch`.
 pub(super) const SKETCH: &[Param] = &[
     KEY,
     Param::integer("epoch", "This epoch instead of the newest.", 0, u16::MAX as u64),
@@ -173,9 +173,9 @@ pub(super) const SKETCH: &[Param] = &[
     ),
     SNAPSHOT,
 ];
-/// The parameters of `/dta/lists`.
+/// Parameters of `/dta/lists`.
 pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
-/// The parameters of `/dta/lists/{list}`.
+/// Parameters of `/dta/lists/{list}`.
 pub(super) const TAIL: &[Param] = &[
     Param::integer(
         "from",
@@ -185,7 +185,7 @@ pub(super) const TAIL: &[Param] = &[
     ),
     Param::limit(20, 10_000),
 ];
-/// The parameters of `/dta/calculate`.
+/// Parameters of `/dta/calculate`.
 pub(super) const CALCULATE: &[Param] = &[
     Param::new(
         "keys",
@@ -274,7 +274,7 @@ pub(crate) async fn count(
     .await
 }
 
-/// Returns the estimate of a sketch for a key, or samples of it.
+/// Queries a sketch: the estimate for a key, or samples.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -350,7 +350,7 @@ pub(crate) async fn tail(
     .await
 }
 
-/// Adds the name of a drop reason.
+/// Adds the configured name of a drop reason, if there is one.
 fn add_reason_name(fields: &mut Values, reasons: &view::ReasonNames) {
     let code = fields
         .get("reason")
@@ -392,7 +392,7 @@ pub(crate) struct Wanted {
     stores: Vec<String>,
 }
 
-/// Takes snapshots now; answers when they are on disk.
+/// Takes snapshots now, and responds when they are on disk.
 pub(crate) async fn snapshot(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -411,7 +411,7 @@ pub(crate) async fn snapshot(
     .await
 }
 
-/// Calculates the properties of a store that does not exist yet.
+/// Calculates the size and answer probability of a store that need not exist.
 pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
     let params = params.only(CALCULATE)?;
     let plan = calculate::Requirements {

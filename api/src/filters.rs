@@ -1,4 +1,4 @@
-//! Filters of flows and events: read with the names of nodes, and what can complete them.
+//! Filters in requests: parses conditions on flows and events, resolves node names, and serves completions at `/filter`.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -18,7 +18,7 @@ use super::{
 };
 use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
 
-/// The parameters of `/filter`.
+/// Parameters of `/filter`.
 pub(super) const FILTER: &[Param] = &[
     Param::new(
         "view",
@@ -34,7 +34,7 @@ pub(super) const FILTER: &[Param] = &[
     ),
 ];
 
-/// Parses the filter of a request.
+/// Parses the parameter `filter` of a request; `None` if it is absent.
 pub(super) async fn condition(
     context: &Context,
     params: &Params,
@@ -43,7 +43,7 @@ pub(super) async fn condition(
     let Some(text) = params.text("filter") else {
         return Ok(None);
     };
-    // The manager is asked for the names of nodes only if the filter has one.
+    // Parse twice: node names may require a request to the manager, which is made only if the filter contains one.
     let asks_names = Cell::new(false);
     let without = Filter::parse(text, view, &|_| {
         asks_names.set(true);
@@ -69,7 +69,7 @@ pub(super) async fn condition(
     Ok(Some(Arc::new(filter)))
 }
 
-/// Checks a filter, and returns the words that can complete it and the fields that it can have.
+/// Checks a filter, and returns possible completions and the available fields.
 pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(FILTER)?;
     let view = if params.text("view") == Some(View::Flows.name()) {
@@ -120,12 +120,12 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// Counts the UTF-16 units before a byte, as pages count them.
+/// Counts the UTF-16 code units before a byte offset; browsers count positions that way.
 fn units(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).encode_utf16().count()
 }
 
-/// Creates the view of a fault at `position`, of `length` bytes, in UTF-16 units as pages count them.
+/// Builds the view of a fault at byte `position` with `length` bytes, in UTF-16 code units.
 pub(super) fn fault_view(text: &str, position: usize, length: usize, message: String) -> FaultView {
     let start = units(text, position);
     FaultView {
@@ -135,7 +135,7 @@ pub(super) fn fault_view(text: &str, position: usize, length: usize, message: St
     }
 }
 
-/// Returns the byte at a position that is counted in UTF-16 units.
+/// Converts a position in UTF-16 code units to a byte offset.
 fn byte_of(text: &str, unit: usize) -> usize {
     let mut units = 0;
     let character_at_unit = text.char_indices().find(|(_, character)| {
@@ -146,7 +146,7 @@ fn byte_of(text: &str, unit: usize) -> usize {
     character_at_unit.map_or(text.len(), |(byte, _)| byte)
 }
 
-/// Names of nodes, which are made when one is asked for.
+/// Node names, computed when the first one is needed.
 struct Names<F> {
     make: Cell<Option<F>>,
     known: OnceCell<HashMap<String, u32>>,

@@ -1,4 +1,7 @@
-//! Flows: a page of those that match, and one by its id or its text.
+//! `/flows`: lists flows that match a filter, page by page, and shows one flow by id or text, hop by hop.
+//!
+//! A list is selected from a copy of all flow summaries (`FlowIndex`), then each selected flow is looked up in the workers
+//! for its current state. A filter on values of nodes, which summaries do not have, is evaluated on that state, in chunks.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +26,7 @@ use history::FlowsQuery;
 use runtime::monitor::Busy;
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
-/// The parameters of `/flows`.
+/// Parameters of `/flows`.
 pub(super) const FLOWS: &[Param] = &[
     Param::limit(100, 10_000),
     Param::new(
@@ -48,10 +51,10 @@ pub(super) const FLOWS: &[Param] = &[
     PAST_TO,
 ];
 
-/// The parameters of `/flows/{id}`.
+/// Parameters of `/flows/{id}`.
 pub(super) const FLOW: &[Param] = &[PAST_FROM, PAST_TO];
 
-/// Lists the flows that match a filter, sorted; `total` is their number.
+/// Lists the flows that match a filter, sorted. `total` is the number of matches.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let arrival = Instant::now();
     let params = params.only(FLOWS)?;
@@ -104,7 +107,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        // Flows after the last one that is shown have expired, unless the page was cut.
+        // After a full lookup, `last` may be after the last row (flows expire); a cut page continues after its last row.
         let last = if cut || !whole { shown } else { last };
         let next = last.filter(|_| more || cut || !whole).map(format_cursor);
         Flows {
@@ -119,22 +122,22 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     .await
 }
 
-/// Flows that match, as they are now.
+/// Matching flows in their current state.
 #[derive(Default)]
 struct MatchingFlows {
     rows: Vec<(FlowRank, FlowCopy)>,
-    /// Whether all selected flows were looked up; false if the page was full before.
+    /// True if all selected flows were looked up; false if the page was full before.
     whole: bool,
-    /// The last flow that was looked up.
+    /// Rank of the last flow that was looked up.
     last: Option<FlowRank>,
-    /// Whether more flows follow after `last`.
+    /// True if flows follow after `last`.
     more: bool,
     total: u64,
-    /// Whether more than `total` may match.
+    /// True if more than `total` flows may match.
     at_least: bool,
 }
 
-/// Selects flows by the fields of the copy of all flows.
+/// Selects flows by their summaries alone.
 async fn select_by_summary(
     context: &Arc<Context>,
     index: Arc<FlowIndex>,
@@ -162,8 +165,7 @@ async fn select_by_summary(
     })
 }
 
-/// Selects flows by values of nodes, which only the workers have: flows that the copy does not exclude are
-/// looked up, some at a time.
+/// Selects flows by values of nodes, which only the workers have: looks up, in chunks, the flows that summaries do not exclude.
 async fn select_by_hops(
     context: &Arc<Context>,
     index: &Arc<FlowIndex>,
@@ -217,7 +219,7 @@ async fn select_by_hops(
     }
 }
 
-/// Returns the values that the copy of all flows has of a flow.
+/// Returns the facts that a summary has about a flow.
 fn facts_of(flow: &FlowSummary) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.flow_latency();
@@ -229,7 +231,7 @@ fn facts_of(flow: &FlowSummary) -> Facts<'_> {
     }
 }
 
-/// The present state of a flow, as a worker copies it.
+/// Current state of a flow, copied from a worker.
 struct FlowCopy {
     row: FlowRow,
     path: Vec<u32>,
@@ -237,7 +239,7 @@ struct FlowCopy {
     path_length: u16,
     incomplete: bool,
     truncated: bool,
-    /// The greatest of all nodes, by metric.
+    /// Maximum over all hops, by metric.
     values: [Option<u64>; Metric::COUNT],
 }
 
@@ -265,7 +267,7 @@ impl FlowCopy {
     }
 }
 
-/// Returns the values of a flow, by metric; the greatest of several nodes.
+/// Returns the values of a flow by metric; for node metrics, the maximum over its hops.
 fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.row.flow_latency;
@@ -282,13 +284,12 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     values
 }
 
-/// Returns the flows of a page as they are now, with their ranks, and whether these are all. Flows that
-/// expired in the meantime are left out.
+/// Copies the state of a page's flows, without expired ones. The second element is false if the page was full too early.
 async fn copy_current(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
     let mut copies = Vec::new();
     let mut hops = 0;
     for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
-        // These alone fill more than a page.
+        // The flows so far fill more than one page.
         if hops > MAX_HOPS {
             return Ok((copies, false));
         }
@@ -357,7 +358,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
     }
 }
 
-/// Returns one flow, by its id or by its text, hop by hop.
+/// Returns one flow, by id or text, hop by hop.
 pub(crate) async fn flow(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -373,7 +374,7 @@ pub(crate) async fn flow(
     detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
 }
 
-/// Returns the flow as it is now, hop by hop.
+/// Returns the current state of a flow, hop by hop; `None` if no worker has it.
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
     let flow_view = context
         .monitor
@@ -389,7 +390,7 @@ async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, B
     Ok(flow_view)
 }
 
-/// Returns the flow with this id.
+/// Finds a flow by its id.
 pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
     let wanted = u64::from_str_radix(id, 16).map_err(|_| {
         Refusal::bad(format!(
@@ -397,7 +398,7 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
         ))
     })?;
     let arrival = Instant::now();
-    // A flow that an earlier copy of the flows lacks may be in a new one.
+    // First the latest copy, which is cheap; a flow that it does not have may be in a new one.
     for current in [false, true] {
         let index = context.monitor.flow_index(arrival, current).await?;
         let complete = index.is_since(arrival);
@@ -419,10 +420,11 @@ fn no_flow(id: &str) -> Refusal {
     ))
 }
 
-/// Flows per query to the workers.
+/// Maximum number of flows per request to the workers.
 const FLOWS_AT_ONCE: usize = 256;
-/// Flows that are looked up together, when a filter asks for values of nodes, and at most for one page.
+/// Number of flows looked up per chunk for a filter on node values.
 const LOOKED_UP_AT_ONCE: usize = 2_048;
+/// Maximum number of flows looked up for one page; the page then ends early, with a cursor.
 const MAX_LOOKED_UP: usize = 16_384;
-/// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
+/// Number of hops that certainly fills a page of JSON, in which each takes at least two bytes.
 const MAX_HOPS: usize = 2 << 20;

@@ -1,5 +1,6 @@
-//! Access control. Before a handler runs, the guard checks the Host header, the host name, the origin, the
-//! token, its role and the routes of a console, and reads the body within limits of size and time.
+//! Access control, as middleware around all handlers. It checks, in this order: the Host header (against DNS rebinding), the
+//! Origin header, the token, the token's role, and whether a console serves the route; then it reads the body within limits
+//! of size and time.
 
 use std::{
     net::IpAddr,
@@ -31,10 +32,10 @@ use config::sections::{ApiSettings, Role};
 use settings::values::{Secret, rounded_text};
 use terminal::text::unescaped;
 
-/// Time for the body of a request to arrive.
+/// Maximum time for the body of a request to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// Routes of a console, below `/api/v1/`, beside those of one flow or queue.
+/// Routes that a console serves, below `/api/v1/`; also all routes of a single flow or queue.
 const CONSOLE_ROUTES: &[&str] = &[
     "alerts",
     "alerts/try",
@@ -67,7 +68,7 @@ const SECURITY_HEADERS: [(&str, &str); 4] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
+/// Rejects requests that are not allowed, and adds security headers to every response.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let connection = request
         .extensions()
@@ -87,7 +88,7 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
     response
 }
 
-/// Authorizes a request, receives its body and runs its handler.
+/// Authorizes a request, receives its body, and runs its handler.
 async fn handle(
     context: &Context,
     connection: Option<&ConnectionHandle>,
@@ -103,7 +104,7 @@ async fn handle(
     Ok(bounded(context, next.run(request).await))
 }
 
-/// Returns the session of a request that may proceed.
+/// Returns the session of a request that is allowed.
 fn authorize(settings: &Settings, request: &Request) -> Result<Session, Refusal> {
     let path = request.uri().path();
     let session = authenticate(&settings.api, request.uri(), request.headers())?;
@@ -116,7 +117,7 @@ fn authorize(settings: &Settings, request: &Request) -> Result<Session, Refusal>
     Ok(session)
 }
 
-/// Receives the body of a request: a handler never waits for a client.
+/// Receives the whole body, so that handlers never wait for a client.
 async fn read_body(request: Request) -> Result<Request, Refusal> {
     let (parts, body) = request.into_parts();
     let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
@@ -139,7 +140,7 @@ async fn read_body(request: Request) -> Result<Request, Refusal> {
     Ok(Request::from_parts(parts, bytes.into()))
 }
 
-/// Bounds the memory of all responses that clients are slow to receive.
+/// Counts a response of known size against the memory budget for slow clients; without budget, the response is 503.
 fn bounded(context: &Context, response: Response) -> Response {
     let Some(size) = response.body().size_hint().exact() else {
         return response;
@@ -159,7 +160,7 @@ fn bounded(context: &Context, response: Response) -> Response {
     }
 }
 
-/// A response body that holds its share of the memory budget until it is sent or dropped.
+/// Response body that holds its share of the memory budget until it is sent or dropped.
 struct CountedBody {
     inner: Body,
     _permit: OwnedSemaphorePermit,
@@ -185,17 +186,17 @@ impl HttpBody for CountedBody {
     }
 }
 
-/// Checks the host, the origin and the token, in this order. Returns the session of the request.
+/// Checks host, origin and token, in this order. Returns the session of the request.
 fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
-    // RFC 9112, section 3.2. With two Host headers, a proxy in front may have checked a different one.
+    // RFC 9112, section 3.2. With two Host headers, a proxy may have checked the other one.
     if headers.get_all(header::HOST).iter().count() > 1 {
         return Err(Refusal::bad(
             "the request has more than one Host header; send one",
         ));
     }
     let host = header_str(headers, &header::HOST).unwrap_or("");
-    // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
-    // read the API through a visitor's browser; but the browser then sends that name in `Host`.
+    // Loopback needs no token by default. With DNS rebinding, a web site can point its name to 127.0.0.1 and use a visitor's
+    // browser to read the API; but the browser then sends that name in `Host`.
     if settings.listen.ip().is_loopback() && !is_local(host, &settings.hosts) {
         let message =
             "this host name is not served; use 127.0.0.1 or localhost, or add the name to [api] hosts";
@@ -221,8 +222,7 @@ fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Resul
     })
 }
 
-/// Returns the session of the bearer of this token. Every token is compared, so that the time reveals nothing
-/// about them.
+/// Returns the session for a token, or `None`. All tokens are compared in constant time, so timing reveals nothing.
 fn session_of(settings: &ApiSettings, bearer_token: &str) -> Option<Session> {
     let mut session = None;
     if settings
@@ -248,12 +248,12 @@ fn session_of(settings: &ApiSettings, bearer_token: &str) -> Option<Session> {
     })
 }
 
-/// Returns whether a token is still accepted: the configuration may have changed since a stream began.
+/// Returns whether a token is still accepted; the configuration may have changed since a stream began.
 pub fn is_token_valid(settings: &ApiSettings, token: Option<&Secret>) -> bool {
     !settings.needs_token() || token.is_some_and(|token| session_of(settings, &token.0).is_some())
 }
 
-/// Returns whether a console serves this path: stored data and the program's own state.
+/// Returns whether a console serves this path.
 fn is_served_by_console(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else {
         return true;
@@ -261,13 +261,12 @@ fn is_served_by_console(path: &str) -> bool {
     CONSOLE_ROUTES.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
 }
 
-/// Returns whether a path needs the token. The pages contain no data, and the health check reveals none;
-/// everything else needs it.
+/// Returns whether a path needs the token. Pages and the health check contain no data, so they do not.
 fn needs_token(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }
 
-/// Returns whether this is a name of the local host, or one that the configuration allows.
+/// Returns whether a Host header names this machine, or a host that the configuration allows.
 fn is_local(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
@@ -290,8 +289,7 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
         .then(|| token.trim().to_owned())
 }
 
-/// Returns the token in `?token=`, for EventSource, which cannot send headers. Decodes percent-encoding,
-/// which browsers may add.
+/// Returns the percent-decoded token in `?token=`, for EventSource, which cannot send headers.
 fn query_token(uri: &Uri) -> Option<String> {
     let value = uri
         .query()?
@@ -300,7 +298,7 @@ fn query_token(uri: &Uri) -> Option<String> {
     unescaped(&value.replace('+', " "))
 }
 
-/// Compares two texts in constant time: it does not depend on where they differ.
+/// Compares two texts in a time that does not depend on where they differ.
 fn constant_time_eq(bearer_token: &str, token: &str) -> bool {
     let difference =
         token

@@ -1,8 +1,10 @@
-//! The time until which a stored value of a flow holds. Only significant changes are stored, so a flow that
-//! goes on unchanged and a flow that is silent leave the same records. Two things show the difference: the
-//! latest value, which is stored at intervals while reports come; and the rollups of nodes, which have the
-//! greatest hop latency of all flows for each second. A flow whose packets take longer than any packet of
-//! that second sent none.
+//! Estimates how long a stored value of a flow holds, that is, when the flow fell silent.
+//!
+//! Only significant changes are stored, so an unchanged flow and a silent flow leave the same records. Two kinds of evidence
+//! tell them apart:
+//! - while reports arrive, the latest value is stored at intervals; if it is missing for longer, the flow was silent;
+//! - rollups have the greatest hop latency of all flows per node and second. If the flow's latency at a node is well above
+//!   that maximum, none of its packets passed in that second.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,26 +14,25 @@ use store::{FlowHistory, FlowPoint, RollupFilter};
 use super::refusal::Refusal;
 use history::{History, Permit};
 
-/// Evidence that a flow was silent.
+/// Evidence for the silence of a flow.
 #[derive(Default, Debug)]
 pub(super) struct Silences {
-    /// While the flow sends reports, its latest value is stored at least this often, ns; 0 if it is not.
+    /// Maximum interval between stored latest values while reports arrive, ns; 0 if they are not stored.
     longest: u64,
-    /// A latency that is not stored is at most this far from the stored one, ns.
+    /// Maximum difference between an unstored latency and the stored one, ns.
     margin: u64,
-    /// The greatest hop latency of all flows, ns, by node and second.
+    /// Greatest hop latency of all flows, ns, by (node, second).
     greatest: BTreeMap<(u32, u64), u64>,
 }
 
-/// The span of time, ns, in which the rollups of a node are needed.
+/// Time span, ns, for which the rollups of each node are needed.
 type Needed = BTreeMap<u32, (u64, u64)>;
 
 impl Silences {
-    /// Reads the rollups that concern `flow`, whose last value may hold until `end`. `push` is `[collector]
-    /// push_interval`.
+    /// Reads the rollups for `flow`, whose last value may hold until `end`. `push` is `[collector] push_interval`.
     ///
     /// # Errors
-    /// The history is not readable.
+    /// The history cannot be read.
     pub(super) async fn read(
         history: &dyn History,
         permit: &Permit,
@@ -63,8 +64,7 @@ impl Silences {
         Ok(silences)
     }
 
-    /// Creates the evidence for a flow whose latest value is stored at least every `longest` ns, or never if
-    /// it is 0.
+    /// Creates evidence without rollups: the latest value is stored at least every `longest` ns, or never if 0.
     #[cfg(test)]
     pub(super) fn stored_every(longest: u64) -> Self {
         Self {
@@ -73,14 +73,13 @@ impl Silences {
         }
     }
 
-    /// Adds a rollup of one second. Each worker has one of its own.
+    /// Adds a one-second rollup. Every worker has its own, so the greatest counts.
     fn add(&mut self, node: u32, ts: u64, max: u64) {
         let greatest = self.greatest.entry((node, ts / SECOND)).or_default();
         *greatest = max.max(*greatest);
     }
 
-    /// Returns the nodes whose rollups may show that one of these values did not hold for as long as it
-    /// might.
+    /// Returns the nodes and spans whose rollups could show that a value did not hold until the next one.
     fn needed(&self, series: &[FlowPoint], end: u64) -> Needed {
         let mut needed = Needed::new();
         for (point, next) in with_next(series, end) {
@@ -101,10 +100,9 @@ impl Silences {
         needed
     }
 
-    /// Returns the hops of a point that took so long that another packet of the flow would be seen in the
-    /// rollups, with the least latency of such a packet.
+    /// Returns (node, minimum latency of another packet of the flow) of the hops with a latency that shows in rollups.
     fn high(&self, point: &FlowPoint) -> impl Iterator<Item = (u32, u64)> {
-        // Without a threshold, nothing is known of what is not stored.
+        // Without a threshold, nothing is known about unstored values.
         let margin = (self.margin > 0).then_some(self.margin);
         point
             .hops
@@ -113,15 +111,15 @@ impl Silences {
             .filter(|(_, least)| *least > 0)
     }
 
-    /// Returns until when each value of `series` holds; the last one until `end` at the most.
+    /// Returns the time until which each value holds; for the last one, at most `end`.
     pub(super) fn ends(&self, series: &[FlowPoint], end: u64) -> Vec<u64> {
         with_next(series, end)
             .map(|(point, next)| self.seen_until(point, self.pushed_until(point, next)))
             .collect()
     }
 
-    /// Returns the time until which a point holds by the interval at which values are stored: if none was
-    /// stored for longer than that, there was no report after the point.
+    /// Returns the time until which a point holds according to the storing interval: `next`, or shortly after the point if
+    /// nothing was stored for longer than the interval.
     fn pushed_until(&self, point: &FlowPoint, next: u64) -> u64 {
         match self.longest {
             1.. if next.saturating_sub(point.ts) > self.longest => point.ts.saturating_add(VISIBLE),
@@ -129,8 +127,7 @@ impl Silences {
         }
     }
 
-    /// Returns the beginning of the first seconds in which no packet took as long at a node of the path, or
-    /// `next` if there are none.
+    /// Returns the start of the first seconds in which no packet was as slow at a node of the path; `next` if there are none.
     fn seen_until(&self, point: &FlowPoint, next: u64) -> u64 {
         let (first, last) = whole_seconds(point.ts, next);
         if last <= first {
@@ -158,34 +155,34 @@ impl Silences {
     }
 }
 
-/// Returns the seconds that lie in a span of time as a whole: the first one, and the one after the last.
+/// Returns the whole seconds within a time span as (first, last + 1).
 fn whole_seconds(from: u64, to: u64) -> (u64, u64) {
     (from / SECOND + 1, to / SECOND)
 }
 
-/// Pairs each point with the time of the next one, and the last with `end`.
+/// Pairs each point with the time of the next one; the last with `end`.
 fn with_next(series: &[FlowPoint], end: u64) -> impl Iterator<Item = (&FlowPoint, u64)> {
     let nexts = series.iter().skip(1).map(|point| point.ts).chain([end]);
     series.iter().zip(nexts)
 }
 
-/// Converts a duration to ns.
+/// Converts a duration to ns, saturating.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// So many seconds in a row show a silence. A report that waited may count in the second after its own, and changes that are detected in the
-/// kernel reach the rollups once a second.
+/// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
+/// changes detected in the kernel reach rollups once a second.
 const SECONDS: u64 = 2;
-/// Thresholds between a stored value and the greatest one of a rollup: one for what is not stored, and two for changes that are detected
-/// in the kernel.
+/// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
+/// detected in the kernel.
 const THRESHOLDS: u64 = 3;
-/// The last value before a silence of unknown length is drawn for so long, ns: long enough to be visible in a chart of 15 minutes.
+/// Time, ns, for which the last value before a silence of unknown length holds: visible in a chart of 15 minutes.
 const VISIBLE: u64 = 3 * SECOND;
-/// Nodes whose rollups are read for one answer.
+/// Maximum number of nodes whose rollups are read for one response.
 const MAX_NODES: usize = 16;
-/// Rollups of a node that are read for one answer: the latest.
+/// Maximum number of rollups per node for one response, the latest.
 const MAX_SECONDS: usize = 10_000;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Distributions of a flow's hop latencies over time. A stored value holds until the next one, or until the
-//! flow is silent, so values are weighted by time.
+//! Time-weighted distributions of a flow's hop latencies, for `/flows/{id}/latencies`. A stored value holds until the next
+//! one or until the flow is silent (see `holds`), and counts for as long as it held.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use store::{FlowHistory, FlowPoint};
 use super::holds::Silences;
 use view::{HopLatencies, LatencySpread, node};
 
+/// Maximum number of time bins, and of nodes with a distribution each, in a response.
 const MAX_BINS: usize = 200;
 const MAX_HOPS: usize = 16;
-/// A row of each class can be drawn.
+/// Maximum number of latency classes, so that a chart can draw a row for each.
 const MAX_CLASSES: usize = 20;
 
-/// A span of time in bins of one length, ns.
+/// Time span, divided into bins of `step` ns; times are ns since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeGrid {
     pub(super) from: u64,
@@ -21,24 +22,24 @@ pub(super) struct TimeGrid {
     pub(super) step: u64,
 }
 
-/// A value that held in one bin.
+/// Value that held during a part of one bin.
 #[derive(Clone, Copy, Debug)]
 struct WeightedValue {
     bin: usize,
     value: u64,
-    /// Time for which the value held in the bin, ns.
+    /// Time for which the value held in this bin, ns.
     duration: u64,
 }
 
-/// The values of one node, or of the flow.
+/// Values of one node, or of the flow as a whole.
 #[derive(Default, Debug)]
 struct Samples {
     weighted: Vec<WeightedValue>,
-    /// Number of values that were stored in the span.
+    /// Number of values stored within the span.
     count: u64,
 }
 
-/// Percentiles of a latency, ns.
+/// Percentiles of a latency, ns, weighted by time.
 #[derive(Clone, Copy, Default, Debug)]
 struct Quantiles {
     p50: u64,
@@ -76,7 +77,7 @@ impl TimeGrid {
     }
 }
 
-/// Computes the distribution of a flow's latencies.
+/// Computes the latency distributions of a flow and of its hops.
 pub(super) fn latencies(history: &FlowHistory, silences: &Silences, grid: TimeGrid) -> HopLatencies {
     let mut hops: BTreeMap<u32, Samples> = BTreeMap::new();
     let mut flow = Samples::default();
@@ -118,7 +119,7 @@ pub(super) fn latencies(history: &FlowHistory, silences: &Silences, grid: TimeGr
     }
 }
 
-/// Returns the nodes in the order of the latest path, then those of earlier ones.
+/// Returns the nodes in the order of the latest path, then the nodes of earlier paths.
 fn node_order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Samples>) -> Vec<u32> {
     let mut order: Vec<u32> = Vec::with_capacity(hops.len());
     let latest = last
@@ -133,6 +134,7 @@ fn node_order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Samples>) -> Vec<u3
     order
 }
 
+/// Returns the time-weighted quantiles and means of one node, overall and per bin of the grid, and the class shares per bin.
 fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
     let mut bins: Vec<Vec<WeightedValue>> = vec![Vec::new(); grid.bins()];
     for sample in &samples.weighted {
@@ -160,7 +162,7 @@ fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
     }
 }
 
-/// Returns the 50th, 90th and 99th percentile, weighted by time, or `None` without values. Sorts `samples`.
+/// Returns the percentiles, weighted by time; `None` without values. Sorts `samples` by value.
 fn quantiles(samples: &mut [WeightedValue]) -> Option<Quantiles> {
     samples.sort_unstable_by_key(|sample| sample.value);
     Some(Quantiles {
@@ -170,7 +172,7 @@ fn quantiles(samples: &mut [WeightedValue]) -> Option<Quantiles> {
     })
 }
 
-/// Returns the value up to which `percent` of the time lies. `samples` are sorted by value.
+/// Returns the value below or at which the flow was for `percent` of the time. `samples` are sorted by value.
 fn quantile(samples: &[WeightedValue], percent: u128) -> Option<u64> {
     let total = total_duration(samples);
     let mut passed = 0;
@@ -194,7 +196,7 @@ fn mean(samples: &[WeightedValue]) -> Option<u64> {
     Some(u64::try_from(mean).unwrap_or(u64::MAX))
 }
 
-/// Returns the share of time in each class, in thousandths, rounded up so that a rare value stays visible.
+/// Returns the share of time in each class in 1/1000, rounded up so that a rare value stays visible.
 fn class_shares(samples: &[WeightedValue], bounds: &[u64]) -> Vec<u16> {
     let total = total_duration(samples);
     if total == 0 {
@@ -215,8 +217,7 @@ fn class_shares(samples: &[WeightedValue], bounds: &[u64]) -> Vec<u16> {
         .collect()
 }
 
-/// Returns upper bounds 1, 2, 5, 10, … ns that cover all values, at most [`MAX_CLASSES`]. The smallest are
-/// merged.
+/// Returns upper bounds of classes (1, 2, 5, 10, … ns) for all values: at most [`MAX_CLASSES`], the smallest merged.
 fn class_bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
     let (Some(min), Some(max)) = (values.clone().min(), values.max()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The manager's part of the API: intents, devices, plans.
+//! `/intents`, `/devices`, `/plan`, `/domain`: the manager's API. Handlers run a closure on its thread, with its `Core`.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use manage_role::role::{
     view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
-/// The parameters of `/domain/history`.
+/// Parameters of `/domain/history`.
 pub(super) const HISTORY: &[Param] = &[
     Param::new("subject", "Only this intent or device.", Form::Text),
     Param::limit(100, 10_000),
 ];
 
-/// The refusal of a process without a manager.
+/// Error message of a process without a manager.
 pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [manager] to its configuration";
 
 /// Lists all intents and their states.
@@ -39,7 +39,7 @@ pub(crate) async fn list(
     ask(&context, |core, now| Ok(core.intents(now))).await
 }
 
-/// Adds or replaces an intent.
+/// Adds or replaces an intent; `If-Match` and `If-None-Match: *` make that conditional.
 pub(crate) async fn put(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -56,7 +56,7 @@ pub(crate) async fn put(
     change(&context, |core, now| core.put(request, now)).await
 }
 
-/// Plans the addition of an intent without applying it.
+/// Plans the addition of an intent without applying it, with the expected number of reports.
 pub(crate) async fn dry_run(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -110,7 +110,7 @@ pub(crate) async fn device(
     ask(&context, move |core, now| core.device(&name, now)).await
 }
 
-/// Stops managing a device that was removed from the inventory.
+/// Forgets a device that was removed from the inventory but still has INT entries.
 pub(crate) async fn forget(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -123,7 +123,7 @@ pub(crate) async fn forget(
     .await
 }
 
-/// Returns the plan: changes that wait for approval or for the domain to settle.
+/// Returns the pending plan: changes that wait for approval, or for the domain to settle.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -148,7 +148,7 @@ pub(crate) async fn domain(
     ask(&context, |core, now| Ok(core.domain(now))).await
 }
 
-/// Returns the state that a manager on standby copies.
+/// Returns the state that a standby manager copies; 304 if it already has this version.
 pub(crate) async fn copy(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -181,7 +181,7 @@ pub(crate) async fn start(
     change(&context, move |core, now| core.stop(false, &by, now)).await
 }
 
-/// Returns the history of the manager, or of one subject.
+/// Returns the history of the manager, optionally of one intent or device.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -192,7 +192,7 @@ pub(crate) async fn history(
     ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 
-/// Returns the entity tag in a header, without quotation marks.
+/// Returns the entity tag in a header, without quotes.
 fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers
         .get(name)?
@@ -201,7 +201,7 @@ fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .map(|etag| etag.trim_matches('"').to_owned())
 }
 
-/// Runs `query` on the manager's thread, with one of the permits for queries.
+/// Runs a query on the manager's thread, under one of the permits for queries.
 async fn ask<T: Send + 'static>(
     context: &Context,
     query: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
@@ -209,7 +209,7 @@ async fn ask<T: Send + 'static>(
     Ok(Json(manager(context)?.ask(query).await.ok_or_else(busy)??))
 }
 
-/// Runs `update` on the manager's thread. Changes have permits of their own, so that queries do not keep them out.
+/// Runs a change on the manager's thread. Changes have their own permits, so that queries cannot block them.
 async fn change<T: Send + 'static>(
     context: &Context,
     update: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,

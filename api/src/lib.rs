@@ -1,5 +1,8 @@
-//! The HTTP API, the web pages and the metrics for Prometheus: one thread with an asynchronous runtime, which
-//! never blocks: work that takes long runs on other threads.
+//! The HTTP API (`/api/v1`), the web pages, and metrics for Prometheus. One thread runs an async runtime (axum on tokio) and
+//! never blocks; longer work runs on blocking threads, with permits that bound its concurrency.
+//!
+//! `router` lists the routes, `guard` checks access, `params` parses query parameters, `openapi` describes the API; the other
+//! modules have the handlers of their routes.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Lost packets in a span of time, by place and with the evidence: drop reports, and the reports of both ends
-//! of a link. Lost reports are no evidence of lost packets: they only make what is counted less certain.
+//! `/losses`: packets lost in a time span, by place and link, with the evidence: drop reports, and postcards from both ends
+//! of a link. Lost reports do not prove lost packets; they only widen the range of the counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,17 +21,17 @@ use collect_role::known_links::{Behind, LinkMemory};
 use history::{LinkEnds, LossQuery};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
-/// The parameters of `/losses`.
+/// Parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
 
-/// Returns the packets lost in a span, by place and link.
+/// Returns the packets lost in a span, by place (node, interface, queue, reason) and by link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LOSSES)?;
     let span = past::span_or_default(&params)?;
     let limit = params.limit()?;
     let settings = context.active_config.get();
     let reasons = settings.collect().drop_reasons();
-    // The flight recorder stores reports too, but only some: they cannot be counted.
+    // Only with `[store] reports` are all reports stored. The flight recorder stores some, which cannot be counted.
     let evidence = match settings.console {
         Some(_) => Evidence::Exported,
         None if settings.store.reports => Evidence::Reports,
@@ -78,19 +78,19 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// Learns from the exported hops of a span which nodes are behind interfaces.
+/// Learns from exported hops which node is behind each interface.
 fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
     let mut memory = LinkMemory::default();
     for ends in exported {
         if let Some(interface) = ends.egress_if {
-            // Hops are a part of the reports: what one shows holds for the whole span.
+            // Only some hops are exported, so each counts as valid for the whole span.
             memory.see((ends.from, interface), ends.to, span.from());
         }
     }
     memory
 }
 
-/// The node behind the interface of each place, in the time of its drops.
+/// Node behind the egress interface of each drop place, at the time of its drops.
 #[derive(Default, Debug)]
 struct Ends(BTreeMap<DropKey, Behind>);
 
@@ -110,7 +110,7 @@ impl Ends {
         }
     }
 
-    /// Returns the reason why the node is not known, or `None` if it is.
+    /// Returns the reason that the node is unknown; `None` if it is known.
     fn unknown(&self, place: &DropKey, evidence: Evidence) -> Option<String> {
         let words = match (self.0.get(place)?, evidence) {
             (Behind::Node(_), _) => return None,
@@ -121,7 +121,7 @@ impl Ends {
         Some(words.to_owned())
     }
 
-    /// Counts the packets of no known link.
+    /// Counts the dropped packets that cannot be assigned to a link.
     fn unplaced(&self, losses: &Losses) -> u64 {
         let unplaced = losses
             .drops
@@ -131,7 +131,7 @@ impl Ends {
     }
 }
 
-/// Returns the dropped packets, the most first.
+/// Returns the dropped packets by place, the most first.
 fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
     let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,
@@ -173,7 +173,7 @@ fn reporter_view(node: Option<u32>, loss: &ReporterLoss) -> ReporterView {
     }
 }
 
-/// Returns the loss of each link with its evidence; links that lost the most are first, those of which it is not known last.
+/// Returns the losses of each link with their evidence: most losses first, unknown losses last.
 fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence: Evidence) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
@@ -206,7 +206,7 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence
     all
 }
 
-/// Adds what the reports of both ends say.
+/// Adds both ends' packet counts. `lost` and `lost_most` are bounds of the loss, given lost and duplicated reports.
 fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let ends = (link.from, link.to);
     let Some(count) = losses.links.get(&ends) else {
@@ -221,7 +221,7 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     };
     let sender = losses.reporters.get(&link.from).copied().unwrap_or_default();
     let receiver = losses.reporters.get(&link.to).copied().unwrap_or_default();
-    // A lost report of the receiver looks like a lost packet, and so does a repeated one of the sender; the other way round, they hide one.
+    // A report lost at the receiver or duplicated at the sender looks like a lost packet; the opposite hides one.
     let explains = receiver.lost.saturating_add(sender.duplicated);
     let hides = sender.lost.saturating_add(receiver.duplicated);
     if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
@@ -239,18 +239,18 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     }
 }
 
-/// The reports by which packets can be counted.
+/// Completeness of the reports from which packets can be counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Evidence {
-    /// The store has each.
+    /// The store has all reports.
     Reports,
-    /// The store has some, if any.
+    /// The store has some reports or none.
     Some,
-    /// A console has none.
+    /// A console: collectors do not export reports.
     Exported,
 }
 
-/// Returns the sentence that says what is missing for counts.
+/// Returns a sentence on what is missing to count packets.
 fn needs(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Reports => {
@@ -265,8 +265,9 @@ fn needs(evidence: Evidence) -> &'static str {
     }
 }
 
-/// Packets so late are not counted, ns: the reports of both ends may not have arrived, or not be stored yet.
+/// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
 const UNSETTLED: u64 = 5_000_000_000;
+// Reasons that the loss of a link is unknown, as users read them.
 const NO_NODE_SEEN: &str =
     "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
 const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";

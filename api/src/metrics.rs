@@ -1,7 +1,9 @@
-//! `/metrics`: the figures in Prometheus' text format or as OpenMetrics. Names and labels exist only here; a flow is never a label.
+//! `/metrics`: all metrics as a document in Prometheus' text format 0.0.4 or OpenMetrics 1.0.0. Metric names and labels are
+//! defined only here; a flow is never a label, so the cardinality stays bounded.
 
-/// Writes metrics, each as `name => value, help;`: a head, and a sample for each item of the loops. Loops and labels, if there
-/// are any, apply to every metric of the call.
+/// Writes metrics, each given as `name => value, help;`: HELP and TYPE lines, then a sample for each item of the loops. Loops
+/// (outer first) and labels are optional, and apply to every metric of the call: `metrics!(text [for x in y] ["label" = x.z]
+/// { … })`.
 macro_rules! metrics {
     ($text:ident { $($metrics:tt)+ }) => { metrics!($text [] [] { $($metrics)+ }) };
     ($text:ident $loops:tt $labels:tt { $($name:expr => $value:expr, $help:expr;)+ }) => {$(
@@ -47,18 +49,18 @@ use net::tls::{Endpoint, Failure};
 use runtime::save;
 use switch_role::role::SwitchView;
 
-/// The format of the document.
+/// Format of the document.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Format {
-    /// Prometheus' text format 0.0.4.
+    /// Prometheus text format 0.0.4.
     #[default]
     Prometheus,
-    /// The text format of OpenMetrics 1.0.0.
+    /// OpenMetrics 1.0.0 text format.
     OpenMetrics,
 }
 
 impl Format {
-    /// The one that a request accepts; Prometheus' own unless OpenMetrics is named.
+    /// Returns the format for an `Accept` header: OpenMetrics if named, otherwise Prometheus.
     pub(crate) fn accepted(accept: &str) -> Self {
         if accept.split(',').any(is_open_metrics) {
             Self::OpenMetrics
@@ -67,7 +69,7 @@ impl Format {
         }
     }
 
-    /// The media type of the response.
+    /// Returns the media type of the response.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -76,7 +78,7 @@ impl Format {
     }
 }
 
-/// Whether an element of `Accept` names OpenMetrics 1, and does not exclude it by `q=0`.
+/// Returns whether an element of `Accept` names OpenMetrics 1 without excluding it by `q=0`.
 fn is_open_metrics(range: &str) -> bool {
     let mut parts = range.split(';').map(str::trim);
     let name = parts.next().unwrap_or("");
@@ -89,7 +91,7 @@ fn is_open_metrics(range: &str) -> bool {
         })
 }
 
-/// A document under construction.
+/// Metrics document under construction.
 #[derive(Debug, Default)]
 struct Text {
     out: String,
@@ -97,9 +99,9 @@ struct Text {
 }
 
 impl Text {
-    /// Writes the head of a metric, once before its samples. The suffix of the name says the kind.
+    /// Writes HELP and TYPE of a metric, once before its samples. The suffix of the name determines the type.
     fn metric(&mut self, name: &str, help: &str) {
-        // In OpenMetrics the suffix belongs to the sample, not to the name; Prometheus' own format has no type for information.
+        // In OpenMetrics the suffix belongs to the sample, not to the family name. The Prometheus format has no type `info`.
         let is_open = self.format == Format::OpenMetrics;
         let (family, kind) = if let Some(family) = name.strip_suffix("_total") {
             (if is_open { family } else { name }, "counter")
@@ -115,7 +117,7 @@ impl Text {
         );
     }
 
-    /// Writes a sample. Label values are escaped as the format demands.
+    /// Writes a sample, with label values escaped.
     fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let _ = write!(self.out, "{}{name}", prefix(name));
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -134,7 +136,7 @@ impl Text {
     }
 }
 
-/// The prefix of a name. Metrics of the process have the names that every client library of Prometheus uses.
+/// Returns the prefix of a metric name. Process metrics keep the names that all Prometheus client libraries use.
 fn prefix(name: &str) -> &'static str {
     if name.starts_with("process_") {
         ""
@@ -143,32 +145,32 @@ fn prefix(name: &str) -> &'static str {
     }
 }
 
-/// The sources of the document beside the monitor. A role that this program does not have is absent.
+/// Sources of the document besides the monitor; `None` for roles that do not run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'a> {
-    /// The view of the switch of this process.
+    /// State of the switch role.
     pub(crate) switch: Option<&'a SwitchView>,
-    /// The view of the aggregator of this process.
+    /// State of the aggregator role.
     pub(crate) aggregator: Option<&'a AggregatorView>,
-    /// The view of the exports and of the outlet.
+    /// State of the exports and the outlet.
     pub(crate) exports: Option<&'a ExportsView>,
-    /// The view of the DTA reporter of programs.
+    /// State of the DTA reporter for programs.
     pub(crate) reporter: Option<&'a ReporterView>,
-    /// The view of the DTA translator of this process.
+    /// State of the DTA translator.
     pub(crate) translator: Option<&'a TranslatorView>,
-    /// The view of the collector memory of this process.
+    /// State of the collector memory.
     pub(crate) memory: Option<&'a MemoryView>,
-    /// Names and counters of the devices of the manager.
+    /// Name and counters of each device of the manager.
     pub(crate) devices: &'a [(String, Vec<Counter>)],
     /// Names of nodes and interfaces.
     pub(crate) names: &'a view::NamesView,
-    /// The counters of name resolution by DNS.
+    /// Counters of reverse DNS lookups.
     pub(crate) dns: Option<Counts>,
-    /// TLS of the API.
+    /// TLS endpoint of the API, for its handshake counters.
     pub(crate) tls: &'a Endpoint,
 }
 
-/// Writes the document of all metrics.
+/// Writes the document with all metrics.
 pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
     let Parts {
@@ -334,7 +336,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     });
 }
 
-/// Losses per reporting node. The number of series is bounded, in case of forged node ids.
+/// Writes losses per reporting node. The number of series is bounded, because node ids can be forged.
 fn losses(text: &mut Text, streams: &[StreamView]) {
     metrics!(text [for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES)] [
         "node" = stream.id.node.map_or_else(String::new, |node| node.to_string()),
@@ -358,7 +360,7 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
     });
 }
 
-/// Latest values of nodes: gauges per node, queue and link.
+/// Writes the latest values as gauges per node, queue and link.
 fn network(text: &mut Text, detail: &Detail) {
     let entries = &detail.entries;
     let latencies = merged(entries.iter().map(|entries| &entries.nodes));
@@ -373,7 +375,7 @@ fn network(text: &mut Text, detail: &Detail) {
     let queues = merged(entries.iter().map(|entries| &entries.queues));
     metrics!(text [for queue in queues.values().take(MAX_SERIES)] [
         "node" = queue.node,
-        // The entry for all queues of the node has no number.
+        // Aggregated over all queues: the entry has no queue number.
         "queue" = u8::try_from(queue.part).map_or_else(|_| "all".to_owned(), |number| number.to_string())
     ] {
         "queue_occupancy" => queue.latest, "Latest occupancy of a queue, device units.";
@@ -385,7 +387,7 @@ fn network(text: &mut Text, detail: &Detail) {
     });
 }
 
-/// Names of nodes and interfaces, to be joined with the metrics that have their ids.
+/// Writes names of nodes and interfaces as info metrics, to be joined with metrics that have ids.
 fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     metrics!(text [for node in names.nodes.iter().take(MAX_NAMES); for name in &node.name] [
         "node" = node.node, "name" = name
@@ -443,7 +445,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     });
 }
 
-/// Metrics of the aggregator of this process.
+/// Writes the metrics of the aggregator role.
 fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
     metrics!(text [for view in view] [] {
         "aggregator_datagrams_total" => view.datagrams, "Datagrams received by the aggregator.";
@@ -476,7 +478,7 @@ fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
     });
 }
 
-/// Maximum number of reporters, nodes, queues and links with samples of their own.
+/// Maximum number of reporters, nodes, queues and links that have samples.
 const MAX_SERIES: usize = 1_024;
-/// Maximum number of nodes, and of interfaces, with a name.
+/// Maximum number of nodes, and of interfaces, that have a name sample.
 const MAX_NAMES: usize = 16_384;

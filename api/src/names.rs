@@ -1,4 +1,4 @@
-//! Names: of nodes as configured, of devices and hosts of the inventory, of the interfaces that devices name, and of hosts by DNS.
+//! `/names`: names for ids and addresses, from `[nodes]`, the inventory, interfaces that devices report, and reverse DNS.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> R
     .await
 }
 
-/// Returns the labels of nodes in the inventory.
+/// Returns the inventory labels by node id.
 pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
     let settings = context.active_config.get();
     let known = match &context.manager {
@@ -42,10 +42,10 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         .collect()
 }
 
-/// Makes the names, without those by DNS: outside the runtime, because they may be many.
+/// Prepares the names without DNS. Run the returned function outside the async runtime, since names may be many.
 pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
     let settings = context.active_config.get();
-    // What devices say about their interfaces; a manager that is too busy to answer leaves the file's names.
+    // The manager's inventory includes names that devices report; without an answer, the configured names are used.
     let known = match &context.manager {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
         None => None,
@@ -56,7 +56,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
     }
 }
 
-/// Queues the hosts of the flows in an answer to be looked up by DNS, if that is configured.
+/// Queues the hosts of the flows in a response for reverse DNS lookup, if enabled.
 pub(super) fn look_up<'a>(context: &Context, flows: impl IntoIterator<Item = &'a FlowKey>) {
     if let Some(dns) = &context.dns {
         let with_addresses = flows.into_iter().filter(|flow| flow.known_id().is_none());

@@ -1,4 +1,4 @@
-//! Notes about answers, such as about damaged files, as a header of responses.
+//! Middleware that adds notes (such as: a store file is damaged) to a response, in a header with a JSON array of strings.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 
-/// Makes a response, with its notes in the header [`HEADER`], a JSON array of texts.
+/// Runs the request and puts the notes that handlers made into the header [`HEADER`].
 pub(super) async fn with_notes(request: Request, next: Next) -> Response {
     let (mut response, notes) = history::notes::collect(next.run(request)).await;
     if !notes.is_empty()
@@ -22,7 +22,7 @@ pub(super) async fn with_notes(request: Request, next: Next) -> Response {
     response
 }
 
-/// Formats notes as JSON of ASCII characters: a header has no others.
+/// Formats notes as ASCII-only JSON, since a header value must be ASCII.
 fn json(notes: &BTreeSet<String>) -> String {
     let mut out = String::new();
     for char in serde_json::json!(notes).to_string().chars() {
@@ -37,7 +37,7 @@ fn json(notes: &BTreeSet<String>) -> String {
     out
 }
 
-/// The header of notes.
+/// Name of the header with notes.
 const HEADER: &str = "hopwise-notes";
 
 #[cfg(test)]

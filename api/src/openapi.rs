@@ -1,4 +1,5 @@
-//! `/openapi.json`: the description of the API for programs.
+//! `/openapi.json`: the OpenAPI 3.1 description of the API. `openapi.json` is committed; tests regenerate it from the types
+//! and routes, together with the TypeScript types and the reference page, and compare.
 
 #[cfg(test)]
 mod generate;
@@ -7,7 +8,7 @@ mod typescript;
 
 use axum::http::{HeaderName, header};
 
-/// The OpenAPI document, as the generator wrote it.
+/// OpenAPI document as committed.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
 /// Returns the OpenAPI document of this version.

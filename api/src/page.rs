@@ -1,5 +1,5 @@
-//! Pages: responses bounded in rows and bytes. They are made on threads of their own, a few at a time, so that `/healthz` and `/metrics`
-//! never wait for one. A request waits a bounded time for its turn.
+//! Responses that are bounded in rows and bytes, and built on blocking threads. Permits limit how many are built at the same
+//! time, so that `/healthz` and `/metrics` never wait; a request waits for a permit for a bounded time.
 
 use axum::{
     http::header,
@@ -10,7 +10,7 @@ use tokio::{task, time};
 
 use super::{context::Context, refusal::Refusal};
 
-/// A response whose JSON is already written.
+/// Response whose JSON is already serialized.
 #[derive(Debug)]
 pub(crate) struct Prepared(pub(super) Vec<u8>);
 
@@ -20,10 +20,10 @@ impl IntoResponse for Prepared {
     }
 }
 
-/// Makes a response on a thread that may block.
+/// Builds and serializes a response on a blocking thread.
 ///
 /// # Errors
-/// Too many are being made.
+/// No permit became free in time.
 pub(super) async fn make<T: Serialize>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
@@ -34,10 +34,10 @@ pub(super) async fn make<T: Serialize>(
     }
 }
 
-/// Runs a large part of a response on a thread that may block.
+/// Computes a large part of a response on a blocking thread.
 ///
 /// # Errors
-/// Too many responses are being made.
+/// No permit became free in time.
 pub(super) async fn compute<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
@@ -49,7 +49,7 @@ pub(super) async fn compute<T: Send + 'static>(
         ));
     };
     let made = task::spawn_blocking(move || {
-        // Held until the end, even if the client disconnects.
+        // Held until the work is done, even if the client disconnects.
         let _permit = permit;
         work()
     });
@@ -60,14 +60,14 @@ fn fault() -> Refusal {
     Refusal::unavailable("there is no response; this is a fault in hopwise, please report it")
 }
 
-/// Takes rows for a page: at most `limit`, and a bounded number of bytes. Returns whether there are more.
+/// Collects rows for a page: at most `limit`, and at most [`MAX_BYTES`] of JSON. The second element is true if rows are left.
 pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
     view::fill(rows, limit, MAX_BYTES)
 }
 
-/// Bytes of a page.
+/// Maximum size of a page, bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Maximum number of responses made at the same time.
+/// Maximum number of responses built at the same time.
 pub const PAGES: usize = 2;
-/// Maximum time for which a request waits for a permit.
+/// Maximum wait for a permit.
 const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);

@@ -1,28 +1,27 @@
-//! The web page: built into the program when `ui/dist` exists at build time, else one page that explains how to get it.
+//! Serves the web UI embedded in the program; if `ui/dist` was missing at build time, a page explains how to build it.
 //!
-//! Each text file is stored plain and as gzip; `Accept-Encoding` decides which one is sent.
+//! Text files are embedded plain and as gzip; `Accept-Encoding` selects one (RFC 9110, section 12.5.3).
 
 use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 
-/// A file of the web page.
+/// Embedded file of the web UI.
 struct Asset {
-    /// The path of the file below `ui/dist`.
+    /// Path of the file below `ui/dist`.
     path: &'static str,
-    /// Hash of the content, for `ETag`.
+    /// Hash of the content, used as `ETag`.
     hash: &'static str,
     plain: &'static [u8],
-    /// The content as gzip, unless it does not get smaller.
+    /// Content as gzip; `None` if that would not be smaller.
     gzip: Option<&'static [u8]>,
 }
 
-// `PAGES: &[Asset]`, sorted by path.
+// Defines `PAGES: &[Asset]`, sorted by path; written by the build script.
 include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// Returns a file of the web page, or `index.html` for `/`: its script has the rest of the address behind
-/// `#`.
+/// Returns a file of the web UI, or `index.html` for `/`. Views are selected behind `#`, so the server needs no other paths.
 pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     let path = uri.path().strip_prefix('/').unwrap_or(uri.path());
     let path = if path.is_empty() { "index.html" } else { path };
@@ -35,7 +34,7 @@ pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     }
 }
 
-/// Returns whether this build contains the pages.
+/// Returns whether this build contains the web UI.
 pub fn are_built_in() -> bool {
     !PAGES.is_empty()
 }
@@ -48,8 +47,7 @@ fn find(path: &str) -> Option<&'static Asset> {
 }
 
 impl Asset {
-    /// Responds with the content in an encoding that the client accepts, or with 304 if the client has it
-    /// already.
+    /// Responds with the content in an encoding that the client accepts, or 304 if the client has it.
     fn respond(&'static self, request: &HeaderMap) -> Response {
         let mut headers = headers(self.path);
         let mut body = self.plain;
@@ -74,15 +72,14 @@ impl Asset {
     }
 }
 
-/// Returns whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that
-/// is not named (RFC 9110, 12.5.3).
+/// Returns whether `Accept-Encoding` allows gzip: `q=0` excludes it, and `*` stands for encodings that are not named.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     quality(request, "gzip")
         .or_else(|| quality(request, "*"))
         .is_some_and(|q| q > 0.0)
 }
 
-/// Returns the weight that `Accept-Encoding` gives to this coding by name.
+/// Returns the weight of a coding that `Accept-Encoding` names; `None` if it does not.
 fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
     list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
@@ -96,7 +93,7 @@ fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
     })
 }
 
-/// Returns the elements of a header that is a comma-separated list.
+/// Returns the elements of a header with a comma-separated list.
 fn list<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers
         .get_all(name)
@@ -106,7 +103,7 @@ fn list<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<
 }
 
 fn headers(path: &str) -> HeaderMap {
-    // Vite puts a hash of the content into the names below assets/: they never change.
+    // Vite puts a content hash into the names below assets/, so these files never change.
     let caching = if path.starts_with("assets/") {
         "public, max-age=31536000, immutable"
     } else {
@@ -139,7 +136,7 @@ fn content_type(path: &str) -> &'static str {
     }
 }
 
-/// Only our own scripts, styles and API; no frame around us; nothing inline.
+/// Content Security Policy: only our own scripts, styles and API, nothing inline, and no embedding in frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

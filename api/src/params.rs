@@ -1,4 +1,5 @@
-//! Query parameters. Unknown names and bad values are refused with a message.
+//! Query parameters and request bodies. Parameters are declared as [`Param`]s, which drive both the parser and the OpenAPI
+//! document. Unknown names and invalid values are rejected with a message that names the remedy.
 
 use std::str::FromStr;
 
@@ -15,11 +16,11 @@ use wire::FlowKey;
 
 use super::refusal::Refusal;
 
-/// A parameter: declared once, for the parser and for the OpenAPI document.
+/// Declaration of a query parameter, for the parser and the OpenAPI document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
-    /// The description of the parameter in the document.
+    /// Description in the OpenAPI document.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "only the generator of the document reads it")
@@ -28,28 +29,28 @@ pub(crate) struct Param {
     pub(crate) form: Form,
 }
 
-/// The values that a parameter accepts.
+/// Form of the values that a parameter accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
-    /// A whole number from `min` to `max`.
+    /// Whole number from `min` to `max`.
     Integer {
         min: u64,
         max: u64,
         default: Option<u64>,
     },
-    /// A point in time: nanoseconds since the Unix epoch, in the years 2000 to 2199, or as `hopwise` prints it.
+    /// Point in time: ns since the Unix epoch (years 2000 to 2199), or a date and time as text.
     Time,
-    /// A number between 0 and 1, both excluded.
+    /// Number between 0 and 1, both excluded.
     Share { default: f64 },
-    /// A whole number, optionally with K, M or G.
+    /// Whole number, optionally with the suffix K, M or G.
     Count,
     /// One of these names.
     OneOf(fn() -> Vec<&'static str>),
-    /// A 5-tuple such as `10.0.0.1:5000>10.0.0.2:80/17`.
+    /// Flow key, such as `10.0.0.1:5000>10.0.0.2:80/17`.
     Flow,
-    /// The beginning of a page, as the previous page gives it.
+    /// Cursor, from `next` of the previous page.
     Cursor {
-        /// A regular expression that it matches.
+        /// Regular expression that cursors match.
         #[cfg_attr(
             not(test),
             expect(dead_code, reason = "only the generator of the document reads it")
@@ -57,11 +58,11 @@ pub(crate) enum Form {
         pattern: &'static str,
         check: fn(&str) -> bool,
     },
-    /// 1 to n of these names, separated by commas.
+    /// List of 1 to n of these names, separated by commas.
     Names(fn() -> Vec<&'static str>, usize),
-    /// A text that the parameter does not restrict.
+    /// Unrestricted text.
     Text,
-    /// A condition of [`filter`].
+    /// Condition in the language of [`filter`].
     Filter,
 }
 
@@ -84,7 +85,7 @@ impl Param {
         )
     }
 
-    /// Creates the parameter of the maximum number of rows, from 1.
+    /// Creates the parameter for the maximum number of rows, at least 1.
     pub(crate) const fn limit(default: u64, max: u64) -> Self {
         Self::new(
             "limit",
@@ -97,7 +98,7 @@ impl Param {
         )
     }
 
-    /// Creates the parameter of the maximum number of columns of a span of time.
+    /// Creates the parameter for the maximum number of columns (intervals) of a time span.
     pub(crate) const fn columns(about: &'static str, min: u64, default: u64, max: u64) -> Self {
         Self::new(
             "columns",
@@ -110,7 +111,7 @@ impl Param {
         )
     }
 
-    /// Creates the parameter of the rows to skip, those of the pages before.
+    /// Creates the parameter for the number of rows to skip: the rows of earlier pages.
     pub(crate) const fn offset() -> Self {
         let form = Form::Integer {
             min: 0,
@@ -120,7 +121,7 @@ impl Param {
         Self::new("offset", "Rows to skip: `next` of the previous page.", form)
     }
 
-    /// Refuses a value that the parameter does not accept.
+    /// Rejects a value that the parameter does not accept.
     fn check(&self, text: &str) -> Result<(), Refusal> {
         let name = self.name;
         match self.form {
@@ -193,13 +194,13 @@ pub(crate) const TO: Param = Param::new(
     "At or before: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
     Form::Time,
 );
-/// Start of a span of time; with it or [`PAST_TO`], a list is that of the past instead of the present one.
+/// Start of a past time span. With it or [`PAST_TO`], a list comes from the store instead of the live state.
 pub(crate) const PAST_FROM: Param = Param::new(
     "from",
     "Start of a span of time, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
     Form::Time,
 );
-/// End of a span of time, for a list of the past.
+/// End of a past time span.
 pub(crate) const PAST_TO: Param = Param::new(
     "to",
     "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
@@ -213,13 +214,13 @@ pub(crate) const FLOW: Param = Param::new(
     "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
     Form::Flow,
 );
-/// Events that a filter matches.
+/// Filter of events.
 pub(crate) const EVENT_FILTER: Param = Param::new(
     "filter",
     "Only events that match this filter, such as `kind == drop and src in 10.0.1.0/24`.",
     Form::Filter,
 );
-/// A kind of event.
+/// Kind of event.
 pub(crate) const KIND: Param = Param::new(
     "kind",
     "Only this kind.",
@@ -232,7 +233,7 @@ pub(crate) const METRIC: Param = Param::new(
     Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
 );
 
-/// The parameters of a request. `token` belongs to the guard and is allowed everywhere.
+/// Query parameters of a request. `token` belongs to the guard and is allowed everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pairs: Vec<(String, String)>,
@@ -255,7 +256,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// Refuses every name that is not in `known`, and every value out of its bounds.
+    /// Rejects names that are not in `known`, repeated names, and invalid values.
     pub(crate) fn only(mut self, known: &'static [Param]) -> Result<Self, Refusal> {
         self.known = known;
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
@@ -265,7 +266,7 @@ impl Params {
                         "{name} is given more than once; remove all but one"
                     )));
                 }
-                // An empty text means no filter; an empty value of any other form is invalid.
+                // An empty text or filter means none; any other empty value is invalid.
                 Some(param) if !value.is_empty() || !matches!(param.form, Form::Text | Form::Filter) => {
                     param.check(value)?
                 }
@@ -276,7 +277,7 @@ impl Params {
         Ok(self)
     }
 
-    /// Returns the value of `name`, or `None` if it is absent or empty.
+    /// Returns the value of a parameter; `None` if it is absent or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.pairs
             .iter()
@@ -290,7 +291,7 @@ impl Params {
         param.map(|param| param.form)
     }
 
-    /// Returns a number, or its default.
+    /// Returns the value of a number or time, or else its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let form = self.form(name);
         let Some(text) = self.text(name) else {
@@ -302,16 +303,16 @@ impl Params {
         if let Some(Form::Time) = form {
             return Ok(time(text).ok().and_then(|time| T::try_from(time).ok()));
         }
-        // `only` has checked it; a type that is narrower than the bounds is refused here.
+        // `only` has checked the bounds; this fails only if `T` is narrower than they are.
         text.parse()
             .map(Some)
             .map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
 
-    /// Returns a number, or its default.
+    /// Returns the value of a number, or else its default.
     ///
     /// # Errors
-    /// The number is absent, and its parameter has no default.
+    /// The parameter is absent and has no default.
     pub(crate) fn required_number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<T, Refusal> {
         self.number(name)?.ok_or_else(|| missing(name))
     }
@@ -321,10 +322,10 @@ impl Params {
         self.required_number("limit")
     }
 
-    /// Returns a number between 0 and 1, or its default.
+    /// Returns the value of a share between 0 and 1, or else its default.
     ///
     /// # Errors
-    /// The number is absent, and its parameter has no default.
+    /// The parameter is absent and has no default.
     pub(crate) fn share(&self, name: &str) -> Result<f64, Refusal> {
         let share = match (self.text(name), self.form(name)) {
             (Some(text), _) => text.parse().ok(),
@@ -334,7 +335,7 @@ impl Params {
         share.ok_or_else(|| missing(name))
     }
 
-    /// Returns a count such as 1M.
+    /// Returns the value of a count such as `1M`.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.text(name)
             .and_then(dta::settings::Count::parse)
@@ -346,7 +347,7 @@ impl Params {
         self.text(FLOW.name).and_then(|text| text.parse().ok())
     }
 
-    /// Returns a kind of event.
+    /// Returns the value of [`KIND`].
     pub(crate) fn kind(&self) -> Option<Kind> {
         self.text(KIND.name).and_then(Kind::from_name)
     }
@@ -357,10 +358,11 @@ impl Params {
     }
 }
 
-/// The forms of a point in time, for messages.
+/// Description of the accepted times, for messages.
 const TIMES: &str = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
 
-/// Parses a point in time, ns since 1970. In a query, `+` stands for a space. An error has the time that a number may mean.
+/// Parses a time as ns since 1970. In a query string `+` is decoded as a space, so an offset may arrive as ` 05:30`. An error
+/// may contain the time that a bare number probably means.
 fn time(text: &str) -> Result<u64, Option<String>> {
     settings::time::parse(text)
         .or_else(|meant| settings::time::nanoseconds(&text.replace(' ', "+")).ok_or(meant))
@@ -381,7 +383,7 @@ fn unknown(name: &str, known: &[Param]) -> Refusal {
     ))
 }
 
-/// One segment of a path, percent-decoded. A malformed one is refused as JSON, like a malformed parameter.
+/// One path segment, percent-decoded. A malformed one is rejected with a JSON error, like a malformed parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment(pub(crate) String);
 
@@ -396,7 +398,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// A request without parameters: any parameter is refused.
+/// Extractor for requests without query parameters: rejects any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoParams;
 
@@ -409,7 +411,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParams {
     }
 }
 
-/// The body of a request, which is JSON.
+/// JSON body of a request; errors are JSON too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 

@@ -1,4 +1,5 @@
-//! The network in a span of time: flows, nodes, links and paths as they were, from the store.
+//! `/activity`, and the past of `/flows`, `/nodes`, `/links` and `/paths`: the network in a time span, from the store or, in
+//! a console, ClickHouse.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,15 +27,14 @@ use view::{
     NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
 };
 
-/// The parameters of `/activity`.
+/// Parameters of `/activity`.
 pub(super) const ACTIVITY: &[Param] = &[
     PAST_FROM,
     PAST_TO,
     Param::columns("Maximum number of parts.", 1, 180, 1_000),
 ];
 
-/// Returns the requested span of time, or `None` for now. In a console nothing is live: there it is the last
-/// 15 minutes instead.
+/// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
@@ -43,12 +43,12 @@ pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, R
     Ok(Some(whole(from, to)))
 }
 
-/// Returns the requested span of time, by default the last 15 minutes.
+/// Returns the requested time span, by default the last 15 minutes.
 pub(super) fn span_or_default(params: &Params) -> Result<Span, Refusal> {
     Ok(whole(params.number("from")?, params.number("to")?))
 }
 
-/// Completes a span: without an end it lasts until now, and without a beginning 15 minutes.
+/// Completes a span: the default end is now, the default length 15 minutes.
 fn whole(from: Option<u64>, to: Option<u64>) -> Span {
     let to = to.unwrap_or_else(nic::time::now);
     Span::new(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
@@ -62,7 +62,7 @@ pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
     })
 }
 
-/// Returns reports, events and losses over time.
+/// Returns reports, events and losses over time, in at most `columns` intervals.
 pub(crate) async fn activity(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -106,18 +106,18 @@ pub(crate) async fn activity(
     .await
 }
 
-/// Returns the length of a part: a divisor of a minute, or whole minutes.
+/// Returns the length of an interval, ns: a divisor of a minute, or a number of minutes.
 fn column(length: u64, columns: u64) -> u64 {
     let least = length.div_ceil(columns);
     let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
-    // Below a minute, events are counted one by one.
+    // The store has counts per minute; finer intervals count single events and are allowed only for short spans.
     let short = parts
         .into_iter()
         .find(|part| *part >= least && length <= LONGEST_COUNTED);
     short.unwrap_or_else(|| least.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
 }
 
-/// Lists the flows of a span that match, sorted.
+/// Lists the matching flows of a span, sorted.
 pub(super) async fn flows(context: &Arc<Context>, query: FlowsQuery) -> Result<Prepared, Refusal> {
     let span = query.filter.span;
     let limit = query.filter.limit;
@@ -152,7 +152,7 @@ fn flow_view(span: &FlowSpan) -> FlowView {
         path,
         basis,
     } = span;
-    // A flow without latencies has counts only.
+    // Without values there are only counts.
     let latencies = sum.has_values().then(|| Latencies {
         min: sum.min,
         max: sum.max,
@@ -174,7 +174,7 @@ fn flow_view(span: &FlowSpan) -> FlowView {
     }
 }
 
-/// Returns one flow in a span, hop by hop. `name` is its id or its text.
+/// Returns one flow in a span, hop by hop. `name` is its id or text.
 pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Result<FlowDetail, Refusal> {
     let key = name.parse::<FlowKey>().ok();
     let id = key.map(|key| key.id()).or_else(|| cursor::parse_id(name));
@@ -205,7 +205,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         )));
     };
     names::look_up(context, [&found.flow]);
-    // A value that was not reported has not changed by more than its threshold.
+    // An unstored value has not changed by more than its threshold, so older values are needed.
     let from = Some(span.from().saturating_sub(BEFORE));
     let query = FlowQuery {
         flow: found.flow,
@@ -301,7 +301,7 @@ fn blank(settings: &Settings, id: u32) -> NodeView {
     }
 }
 
-/// Lists the links of a span, by their ends: those of the paths that flows took.
+/// Lists the links of a span: the pairs of neighbours on the paths that flows took, sorted by their ends.
 pub(super) async fn links(
     context: &Arc<Context>,
     span: Span,
@@ -342,8 +342,8 @@ pub(super) async fn links(
     .await
 }
 
-/// Returns the interfaces at the ends of links, and whether there are more than are considered. Paths are
-/// stored without them: these are as they are known now, and in a console as exported hops say.
+/// Returns the interfaces at the ends of links; the second element is true if there are more than are considered. Stored
+/// paths have no interfaces, so these come from the live topology and, in a console, from exported hops.
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
@@ -360,6 +360,7 @@ pub(super) async fn link_ends(
     Ok((ends, has_more))
 }
 
+/// Returns the links of these paths by (from, to), with their flows. Hops of unknown node ids (`u32::MAX`) are omitted.
 pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
     for path in paths {
@@ -367,7 +368,7 @@ pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
             .path
             .windows(2)
             .filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
-        // A path with a loop has a link twice, and its flows once.
+        // A path with a loop may contain a link twice; its flows count once.
         let ends: BTreeSet<(u32, u32)> = pairs
             .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
             .collect();
@@ -411,13 +412,13 @@ pub(super) async fn paths(
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
-/// Length of a span whose beginning is not given.
+/// Default length of a span, ns.
 const USUAL: u64 = 15 * MINUTE;
-/// Longest span of which events are counted one by one.
+/// Maximum length of a span in which single events are counted, ns.
 const LONGEST_COUNTED: u64 = 30 * MINUTE;
-/// The last value of a hop is looked for so long before a span, ns.
+/// Time before a span in which the last value of a hop is searched, ns.
 const BEFORE: u64 = 60 * MINUTE;
-/// Points of a flow's history that are read for the values of its hops.
+/// Maximum number of points of a flow's history that are read for the values of its hops.
 const POINTS: usize = 200;
 
 #[cfg(test)]

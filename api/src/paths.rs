@@ -1,4 +1,4 @@
-//! Path usage of flows in a span of time: changes, shares, the reverse direction, and hop latencies.
+//! `/paths/changes`, `/paths/uses` and `/flows/{id}/latencies`: path changes, shares of each path, and hop latencies over time.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::{
 use history::{FlowQuery, PathQuery};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
-/// The parameters of `/paths/changes` and `/paths/uses`.
+/// Parameters of `/paths/changes` and `/paths/uses`.
 pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
 
-/// The parameters of `/flows/{id}/latencies`.
+/// Parameters of `/flows/{id}/latencies`.
 pub(super) const LATENCIES: &[Param] = &[
     PAST_FROM,
     PAST_TO,
@@ -37,10 +37,10 @@ const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
 const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it with a latency in this time. Its packets need \
                             INT, too, or they pass nodes that report no latency";
 const SECOND: u64 = 1_000_000_000;
-/// Maximum number of values of a flow that are read for one answer.
+/// Maximum number of values of a flow that are read for one response.
 const MAX_POINTS: usize = 20_000;
 
-/// Selects the flows that the parameters name.
+/// Builds the selector of flows from the parameters.
 fn selected_flows(params: &Params) -> FlowSelector {
     FlowSelector {
         flow: params.flow(),
@@ -49,14 +49,14 @@ fn selected_flows(params: &Params) -> FlowSelector {
     }
 }
 
-/// Returns an address as the store writes it. A text that is no address matches no flow.
+/// Returns an address in the form of the store. A text that is not an address matches no flow.
 fn address(params: &Params, name: &str) -> Option<String> {
     let text = params.text(name)?;
     let address = text.parse::<std::net::IpAddr>();
     Some(address.map_or_else(|_| text.to_owned(), |address| address.to_string()))
 }
 
-/// Returns path changes, individually and grouped.
+/// Returns path changes, one by one and grouped by (path before, path after).
 pub(crate) async fn changes(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -137,8 +137,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// Returns the selector of the reverse direction, or `None` if all flows are selected, or a flow of which
-/// only the id is known.
+/// Returns the selector of the reverse direction; `None` if all flows are selected, or if only a flow's id is known.
 fn reverse(selector: &FlowSelector) -> Option<FlowSelector> {
     match (selector.flow, &selector.src, &selector.dst) {
         (Some(flow), ..) => Some(FlowSelector {
@@ -155,7 +154,7 @@ fn reverse(selector: &FlowSelector) -> Option<FlowSelector> {
     }
 }
 
-/// Returns the flow of the reverse direction, or `None` for a flow of which only the id is known.
+/// Returns the flow of the reverse direction; `None` if only the flow's id is known.
 fn reverse_flow(flow: FlowKey) -> Option<FlowKey> {
     let ports = flow.ports().map(|(src, dst)| (dst, src));
     flow.known_id()
@@ -163,7 +162,7 @@ fn reverse_flow(flow: FlowKey) -> Option<FlowKey> {
         .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
 }
 
-/// Builds the view of one direction. `if_unmeasured` explains an empty result.
+/// Builds the view of one direction. `if_unmeasured` explains an empty one.
 fn direction(selector: &FlowSelector, uses: &store::PathUses, if_unmeasured: &str) -> DirectionView {
     let total = uses
         .uses
@@ -182,7 +181,7 @@ fn direction(selector: &FlowSelector, uses: &store::PathUses, if_unmeasured: &st
     }
 }
 
-/// Returns the latencies of the hops of a flow over time.
+/// Returns the latency distribution of a flow's hops over time.
 pub(crate) async fn latencies(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -204,8 +203,7 @@ pub(crate) async fn latencies(
             .max(1)
             .saturating_mul(SECOND),
     };
-    // A value is reported again after `push_interval`, with jitter after 1.5 of it: start early enough to know
-    // the value at the beginning of the span.
+    // Values are stored at least every 1.5 `push_interval` (with jitter): start that much earlier, to find the first value.
     let earlier = nanos(push_interval + push_interval / 2).max(SECOND);
     let query = FlowQuery {
         flow,

@@ -1,4 +1,4 @@
-//! Queries of the history, from the store of this process or ClickHouse: permits that bound their number, and their responses.
+//! Access to past data, in this process's store or ClickHouse: permits for concurrent queries, and responses from results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,37 +12,37 @@ use tokio::{
 use super::{context::Context, page::Prepared, refusal::Refusal};
 use history::{History, Permit, sql::Failure};
 
-/// Returns the history.
+/// Returns the source of past data.
 ///
 /// # Errors
-/// There is none: the store is off.
+/// There is none, because the store is off.
 pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
     context.history.as_deref().ok_or_else(no_store)
 }
 
-/// Waits for a permit to query the history, for at most [`PERMIT_TIMEOUT`].
+/// Waits at most [`PERMIT_TIMEOUT`] for a permit to query past data.
 ///
 /// # Errors
-/// There is no history, or no permit was free in time.
+/// There is no source of past data, or no permit became free in time.
 pub(super) async fn history_permit(context: &Context) -> Result<Permit, Refusal> {
     // Without a history there is nothing to wait for.
     history_of(context)?;
     read_permit(context).await.map(Arc::new)
 }
 
-/// Waits for a permit to read the store or the collector memory, for at most [`PERMIT_TIMEOUT`].
+/// Waits at most [`PERMIT_TIMEOUT`] for a permit to read the store or collector memory.
 ///
 /// # Errors
-/// No permit was free in time.
+/// No permit became free in time.
 pub(super) async fn read_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
     let busy = "too many queries are in progress; try again in a moment";
     permit(&context.reads, busy).await
 }
 
-/// Waits for a permit to run SQL of a user, for at most [`PERMIT_TIMEOUT`].
+/// Waits at most [`PERMIT_TIMEOUT`] for a permit to run a user's SQL.
 ///
 /// # Errors
-/// No permit was free in time.
+/// No permit became free in time.
 pub(super) async fn sql_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
     let busy = "too many queries are running; wait for one to end, or raise [api] max_queries";
     permit(&context.queries, busy).await
@@ -56,10 +56,10 @@ async fn permit(permits: &Arc<Semaphore>, busy: &str) -> Result<OwnedSemaphorePe
         .ok_or_else(|| Refusal::unavailable(busy))
 }
 
-/// Makes a response on a thread that may block, and releases the permit when it is made.
+/// Builds and serializes a response on a blocking thread, then releases the permit.
 ///
 /// # Errors
-/// `make` panicked, or its value has no JSON form.
+/// `make` panicked, or its value cannot be serialized.
 pub(super) async fn respond<T: Serialize>(
     permit: Permit,
     make: impl FnOnce() -> T + Send + 'static,
@@ -74,7 +74,7 @@ pub(super) async fn respond<T: Serialize>(
     }
 }
 
-/// Refuses a request whose query ended without a response.
+/// Returns the error for a query that ended without a response.
 pub(super) fn unanswered() -> Refusal {
     Refusal::unavailable("the query was not answered; this is a fault in hopwise, please report it")
 }
@@ -92,7 +92,7 @@ fn no_store() -> Refusal {
     Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
 }
 
-/// Maximum time for which a query waits for a permit.
+/// Maximum wait for a permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

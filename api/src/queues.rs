@@ -1,4 +1,9 @@
-//! Queues over time, from the store: the heat map, bursts and the flows that caused them, and recordings.
+//! `/queues` and `/recordings`: queues over time, from the store: a heat map of the greatest values, the flows that caused a
+//! burst (microburst culprits), and the flight recorder's recordings.
+//!
+//! A burst is reconstructed in device time, in ns; two conversions are needed: ticks of each node's profile to ns, and 32-bit
+//! timestamps, which wrap every 4.3 s, to 64 bits. At the end, times are shifted to the collector's clock, aligned at the
+//! peak.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +36,7 @@ const START: Param = Param::new(
     Form::Time,
 );
 const END: Param = Param::new("to", "End of the time; default: now.", Form::Time);
-/// Metrics of nodes, queues and links.
+/// Metrics of nodes, queues and links that a heat map can show.
 const METRICS: [Metric; 4] = [
     Metric::QueueOccupancy,
     Metric::QueueCongestion,
@@ -40,21 +45,22 @@ const METRICS: [Metric; 4] = [
 ];
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
-/// The latest time that the store can hold.
+/// Latest time that the store can represent, ns: SQLite integers are signed.
 const LATEST: u64 = i64::MAX as u64;
-/// The longest span for which rollups of one second are read: half an hour.
+/// Maximum span for which one-second rollups are read: half an hour.
 const MAX_FINE_SPAN: u64 = 1_800 * SECOND;
-/// The span without the parameter `from`: 15 minutes.
+/// Default length of a span: 15 minutes.
 const DEFAULT_SPAN: u64 = 900 * SECOND;
-/// The least maximum of columns.
+/// Minimum value of the parameter `columns`.
 const MIN_COLUMNS: u64 = 2;
-/// Maximum number of reports that are read for one answer.
+/// Maximum number of reports that are read for one response.
 const MAX_PASSAGES: usize = 20_000;
+/// Maximum number of recordings in a response.
 const MAX_RECORDINGS: usize = 50;
 const MAX_PACKETS: usize = 2_000;
 const MAX_EVENTS: usize = 5_000;
 
-/// The parameters of `/queues`.
+/// Parameters of `/queues`.
 pub(super) const HEAT: &[Param] = &[
     Param::new(
         "metric",
@@ -68,7 +74,7 @@ pub(super) const HEAT: &[Param] = &[
     Param::limit(50, 500),
 ];
 
-/// The parameters of `/queues/burst`.
+/// Parameters of `/queues/{node}`.
 pub(super) const BURST: &[Param] = &[
     NODE,
     Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
@@ -77,17 +83,17 @@ pub(super) const BURST: &[Param] = &[
     Param::limit(20, 200),
 ];
 
-/// The parameters of `/recordings`.
+/// Parameters of `/recordings`.
 pub(super) const RECORDINGS: &[Param] = &[FROM, TO, NODE, Param::limit(200, 1_000)];
 
-/// Returns the greatest value of each queue, node or link in each part of a span of time.
+/// Returns the greatest value of each queue, node or link in each interval of a span.
 pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(HEAT)?;
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
     let (from, to) = span(&params)?;
     let columns = params.required_number("columns")?;
     let (column, interval) = column_width(to - from, columns);
-    // Columns begin at whole multiples of their length, so that they stay the same while time passes.
+    // Columns begin at multiples of their width, so that they stay the same while time passes.
     let from = from / column * column;
     let to = to.div_ceil(column).saturating_mul(column);
     let node = params.number("node")?;
@@ -118,10 +124,10 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// Returns the width of a column of a span, ns, and the interval of the rollups to read, seconds. `columns` is at least [`MIN_COLUMNS`].
+/// Returns (column width in ns, interval of the rollups to read in seconds). `columns` is at least [`MIN_COLUMNS`].
 fn column_width(span: u64, columns: u64) -> (u64, u32) {
     let unit = if span <= MAX_FINE_SPAN { SECOND } else { MINUTE };
-    // One column more may be needed, because both ends are rounded.
+    // `columns - 1`: rounding both ends of the span may add one column.
     let column = span.div_ceil(columns - 1).div_ceil(unit).max(1) * unit;
     // The longest rollup interval that divides the column.
     let interval = [3600, 600, 60]
@@ -131,7 +137,7 @@ fn column_width(span: u64, columns: u64) -> (u64, u32) {
     (column, interval)
 }
 
-/// Lists the recordings of the flight recorder.
+/// Lists the recordings of the flight recorder, and its counters.
 pub(crate) async fn recordings(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -171,7 +177,7 @@ pub(crate) async fn recordings(
     .await
 }
 
-/// Returns the burst in a queue: the flows that filled it, and the packets that waited.
+/// Returns the burst in a queue: the flows that filled it, and the packets that waited in it.
 pub(crate) async fn burst(
     State(context): State<Arc<Context>>,
     Segment(node): Segment,
@@ -212,7 +218,7 @@ pub(crate) async fn burst(
     .await
 }
 
-/// Lists the parts of the answer that a console does not have.
+/// Explains which parts of the response a console cannot provide.
 fn missing_parts(exported: &Exported) -> Vec<String> {
     let packets = if exported.hops {
         "The packets are those whose hops are exported: one report in N, or those with an event, as the collector's export is set (`sample`, `hop_reports`); counts include only these packets."
@@ -266,7 +272,7 @@ fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
     all
 }
 
-/// Describes the burst that the stored reports of a queue show. `ticks` are the tick lengths of each report.
+/// Builds the view of the burst that the stored reports of a queue show. `ticks` has the tick lengths of each report.
 fn burst_view(
     records: &QueueRecords,
     filter: QueueFilter,
@@ -301,15 +307,14 @@ fn burst_view(
     }
 }
 
-/// Converts stored reports to passages in the device's time, with latencies in ns and weighted by sampling.
+/// Converts stored reports to passages in device time (ns), with latencies in ns and weights that compensate sampling.
 fn device_passages(
     rows: &[PassageRow],
     windows: &[RecordingWindow],
     lengths: &[TickLengths],
 ) -> Vec<Passage> {
     let ticks = device_ticks(rows);
-    // Reports without a device timestamp: estimate it as receive time minus the smallest transit delay seen in
-    // reports that have both.
+    // Without a device timestamp, estimate it: receive time minus the minimum transit delay of reports that have both.
     let rows = rows.iter().zip(ticks).zip(lengths);
     let delays = rows.clone().filter_map(|((row, ticks), lengths)| {
         let device_time = ticks?.saturating_mul(lengths.timestamp_ns);
@@ -331,7 +336,7 @@ fn device_passages(
     passages.collect()
 }
 
-/// Returns the view of a flow's part in a burst, with the path of its latest report.
+/// Builds the view of a flow's part in a burst, with the path of its latest report.
 fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) -> PartView {
     let mut rows = records.passages.iter().rev();
     let latest = rows.find(|row| row.passage.flow == part.flow);
@@ -342,16 +347,15 @@ fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) ->
     }
 }
 
-/// Returns the sampling factor in force at `ts`: 1 in this many reports was stored. Windows are in order; the
-/// largest factor of those that cover `ts` counts.
+/// Returns the sampling factor at `ts` (1 in this many reports is stored): the largest of the windows that cover `ts`.
 fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
     let begun = &windows[..windows.partition_point(|window| window.since <= ts)];
     let covering = begun.iter().rev().take_while(|window| window.until >= ts);
     covering.map(|window| window.one_in).max().unwrap_or(1)
 }
 
-/// Returns device timestamps in order of arrival, unwrapped. 32-bit nanosecond timestamps wrap every 4.3 s;
-/// each is assumed to be within half a wrap of the previous one.
+/// Unwraps device timestamps, in order of arrival. If all fit into 32 bits, they wrap every 4.3 s (ns), and each is assumed
+/// to be within half a wrap of the previous one.
 fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     let are_narrow = rows
         .iter()
@@ -371,10 +375,10 @@ fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     all
 }
 
-/// Extends a timestamp of 32 bits. `last` is the extended timestamp before it.
+/// Extends a 32-bit timestamp to 64 bits. `last` is the previous extended timestamp.
 fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     match last {
-        // Leaves room for reordered reports with an earlier timestamp.
+        // Start one wrap late, so that reordered reports with earlier timestamps do not underflow.
         None => ticks + (1 << 32),
         Some(last) => {
             let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
@@ -383,7 +387,7 @@ fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     }
 }
 
-/// Returns the packets in the order of time, thinned evenly. The one that saw the peak is among them.
+/// Returns the packets in the order of time, thinned evenly to [`MAX_PACKETS`]. The packet at the peak is always included.
 fn packets(
     burst: &Burst,
     mut passages: Vec<Passage>,
@@ -416,7 +420,7 @@ fn packets(
         .collect()
 }
 
-/// Converts device time to local time; the clocks are aligned at the peak.
+/// Conversion from device time to local time, with both clocks aligned at the peak.
 struct ClockOffset {
     device_peak: u64,
     local_peak: u64,
@@ -441,7 +445,7 @@ impl ClockOffset {
     }
 }
 
-/// Lengths of one tick of a device's timestamps and of its hop latencies.
+/// Length of one tick of a device's timestamps, and of its hop latencies, ns.
 #[derive(Clone, Copy)]
 struct TickLengths {
     timestamp_ns: u64,
@@ -457,7 +461,7 @@ impl From<&collector::Profile> for TickLengths {
     }
 }
 
-/// The tick lengths of each node and of each source of reports.
+/// Tick lengths by node and by source of reports.
 struct TickResolver {
     nodes: BTreeMap<u32, TickLengths>,
     sources: Vec<(detect::Prefix, TickLengths)>,
@@ -465,7 +469,7 @@ struct TickResolver {
 }
 
 impl TickResolver {
-    /// The tick lengths of exported records, whose times are in ns.
+    /// Resolver for exported records, whose times are already in ns.
     const NANOS: Self = Self {
         nodes: BTreeMap::new(),
         sources: Vec::new(),
@@ -492,7 +496,7 @@ impl TickResolver {
         }
     }
 
-    /// Returns the tick lengths of each row. Few sources report on a node: each is looked up once.
+    /// Returns the tick lengths of each row. Each source is looked up once, since few sources report on one node.
     fn for_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<TickLengths> {
         let mut known: HashMap<&str, TickLengths> = HashMap::new();
         rows.iter()
@@ -519,7 +523,7 @@ impl TickResolver {
     }
 }
 
-/// Parses the time range; the default is the last 15 minutes. A range that ends before it begins is empty.
+/// Parses the time span; the default is the last 15 minutes. A span that would end before its start is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
     let from = params

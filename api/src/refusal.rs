@@ -1,4 +1,4 @@
-//! Error responses of the API: `{"error": "one sentence that says what to do"}`.
+//! Error responses of the API: a status and `{"error": "one sentence with the reason and the remedy"}`.
 
 use axum::{
     Json,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use runtime::monitor::Busy;
 
-/// The response to a request that is refused: its status and one sentence.
+/// Response to a rejected request: status and one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -32,42 +32,42 @@ impl Refusal {
         }
     }
 
-    /// Refuses a request that is wrong (400).
+    /// Rejects an invalid request (400).
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Refuses a request without a token, or with a wrong one (401).
+    /// Rejects a request without a valid token (401).
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
-    /// Refuses a host name or origin that is not allowed (403).
+    /// Rejects a host name, origin or role that is not allowed (403).
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// Refuses a request for a resource that does not exist (404).
+    /// Rejects a request for a resource that does not exist (404).
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// Refuses a method that the path does not support (405).
+    /// Rejects a method that the path does not support (405).
     pub(crate) fn method(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
-    /// Refuses a request that conflicts with the present state (409).
+    /// Rejects a request that conflicts with the current state (409).
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }
 
-    /// Refuses a request for another version than the resource has (412).
+    /// Rejects a request whose precondition names another version of the resource (412).
     pub(crate) fn stale(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_FAILED, message)
     }
 
-    /// Refuses a request because the program is busy or stopping; a retry may succeed (503).
+    /// Rejects a request because the program is busy or stopping; a retry may succeed (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }

@@ -1,4 +1,4 @@
-//! The parts of the API that show one role each.
+//! `/exports`, `/aggregator`, `/reporter` and `/translator`: the counters of one role each; 404 if the role does not run.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use ::export_role::role::view::ExportsView;
 use aggregate_role::view::AggregatorView;
 use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
 
-/// Answers `/exports`: the state of each stream of each export, or none without `[exports.NAME]`.
+/// Returns the state of each stream of each export; empty without `[exports.NAME]`.
 pub(crate) async fn exports(State(context): State<Arc<Context>>, _: NoParams) -> Json<ExportsView> {
     let view = context.exports.as_ref().map(::export_role::role::view::view);
     Json(view.unwrap_or_default())
 }
 
-/// Answers `/aggregator` with the counters of the aggregator.
+/// Returns the counters of the aggregator.
 pub(crate) async fn aggregator(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -27,7 +27,7 @@ pub(crate) async fn aggregator(
     )
 }
 
-/// Answers `/reporter` with the counters of the DTA reporter.
+/// Returns the counters of the DTA reporter.
 pub(crate) async fn reporter(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -39,7 +39,7 @@ pub(crate) async fn reporter(
     )
 }
 
-/// Answers `/translator` with the counters of the translator.
+/// Returns the counters of the DTA translator.
 pub(crate) async fn translator(
     State(context): State<Arc<Context>>,
     _: NoParams,

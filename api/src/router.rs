@@ -1,4 +1,4 @@
-//! The routes, and the answers to requests that match none.
+//! The routes of the API with their handlers, and the middleware around them. Other paths are pages of the web UI.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     roles, rules, session, state, stored, stream, switch, traffic,
 };
 
-/// Declares the routes once: for the router, and for the test that compares them with the OpenAPI document.
+/// Declares the routes once, for the router and for the test that compares them with the OpenAPI document.
 macro_rules! routes {
     ($($method:ident $path:literal => $handler:path),* $(,)?) => {
         /// Method and path of every route below the pages.
@@ -112,7 +112,7 @@ routes! {
     get "/healthz" => state::health,
 }
 
-/// Returns the service of the API and the pages, with its guards.
+/// Builds the service of the API and the pages. Layers run from the last one to the first: body limit, guard, notes.
 pub(crate) fn service(context: Arc<Context>) -> Router {
     router()
         .fallback(fallback)

@@ -1,4 +1,6 @@
-//! The rules of a managed switch: what its manager reads and writes.
+//! `/switch/rules`, `/switch/claim`, `/switch/renew`: a manager reads and changes the rules of a managed switch.
+//!
+//! Only the manager with the highest election may write (as in P4Runtime); a change names the version (`etag`) it is based on.
 
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ use view::{
     switch::{CountersView, RulesView},
 };
 
-/// The parameters of `GET /switch/rules`.
+/// Parameters of `GET /switch/rules`.
 pub(super) const RULES: &[Param] = &[
     Param::new(
         "wait",
@@ -50,7 +52,7 @@ pub(super) struct ChangesBody {
     changes: Vec<ChangeView>,
 }
 
-/// Returns the rules of the switch and their version.
+/// Returns the rules of the switch and their version; with `wait`, once the version has changed (long polling).
 pub(crate) async fn rules(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -69,7 +71,7 @@ pub(crate) async fn rules(
     ))
 }
 
-/// Makes the requester the only writer.
+/// Makes the requester the only writer, if no manager has a higher election.
 pub(crate) async fn claim(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -78,7 +80,7 @@ pub(crate) async fn claim(
     Ok(Json(handle(&context)?.propose(Proposal::Claim(election)).await?))
 }
 
-/// Renews the lease of the manager that claimed the switch.
+/// Renews the lease of the manager that claimed the switch with this election.
 pub(crate) async fn renew(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -90,7 +92,7 @@ pub(crate) async fn renew(
     Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
 
-/// Changes rules, if they are still those of the version in `If-Match`.
+/// Changes rules, all or none, if the switch still has the version in `If-Match`.
 pub(crate) async fn change(
     State(context): State<Arc<Context>>,
     _: NoParams,

@@ -1,7 +1,7 @@
-//! Value sets and answers of other crates, for the generated schema.
+//! Types of other crates that need a schema for the OpenAPI document; compiled for tests only.
 
-/// The answers of the crate `dta`, compiled again with schemas. A cargo feature with schemas would build `dta` and its dependents
-/// twice, for the program and for the tests.
+/// Answers of the crate `dta`, compiled again here with schemas. A cargo feature for schemas would build `dta` and its
+/// dependents twice, for the program and for the tests.
 #[allow(
     dead_code,
     unreachable_pub,

@@ -1,4 +1,5 @@
-//! The listening socket, its thread, and an orderly end.
+//! The API as a component of the server: binds the socket, serves on its own thread, and stops in an orderly way. Its
+//! background tasks sample counters every second, log drops and store problems, and learn links.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use collect_role::monitor::Monitor;
 use terminal::CliError;
 use view::Name;
 
-/// The API as a component.
+/// The API with its thread.
 #[derive(Debug)]
 pub struct Api {
     context: Arc<Context>,
@@ -34,7 +35,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Creates an API that is not started.
+    /// Creates an API that is not yet started.
     pub fn new(listen: SocketAddr, context: Context) -> Self {
         Self {
             context: Arc::new(context),
@@ -45,12 +46,12 @@ impl Api {
         }
     }
 
-    /// Returns the address of the API, once it is started.
+    /// Returns the bound address; `None` before the start.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Binds the address and serves it on a thread of its own.
+    /// Binds the address and serves it on a new thread.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -71,13 +72,13 @@ impl Api {
         let context = Arc::clone(&self.context);
         let control = context.control.clone();
         {
-            // Before the address is known: a signal without a handler ends the program at once.
+            // Before the address is announced: until then, a signal would kill the process without cleanup.
             let _within = runtime.enter();
             control::signals(&control);
         }
         let thread = control.spawn("api", move || {
             runtime.block_on(serve(listener, context, stopped));
-            // A query that is still running is abandoned: it only reads.
+            // A query that still runs is abandoned; it only reads.
             runtime.shutdown_timeout(Duration::from_millis(100));
         })?;
         self.thread = Some(thread);
@@ -85,7 +86,7 @@ impl Api {
         Ok(())
     }
 
-    /// Ends the live streams, lets other responses finish for a moment, and stops.
+    /// Ends live streams, gives other responses a moment to finish, and joins the thread.
     pub fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // Fails only if the thread has already ended.
@@ -110,6 +111,7 @@ impl Api {
     }
 }
 
+/// Serves until `stopped` resolves; then ends the streams and gives open responses a limited time.
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
     if context.reminds {
         tokio::spawn(alerts::remind(Arc::downgrade(&context)));
@@ -130,7 +132,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     tokio::spawn(learn(Arc::downgrade(&context)));
     let (end, ended) = oneshot::channel::<()>();
     let ending = async {
-        // An error means that the sender was dropped, which also stops the server.
+        // `end` is dropped, never sent: the error is the signal to stop.
         let _ = ended.await;
     };
     let service = service(Arc::clone(&context)).into_make_service_with_connect_info::<Peer>();
@@ -141,7 +143,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     drop(end);
     let _ = time::timeout(LAST_RESPONSES, served).await;
     let known = Arc::clone(&context.known_links);
-    // It may wait for a thread, behind questions that nobody waits for any more.
+    // With a timeout: the blocking threads may be busy with abandoned queries.
     let _ = time::timeout(
         LAST_RESPONSES,
         tokio::task::spawn_blocking(move || known.save(true)),
@@ -149,12 +151,12 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     .await;
 }
 
-/// Looks at the links in use every few seconds, so that those that fail are known.
+/// Learns the links in use every few seconds, so that a failed link is recognized.
 async fn learn(context: Weak<Context>) {
     loop {
         time::sleep(LEARN_EVERY).await;
         let Some(context) = context.upgrade() else { return };
-        // A worker that does not answer now does the next time.
+        // A worker that does not answer is asked again next time.
         let Ok(links) = context.monitor.links().await else {
             continue;
         };
@@ -167,10 +169,10 @@ async fn learn(context: Weak<Context>) {
     }
 }
 
-/// Samples the counters once a second, so that rates can be computed.
+/// Samples the counters once a second, for rates, and checks for drops and store problems.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
-    // A late tick delays the following ones: rates need a whole second between samples.
+    // A late tick delays the following ones: rates need at least a second between samples.
     every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut drops = Drops::default();
     let mut store = StoreLog::default();
@@ -183,7 +185,7 @@ async fn sample(context: Arc<Context>) {
         }
         if second.is_multiple_of(DROPS_EVERY) {
             drops.report(&context.monitor);
-            // It may wait for the disk.
+            // On a blocking thread, since it may wait for the disk.
             if restoring.as_ref().is_none_or(task::JoinHandle::is_finished) {
                 restoring = Some(task::spawn_blocking(save::restore));
             }
@@ -194,17 +196,16 @@ async fn sample(context: Arc<Context>) {
     }
 }
 
-/// The drop counts of the last log lines.
+/// Drop counts as of the last log lines.
 #[derive(Default)]
 struct Drops {
     reported: BTreeMap<(Name, Name), u64>,
-    /// The line about truncated paths was written.
+    /// True once the line about truncated paths was logged.
     truncation: bool,
 }
 
 impl Drops {
-    /// Logs one line per stage and reason that grew since the last time: losses must be visible, and must not
-    /// flood the log.
+    /// Logs one line per stage and reason whose drops have increased, so that losses are visible without flooding the log.
     fn report(&mut self, monitor: &Monitor) {
         let flows = monitor.total(|stats| stats.truncated_flows);
         if flows > 0 && !std::mem::replace(&mut self.truncation, true) {
@@ -235,19 +236,18 @@ impl Drops {
     }
 }
 
-/// The state of the store that was logged last.
+/// Store state as of the last log lines.
 #[derive(Default)]
 struct StoreLog {
     state: Option<store::State>,
-    /// The number of the latest problem of a file.
+    /// Number of the latest logged problem of a file.
     problem: u64,
-    /// Files with problems are not listed, because there are too many.
+    /// True if there were more problems than the list holds.
     has_more: bool,
 }
 
 impl StoreLog {
-    /// Logs one line when the store begins to fail, or its disk is full, one when it works again, and one for
-    /// each problem of a file.
+    /// Logs when the store begins to fail or its disk is full, when it works again, and each problem of a file.
     fn report(&mut self, stats: &store::Stats) {
         for problem in stats
             .problems
@@ -296,15 +296,15 @@ impl StoreLog {
     }
 }
 
-/// Seconds between two checks of the drop counters.
+/// Interval between two checks of the drop counters, seconds.
 const DROPS_EVERY: u64 = 10;
-/// Interval between two looks at the links in use.
+/// Interval between two reads of the links in use.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
-/// Threads for queries of the store, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
+/// Maximum number of blocking threads, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
 const BLOCKING_THREADS: usize = 72;
-/// Maximum number of connections; a further one closes the connection that has been idle the longest.
+/// Maximum number of connections; another one evicts the connection that has been idle longest.
 const MAX_CONNECTIONS: usize = 512;
-/// Time for a request to arrive, and for a response to be received.
+/// Maximum time for a request to arrive, and for a response to be received.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
-/// Time limit of responses when the program ends.
+/// Maximum time for running responses when the program stops.
 const LAST_RESPONSES: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The session of a request: the role and the name of its token.
+//! Sessions: the role and name of a request's token, which requests a role may make, and `/session`.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -14,30 +14,30 @@ use settings::values::Secret;
 use super::{context::Context, params::NoParams, refusal::Refusal};
 use config::sections::Role;
 
-/// The rights and the name that the token of a request proves.
+/// Role and name that the token of a request proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The rights of the request.
+    /// Role of the token; `operate` if no token is needed.
     pub(super) role: Role,
-    /// The name of its token, if it has one.
+    /// Name of the token, if it has one.
     pub(super) name: Option<String>,
-    /// The token of the request, if it needed one.
+    /// The token itself, if one was needed.
     pub(super) token: Option<Secret>,
 }
 
-/// POST routes that only read.
+/// POST routes that only read, such as dry runs.
 const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
-/// Returns whether a request may change something: every one that does not only read.
+/// Returns whether a request may change something.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {
     !(matches!(*method, Method::GET | Method::HEAD) || method == Method::POST && QUESTIONS.contains(&path))
 }
 
 impl Session {
-    /// Refuses what the role does not allow.
+    /// Rejects a request that the role does not allow.
     ///
     /// # Errors
-    /// 403.
+    /// The request may change something, and the role is `read` (403).
     pub(super) fn check_rights(&self, method: &Method, path: &str) -> Result<(), Refusal> {
         if self.role == Role::Operate || !may_change(method, path) {
             return Ok(());
@@ -76,7 +76,7 @@ pub(crate) enum RoleView {
     Operate,
 }
 
-/// Returns the rights and the name of the requester.
+/// Returns role and name of the requester, and facts about this server.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -103,7 +103,7 @@ pub(crate) async fn view(
     })
 }
 
-/// Who made a change, for the records: the token's name, else the header `X-Requested-By`, unverified.
+/// Requester in the record of changes: the token's name, or the unverified header `X-Requested-By`, or `api`.
 pub(super) struct Requester(pub(super) String);
 
 impl<S: Sync> FromRequestParts<S> for Requester {

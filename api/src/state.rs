@@ -1,4 +1,5 @@
-//! Responses about the current state: status, nodes, links, flows, paths, configuration, metrics.
+//! The live state: `/status`, `/rates`, `/nodes`, `/links`, `/paths`, `/config`, `/metrics` and `/healthz`. With `from` or
+//! `to`, lists are answered by `past` instead.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -23,7 +24,7 @@ use collect_role::topology::Node;
 use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
-/// Returns the state of the program: rates, loss budget, inputs, tables, store.
+/// Returns the status of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let monitor = Arc::clone(&context.monitor);
     let settings = context.active_config.get();
@@ -38,14 +39,14 @@ pub(crate) async fn status(State(context): State<Arc<Context>>, _: NoParams) -> 
     .await
 }
 
-/// Rates, second by second.
+/// Returns the rates of the last minutes, second by second.
 pub(crate) async fn rates(State(context): State<Arc<Context>>, _: NoParams) -> Json<RateHistory> {
     Json(RateHistory {
         rates: context.monitor.rate_history(),
     })
 }
 
-/// The parameters of `/nodes`.
+/// Parameters of `/nodes`.
 pub(super) const NODES: &[Param] = &[
     Param::limit(4_096, MAX_ROWS),
     Param::integer(
@@ -58,7 +59,7 @@ pub(super) const NODES: &[Param] = &[
     PAST_TO,
 ];
 
-/// Lists the nodes that reported a latency or a queue or are on a path, with their queues, by id.
+/// Lists nodes that reported a latency or a queue or are on a path, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
     let limit = params.limit()?;
@@ -127,7 +128,7 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
         series.latest
     };
     QueueView {
-        // The entry for all queues of the node has no number.
+        // Aggregated over all queues of the node: the entry has no queue number.
         queue: u8::try_from(series.part).ok(),
         occupancy: Some(series.latest),
         max: Some(max),
@@ -135,10 +136,10 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     }
 }
 
-/// The parameters of `/links`.
+/// Parameters of `/links`.
 pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 
-/// Lists the links that paths show, by their ends.
+/// Lists the links observed on paths, sorted by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
     let limit = params.limit()?;
@@ -158,10 +159,10 @@ pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -
     .await
 }
 
-/// The parameters of `/paths`.
+/// Parameters of `/paths`.
 pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 
-/// Lists the paths, the most used first.
+/// Lists the paths of flows, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
     let limit = params.limit()?;
@@ -196,7 +197,7 @@ pub(crate) struct Reload {
     restart_required: Vec<String>,
 }
 
-/// Reads the configuration file again.
+/// Reloads the configuration file; an invalid file changes nothing.
 pub(crate) async fn reload(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -211,7 +212,7 @@ pub(crate) async fn reload(
     }
 }
 
-/// Writes metrics for Prometheus, from published values, without waiting for workers.
+/// Writes the metrics for Prometheus from published values, without waiting for workers.
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
     headers: HeaderMap,
@@ -232,7 +233,7 @@ pub(crate) async fn metrics(
     let reporter = context.reporter.as_ref().map(dta_role::reporter::view);
     let translator = context.translator.as_ref().map(dta_role::translator::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
-    // A manager that is too busy to answer leaves them out.
+    // A manager that is too busy to answer is left out.
     let devices = match &context.manager {
         Some(manager) => manager
             .ask(|core, _| core.device_counters())
@@ -240,7 +241,7 @@ pub(crate) async fn metrics(
             .unwrap_or_default(),
         None => Vec::new(),
     };
-    // Outside the runtime; without names if there is no thread.
+    // On a blocking thread, since there may be many names; without a thread, no names.
     let names = tokio::task::spawn_blocking(super::names::known(&context).await)
         .await
         .unwrap_or_default();
@@ -260,7 +261,7 @@ pub(crate) async fn metrics(
     ([(header::CONTENT_TYPE, format.content_type())], text)
 }
 
-/// Checks the health of the program: 503 with the reason if the store fails.
+/// Health check: 200, or 503 with the reason if the store fails.
 pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'static str, Refusal> {
     match context.monitor.pipeline().store() {
         Some(stats) if stats.state != store::State::Ok => {

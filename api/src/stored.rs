@@ -1,4 +1,4 @@
-//! Responses about the past: events, rollups, a flow's history, and SQL; a bounded number at a time.
+//! `/events`, `/rollups`, `/flows/{id}/history` and `/query` (SQL): stored records, with bounded concurrency.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,7 +30,7 @@ use view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
 
-/// The parameters of `/events`.
+/// Parameters of `/events`.
 pub(super) const EVENTS: &[Param] = &[
     Param::limit(200, MAX_ROWS),
     Param::integer(
@@ -56,8 +56,7 @@ pub(super) const EVENTS: &[Param] = &[
     EVENT_FILTER,
 ];
 
-/// Lists stored events, newest first; those of one time by their ids. A filter that matches few of many events may end a page early: it goes
-/// on after `next`.
+/// Lists stored events, newest first and then by id. A selective filter may end a page early; `next` continues.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
@@ -103,7 +102,7 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// The parameters of `/rollups`.
+/// Parameters of `/rollups`.
 pub(super) const ROLLUPS: &[Param] = &[
     METRIC,
     NODE,
@@ -116,7 +115,7 @@ pub(super) const ROLLUPS: &[Param] = &[
     Param::limit(2_000, MAX_ROWS),
 ];
 
-/// Lists rollups in ascending order of time: the latest that match.
+/// Lists the latest matching rollups, in ascending order of time.
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -136,7 +135,7 @@ pub(crate) async fn rollups(
     let permit = history_permit(&context).await?;
     let rows = history_of(&context)?.rollups(filter, Arc::clone(&permit)).await?;
     respond(permit, move || {
-        // Beyond the limit the latest rows are returned.
+        // Fill from the end, so that the latest rows remain if the page is cut.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
         Rollups {
@@ -147,10 +146,10 @@ pub(crate) async fn rollups(
     .await
 }
 
-/// The parameters of `/flows/{id}/history`.
+/// Parameters of `/flows/{id}/history`.
 pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
 
-/// Returns a flow's latencies and paths over time.
+/// Returns the latencies and paths of a flow over time, with its silences.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -181,7 +180,7 @@ pub(crate) async fn history(
             .filter(|(_, (end, next))| end < next)
             .map(|(ts, (end, _))| (ts, end))
             .collect();
-        // Beyond the limit the latest rows are returned.
+        // Fill from the end, so that the latest rows remain if the page is cut.
         let points = history.series.into_iter().rev().map(|point| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
@@ -213,7 +212,7 @@ pub(crate) async fn history(
     .await
 }
 
-/// Returns the flow with this text or, if it is there now, with this id.
+/// Resolves a flow by its text or, if it is in the flow table now, by its id.
 pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
     match id.parse::<FlowKey>() {
         Ok(flow) => Ok(flow),
@@ -224,7 +223,8 @@ pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey,
     }
 }
 
-/// Adds a point without values where the flow began to be silent: `silent` has the end of each value that ends before the next one.
+/// Inserts a point without values where the flow fell silent. `silent` maps the time of a value to its end, if that is before
+/// the next value.
 fn with_silences(series: impl Iterator<Item = PointView>, silent: &BTreeMap<u64, u64>) -> Vec<PointView> {
     let mut points = Vec::new();
     for point in series {
@@ -263,14 +263,14 @@ pub(crate) struct SqlQuery {
     limit: Option<usize>,
 }
 
-/// Reads a whole number. JSON may write it with a fraction of zero, such as 488.0.
+/// Deserializes a whole number, which JSON may write with a zero fraction, such as 488.0.
 pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
         return Ok(None);
     };
-    // Every float below 2^64 without a fraction converts exactly.
+    // Every float below 2^64 without a fraction converts to u64 exactly.
     let float = number
         .as_f64()
         .filter(|float| float.fract() == 0.0 && (0.0..u64::MAX as f64).contains(float));
@@ -285,8 +285,7 @@ pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
         })
 }
 
-/// Runs SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when
-/// the client disconnects.
+/// Runs read-only SQL over the views of the store, bounded in time, rows and bytes. The query ends if the client disconnects.
 pub(crate) async fn query(
     State(context): State<Arc<Context>>,
     query: Result<Json<SqlQuery>, JsonRejection>,

@@ -1,4 +1,5 @@
-//! `/events/stream` and `/domain/stream`: server-sent events.
+//! `/events/stream` and `/domain/stream`: live events and manager changes as server-sent events. A client that is too slow
+//! loses events, and is told how many by `event: shed`.
 
 use std::{
     convert::Infallible,
@@ -26,10 +27,10 @@ use super::{
 };
 use collect_role::live::{Filter, Subscription, Topic};
 
-/// The parameters of `/events/stream`.
+/// Parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
 
-/// Streams each event as one `data:` line, and `event: shed` with a count when the client was too slow.
+/// Streams matching events, each as one `data:` line of JSON.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -67,7 +68,7 @@ fn subscribe(
     let subscription = context.hub.subscribe(topic, token.clone()).ok_or_else(|| {
         Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
     })?;
-    // A reload in the meantime has not seen this client.
+    // A reload since the guard's check has not closed this stream, so check again after subscribing.
     if !is_token_valid(&context.active_config.get().api, token.as_ref()) {
         return Err(Refusal::unauthorized(
             "this token is no longer valid; send another one of [api]",
@@ -76,9 +77,10 @@ fn subscribe(
     Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-/// Silence after which a comment is sent, so that both ends detect a broken connection.
+/// Interval without events after which a comment is sent, so that both ends detect a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Subscription of a client as a stream of server-sent events.
 struct Events {
     subscription: Subscription,
 }

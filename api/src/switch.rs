@@ -1,4 +1,4 @@
-//! The switch role's part of the API.
+//! `/switch`: state, counters and temporary changes of the switch role. Closures run on the switch's thread.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn view(
     view.map(Json).ok_or_else(silent)
 }
 
-/// Returns the INT counters now: a short answer, for clients that ask often.
+/// Returns the current INT counters; a short response, for frequent polling.
 pub(crate) async fn counters(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -60,7 +60,7 @@ pub(crate) async fn filters(
     .await
 }
 
-/// Applies the body to a switch whose watchlist and filters no manager decides.
+/// Applies a body to the switch; rejected if a manager controls its watch list and filters.
 async fn change(
     context: &Context,
     body: Value,
@@ -80,7 +80,7 @@ async fn change(
     done(changed)
 }
 
-/// Changes a port (rates, delays, losses, up or down) until the configuration is reloaded.
+/// Changes a port (rate, delay, loss, up or down) until the configuration is reloaded.
 pub(crate) async fn port(
     State(context): State<Arc<Context>>,
     Segment(number): Segment,

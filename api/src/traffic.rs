@@ -1,4 +1,4 @@
-//! Traffic over time, by what is chosen. From the store.
+//! `/traffic`: a measure (reports, events, latencies, occupancies) over time from the store, in groups by node, host, prefix, …
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use view::{TrafficRow, TrafficView};
 
-/// The parameters of `/traffic`.
+/// Parameters of `/traffic`.
 pub(super) const TRAFFIC: &[Param] = &[
     Param::new(
         "by",
@@ -74,7 +74,7 @@ pub(super) const TRAFFIC: &[Param] = &[
     ),
 ];
 
-/// Returns values over time, of the greatest groups and of the others.
+/// Returns the measure over time for the largest groups, and for all others together.
 pub(crate) async fn traffic(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -88,6 +88,7 @@ pub(crate) async fn traffic(
     respond(permit, move || view(&query, &answer)).await
 }
 
+/// Parses the parameters. Filters apply to flows or to events, depending on what the measure counts.
 async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refusal> {
     let measure = params.text("measure");
     let measure = Measure::ALL.into_iter().find(|one| Some(one.name()) == measure);
@@ -192,9 +193,9 @@ fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
     }
 }
 
-/// Groups of an answer.
+/// Maximum number of groups in a response.
 const MAX_GROUPS: u64 = 100;
-/// Length of a time whose beginning is not given: 15 minutes.
+/// Default length of a span, ns: 15 minutes.
 const USUAL: u64 = 900_000_000_000;
-/// The latest time that the store can hold.
+/// Latest time that the store can represent, ns: SQLite integers are signed.
 const LATEST: u64 = i64::MAX as u64;

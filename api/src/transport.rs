@@ -1,5 +1,6 @@
-//! Transports of a connection: TCP, with or without TLS. The handshake takes place when the connection is
-//! first read, so that it delays no other connection.
+//! TCP connections with or without TLS. The handshake runs at the first read, so it does not delay other connections.
+//!
+//! States with TLS: `New` → first byte is a TLS record → `Handshake` → `Tls`, or `Failed`.
 
 use std::{
     future::Future,
@@ -18,29 +19,29 @@ use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream};
 
 use net::tls::Failure;
 
-/// A connection with or without TLS.
+/// Transport of one connection, and the state of its handshake.
 pub(super) enum Transport {
-    /// A connection without TLS.
+    /// Connection without TLS.
     Plain(TcpStream),
-    /// Nothing has arrived yet.
+    /// TLS connection on which nothing has arrived yet.
     New(TcpStream, Arc<ServerConfig>),
-    /// The handshake has begun.
+    /// TLS handshake in progress.
     Handshake(Box<Accept<TcpStream>>),
-    /// A connection whose handshake has succeeded.
+    /// TLS connection after a successful handshake.
     Tls(Box<TlsStream<TcpStream>>),
-    /// The handshake has failed.
+    /// TLS connection whose handshake has failed.
     Failed,
 }
 
-/// The first byte of a TLS connection: a record of the handshake.
+/// First byte of a TLS connection: record type `handshake` (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// The answer to a client that speaks HTTP where TLS is spoken.
+/// Response to a client that sends plain HTTP to the TLS port.
 const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
                        {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
 
 impl Transport {
-    /// Creates the transport of a connection. With `config`, TLS is spoken on it.
+    /// Creates the transport of a connection, with TLS if there is a `config`.
     pub(super) fn new(stream: TcpStream, config: Option<Arc<ServerConfig>>) -> Self {
         match config {
             Some(config) => Self::New(stream, config),
@@ -48,12 +49,12 @@ impl Transport {
         }
     }
 
-    /// Returns whether the handshake is not completed.
+    /// Returns whether the handshake is yet to be completed.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self, Self::New(..) | Self::Handshake(_))
     }
 
-    /// Advances the handshake; it is ready when it has succeeded or failed.
+    /// Advances the handshake; ready once it has succeeded or failed.
     pub(super) fn handshake(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), (Failure, io::Error)>> {
         loop {
             let done = match self {
@@ -80,7 +81,7 @@ impl Transport {
     }
 }
 
-/// Waits for the first byte, which tells whether the client speaks TLS. One that does not is told so.
+/// Waits for the first byte, which shows whether the client uses TLS. A client that sends HTTP gets an error response.
 fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(), (Failure, io::Error)>> {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
@@ -89,7 +90,8 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
         Ok(0) => Poll::Ready(Err((Failure::Closed, io::ErrorKind::UnexpectedEof.into()))),
         Ok(_) if byte[0] == HANDSHAKE => Poll::Ready(Ok(())),
         Ok(_) => {
-            // What has arrived is read, otherwise the answer would be lost in a reset. A new connection takes the answer at once.
+            // Read what has arrived: otherwise closing would send a reset, and the client might lose the response. The send
+            // buffer of a new connection has room for it.
             let _ = stream.try_read(&mut [0; 4096]);
             if byte[0].is_ascii_uppercase() {
                 let _ = stream.try_write(NOT_TLS.as_bytes());
@@ -100,13 +102,13 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
     }
 }
 
-/// Calls a method of whatever carries the bytes.
+/// Calls a method of the underlying stream.
 macro_rules! carried {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {
             Self::Plain($stream) => $call,
             Self::Tls($stream) => $call,
-            // The owner completes the handshake first.
+            // Cannot happen: `Connection` completes the handshake first.
             _ => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     };

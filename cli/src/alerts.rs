@@ -1,4 +1,5 @@
-//! `hopwise alerts`: what is wrong now, and what people say about it.
+//! `hopwise alerts`: lists alerts (a rule and a flow for which it is true), acknowledges and silences them, through the API
+//! of a running hopwise.
 
 use std::process::ExitCode;
 

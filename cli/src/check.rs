@@ -1,5 +1,5 @@
-//! `hopwise check`: validates a configuration without starting anything, and prints its warnings and one line with its parts; with
-//! `--connect` it also probes the systems that receive exports.
+//! `hopwise check`: validates a configuration without starting anything and prints warnings and a summary. With `--connect`
+//! it also probes the systems that receive exports (Kafka, ClickHouse, …).
 
 pub(crate) mod intents;
 
@@ -45,7 +45,7 @@ Examples:
   hopwise check -c hopwise.toml --connect        also connect to each system that receives exports; exit code 1 if one fails
   hopwise check --dump > hopwise.toml            write a configuration with all defaults";
 
-/// Builds everything that the configuration describes and starts nothing.
+/// Checks the configuration by building everything that it describes, without starting it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     settings
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         terminal::note(format_args!("warning: {warning}"));
     }
     let out = match args.dump {
-        // Texts of TOML have the escape sequences of JSON.
+        // Strings in TOML have the escape sequences of JSON.
         true => terminal::json::escaped(&settings.to_toml()).into_owned(),
         false => summary(&settings) + &explain_kernel_rules(&settings)? + &roles.text + &intents.text,
     };
@@ -96,7 +96,7 @@ fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     export_role::probe_console(destination, tables)
 }
 
-/// Probes each system that receives exports, and prints a line for each. Exit code 1: one of them failed.
+/// Probes each system that receives exports and prints a line for each. Exit code 1 if a probe fails.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     let exports = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
@@ -154,7 +154,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     for interface in settings.collector.listen.iter().filter_map(Listen::interface) {
-        // An interface may appear later. Without permission to ask, it is not known to be missing.
+        // Not an error: the interface may appear later. If its facts cannot be read for lack of permission, nothing is known.
         if let Ok(None) = nic::device::facts(interface) {
             warnings.push(format!(
                 "there is no interface `{interface}` here now (`ip link` lists those there are); it is used when it appears"
@@ -223,7 +223,7 @@ fn has_device(inventory: &manager::inventory::Inventory, pattern: &str) -> bool 
     })
 }
 
-/// Returns the edge devices that intents name and the inventory lacks.
+/// Returns a warning for each edge device that an intent names but the inventory does not have.
 fn unknown_edges(settings: &Settings) -> Vec<String> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let mut unknown = Vec::new();

@@ -1,4 +1,7 @@
-//! `hopwise decode`: prints the reports in a capture one by one, without any state between them.
+//! `hopwise decode`: prints the contents of captures (pcap, pcapng) one by one, without state between them: telemetry
+//! reports, postcard aggregates, DTA and RoCEv2 messages, or, with `--packets`, the INT and IOAM in data packets.
+//!
+//! The UDP destination port selects the decoder. Reports go to standard output, the summary and hints to standard error.
 
 mod aggregate;
 mod dta;
@@ -149,7 +152,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         };
         match read {
             Err(error) if error.is_closed_output() => return Err(error),
-            // One broken file must not hide the others; the first error is reported at the end.
+            // A broken file must not hide the others: print the earlier error now, return the last one at the end.
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     terminal::note(earlier);
@@ -170,7 +173,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Returns the ports of RoCEv2 in the configuration.
+/// Returns the UDP ports of RoCEv2 in the configuration; port 0 is chosen at run time and unknown here.
 fn roce_ports(settings: &Settings) -> Vec<u16> {
     let memory = settings
         .collector
@@ -188,13 +191,13 @@ fn roce_ports(settings: &Settings) -> Vec<u16> {
         .collect()
 }
 
-/// The account of the frames, and the progress.
+/// Frame counters of the captures, and the progress bar.
 struct Tally {
     account: Account,
     progress: Progress,
 }
 
-/// Prints reports as they are decoded and counts them.
+/// Decodes, prints and counts the contents of captures.
 struct Printer {
     decoder: Decoder,
     profiles: Profiles,
@@ -203,7 +206,7 @@ struct Printer {
     roce_ports: Vec<u16>,
     json: bool,
     out: BufWriter<terminal::Output<io::Stdout>>,
-    /// The frames of this capture come as they are captured, and are printed then.
+    /// True if frames arrive while they are captured; then each is flushed at once.
     is_live: bool,
     line: String,
     summary: Summary,
@@ -318,7 +321,7 @@ impl Printer {
         self.flush_if_live()
     }
 
-    /// Prints an aggregate, which is recognised by its port: it begins as a Report 1.0 does.
+    /// Prints an aggregate. Only the port identifies it: its first bytes could be a Report 1.0.
     fn aggregate(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
         match Aggregate::parse(datagram.payload) {
             Ok(aggregate) => {
@@ -338,7 +341,7 @@ impl Printer {
         }
     }
 
-    /// Prints a message of DTA or RoCEv2, which have ports of their own.
+    /// Prints a message of DTA or RoCEv2, identified by its port.
     fn dta(
         &mut self,
         ts: u64,
@@ -387,7 +390,7 @@ impl Printer {
     }
 }
 
-/// Returns the hops in the INT stack of a data packet, in forwarding order.
+/// Returns the hops of a data packet in forwarding order. An INT stack has the latest hop first; `Ioam::hop` reorders a trace.
 fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => (0..int.stack.len())
@@ -399,7 +402,7 @@ fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     }
 }
 
-/// A refused frame or report, with its known fields.
+/// Refused frame or report with the fields that could be read.
 #[derive(Debug)]
 struct Refused {
     ts: u64,
@@ -418,7 +421,7 @@ impl Refused {
     }
 }
 
-/// Counts of the printed reports, for the summary.
+/// Counts of the printed contents, for the summary.
 #[derive(Default, Debug)]
 struct Summary {
     reports: BTreeMap<&'static str, u64>,
@@ -436,8 +439,7 @@ impl Summary {
         *slot.or_default() += 1;
     }
 
-    /// Formats a line by version and kind, a line by reason of refusal, and a line of skipped frames; the
-    /// last two only if there are any.
+    /// Formats a line by version and kind and, if there are any, a line by reason of refusal and one of skipped frames.
     fn text(&self, account: &Account, noun: &str) -> String {
         let mut refused = self.refused.clone();
         for (reason, count) in &account.refused {

@@ -1,4 +1,5 @@
-//! `hopwise device`: what the manager drives.
+//! `hopwise device`: shows the manager's devices (state, ports, rules, counters) through its API, and imports an inventory
+//! from CSV or NetBox.
 
 mod cabling;
 mod csv;
@@ -135,7 +136,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a CSV file.
+/// Reads an inventory from a CSV file.
 fn from_csv(file: &Path) -> Result<Import, CliError> {
     let name = file.display().to_string();
     let mut text = String::new();
@@ -156,7 +157,7 @@ fn from_csv(file: &Path) -> Result<Import, CliError> {
     csv::read(&text, &name).map_err(CliError::new)
 }
 
-/// Writes what was imported as tables of the configuration.
+/// Writes an imported inventory as TOML, to a new file or standard output, and prints notes.
 fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<ExitCode, CliError> {
     match output {
         None => terminal::print(&import.toml())?,
@@ -182,11 +183,10 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Longest CSV file, bytes.
+/// Maximum size of a CSV file, bytes.
 const MAX_CSV: u64 = 64 << 20;
 
-/// Formats the share of a table's entries in use, or `-` for a device outside the domain, which no intent
-/// concerns.
+/// Formats the share of a table's entries in use, or `-` for a device outside the INT domain.
 fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
     match &device.does {
         Some(_) => "-".to_owned(),
@@ -226,7 +226,7 @@ fn list(devices: &[DeviceView]) -> String {
     }
 }
 
-/// Formats the number of entries in a table and the number that fit.
+/// Formats the entries in use and the size of a table.
 fn share(EntriesView { used, others, size }: EntriesView) -> String {
     let all = used + others;
     let full = if all >= size && size > 0 { "full: " } else { "" };
@@ -305,14 +305,14 @@ fn show(device: &DeviceView) -> String {
     out
 }
 
-/// Renders a table of the counters that are not 0.
+/// Renders a table of all nonzero counters.
 fn counters(all: &[Counter]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("COUNTER", Left), ("PACKETS", Right), ("", Left)]);
     let mut before = None;
     for counter in all.iter().filter(|counter| counter.packets > 0) {
         let object = counter.object.iter().map(|object| format!("{object}: "));
-        // Once for each object.
+        // The description appears only in the first row of each object.
         let about = counter.about.clone().filter(|_| before != Some(&counter.object));
         before = Some(&counter.object);
         table.row([
@@ -328,7 +328,7 @@ fn counters(all: &[Counter]) -> String {
     }
 }
 
-/// Rules of a device that are shown with it.
+/// Maximum number of rules that `show` prints.
 const MAX_RULES: usize = 30;
 
 fn rules(device: &DeviceView) -> String {

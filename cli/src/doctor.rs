@@ -1,4 +1,4 @@
-//! `hopwise doctor`: checks what this machine allows hopwise to do.
+//! `hopwise doctor`: checks kernel, capabilities, limits and interfaces (see `examine`) and prints problems with their fixes.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -112,7 +112,7 @@ fn title(examined: &Examined) -> String {
     format!("{}{requested}", examined.input.listen)
 }
 
-/// Formats the expected receive path, and why no faster one works.
+/// Formats the expected receive path, and the reason why each faster one does not work.
 fn receive_paths(expected: &Expected) -> String {
     let sure = if expected.tried { "tried" } else { "expected" };
     let mut out = format!("  {sure}: {}", expected.rx_path.name());
@@ -127,7 +127,7 @@ fn receive_paths(expected: &Expected) -> String {
     out
 }
 
-/// Writes a line for each check; a failed one has its reason and its fix.
+/// Appends a line for each check; unless it is ok, also its reason and its fix.
 fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for Check {
@@ -154,10 +154,10 @@ fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     }
 }
 
-/// Columns of indentation before the details of a check.
+/// Indentation of a check's details, columns.
 const INDENT: usize = 14;
 
-/// Wraps a text into lines of at most `width` columns, if its words allow it.
+/// Wraps a text into lines of at most `width` columns; a longer word gets its own line.
 fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -172,6 +172,7 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Returns the word and colour of a verdict.
 fn words(verdict: Verdict) -> (&'static str, Tone) {
     match verdict {
         Verdict::Ok => ("ok", Tone::Good),

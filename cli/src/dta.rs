@@ -1,4 +1,5 @@
-//! The commands that query collector memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate`, `map`.
+//! The commands that query collector memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate` and `map`. This file has
+//! their common options, which select a running hopwise (or several, by a collector map), mapped regions, or a snapshot.
 
 pub mod calculate;
 pub mod count;
@@ -21,7 +22,7 @@ use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;
 
-/// The source of answers: regions, a snapshot, or a running hopwise.
+/// Options that select the memory to query: regions, a snapshot, or a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Source {
     /// Read the regions in this directory instead of querying a running hopwise ([collector.memory] directory)
@@ -53,12 +54,12 @@ impl Source {
         }
     }
 
-    /// Reads the map, if there is one.
+    /// Reads the collector map named by `--map`, if any.
     pub(crate) fn map(&self) -> Result<Option<CollectorMap>, CliError> {
         self.map.as_deref().map(collector_map::load).transpose()
     }
 
-    /// Creates a client of the collector that a map selects, or of `--api`.
+    /// Creates a client of a map's collector, or of `--api` if `collector` is `None`.
     pub(crate) fn client(&self, collector: Option<&Collector>) -> Result<Client, CliError> {
         match collector {
             Some(collector) => remote::Api {
@@ -70,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Creates a client for each collector of the map, with its name, or one for `--api` without a map.
+    /// Creates a client for each collector of the map, with its name; without a map, one for `--api`.
     pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
         let Some(map) = self.map()? else {
             return Ok(vec![(self.client(None)?, None)]);
@@ -81,7 +82,8 @@ impl Source {
             .collect()
     }
 
-    /// Queries the collectors that a map selects, in order, until one has the answer; without a map, `--api`.
+    /// Queries `collectors` in order until `knows` accepts an answer, and otherwise returns the first; `name` records the
+    /// collector's name in it. Without collectors, queries `--api`.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         collectors: &[&Collector],
@@ -105,7 +107,7 @@ impl Source {
     }
 }
 
-/// Formats the values that are present as `?name=value&…`.
+/// Formats the present values as a URL query, `?name=value&…`; empty if there are none.
 pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -117,7 +119,7 @@ pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     text
 }
 
-/// Prints an answer: as JSON or as text.
+/// Prints an answer as JSON or as text.
 pub(crate) fn print<T: Serialize>(
     answer: &T,
     json: bool,
@@ -130,7 +132,7 @@ pub(crate) fn print<T: Serialize>(
     terminal::print(&out)
 }
 
-/// Formats fields as `name=value` in their order, and codes with their names.
+/// Formats fields as `name=value` in their order; known codes get their names.
 pub(crate) fn fields_text(fields: &Values) -> String {
     fields
         .0
@@ -158,10 +160,10 @@ fn field_text(fields: &Values, name: &str, value: &Value) -> String {
     }
 }
 
-/// The field that the server adds to a drop reason that has a name.
+/// Name of the field in which the server adds the configured name of a drop reason.
 pub(crate) const REASON_NAME: &str = "reason_name";
 
-/// Returns the name of an IP protocol, if it has a common one.
+/// Returns the name of a common IP protocol number.
 fn protocol(number: u64) -> Option<&'static str> {
     let names = [
         (1, "icmp"),

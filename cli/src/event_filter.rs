@@ -1,4 +1,5 @@
-//! Event filters of commands, for a running hopwise and for a store.
+//! Options that filter events (`--kind`, `--node`, `--filter`, …): sent to a running hopwise as query parameters, and applied
+//! to the events of a store.
 
 use super::store_query::time;
 use net::client::escape;
@@ -38,11 +39,11 @@ pub(crate) struct Filter {
     pub(crate) to: Option<u64>,
 }
 
-/// The kind of event that repeats a known value.
+/// Kind of event that repeats an unchanged value at intervals; excluded unless requested.
 pub(super) const UNCHANGED: &str = "latest";
 
 impl Filter {
-    /// Formats the filter as a query string. It begins with `separator`, `?` or `&`.
+    /// Formats the filter as URL query parameters. The text begins with `separator`, which is `?` or `&`.
     pub(super) fn query(&self, mut separator: char) -> String {
         let mut out = String::new();
         let node = self.node.map(|node| node.to_string());
@@ -66,7 +67,7 @@ impl Filter {
         out
     }
 
-    /// Returns whether the event passes. The server filters too, but an older one may know fewer fields.
+    /// Returns whether an event passes. The server filters too, but an older one may not know all parameters.
     pub(super) fn passes(&self, event: &EventView) -> bool {
         let same =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
@@ -81,7 +82,7 @@ impl Filter {
             && self.to.is_none_or(|to| event.ts <= to)
     }
 
-    /// Returns whether the condition is about periodic values, which are not listed by default.
+    /// Returns whether `--filter` mentions the periodic values, which are excluded by default.
     pub(super) fn names_unchanged(&self) -> bool {
         self.filter
             .as_deref()
@@ -93,11 +94,11 @@ impl Filter {
         known("kind of event", self.kind.as_deref(), kinds.collect())?;
         let metrics = detect::Metric::ALL.iter().map(|metric| metric.name());
         known("metric", self.metric.as_deref(), metrics.collect())?;
-        // Only a running hopwise knows the names of nodes.
+        // Node names are known only to a running hopwise; here any name is accepted.
         self.condition(&|_| Some(0)).map(drop)
     }
 
-    /// Parses the condition, and resolves the names of nodes in it.
+    /// Parses `--filter`; `names` resolves the names of nodes.
     pub(super) fn condition(
         &self,
         names: &dyn Fn(&str) -> Option<u32>,
@@ -116,7 +117,7 @@ impl Filter {
     }
 }
 
-/// Refuses an unknown `name` and lists the known ones.
+/// Rejects an unknown name and lists the known ones.
 fn known(kind: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
     match name {
         Some(name) if !names.contains(&name) => Err(CliError::new(format!(

@@ -1,4 +1,4 @@
-//! `hopwise events`: events of a running hopwise or of a store; or live.
+//! `hopwise events`: prints events of a running hopwise or of a store, or follows them live (server-sent events).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -84,8 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Requests the latest events that pass, oldest first. The server cannot exclude `latest` events, so several
-/// requests may be needed.
+/// Requests the latest events that pass, oldest first; may take several pages, since the server cannot exclude `latest`.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut after = String::new();
@@ -105,14 +104,14 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventVie
     Ok(passed)
 }
 
-/// The number of events that one request asks for.
+/// Number of events in one request.
 const PAGE: usize = 1000;
-/// Maximum number of requests.
+/// Maximum number of requests for one list.
 const MAX_PAGES: usize = 1000;
 
-/// Prints the live stream, and reconnects when it ends, until the time limit for reconnection.
+/// Prints the live stream, and reconnects whenever it ends, until the time limit for reconnection.
 fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
-    // The stream has no filter by metric; `drain` applies it.
+    // The stream's endpoint has no filter by metric, so `drain` applies it.
     let streamed = Filter {
         metric: None,
         ..args.filter.clone()
@@ -141,7 +140,7 @@ fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCod
     }
 }
 
-/// Prints events until the stream ends; returns the cause.
+/// Prints events until the stream ends. Returns the cause of the end.
 fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<String, CliError> {
     for message in stream {
         let message = match message {
@@ -149,7 +148,7 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
             Err(_) => return Ok("the live stream broke".to_owned()),
         };
         if message.event == "shed" {
-            // The reader must know that lines are missing.
+            // The server's queue for this client was full; say that lines are missing.
             terminal::note(format_args!(
                 "{} events were dropped: the reader of this output is too slow",
                 message.data.trim()
@@ -168,7 +167,7 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
     Ok("the live stream ended".to_owned())
 }
 
-/// Reconnects as soon as a server answers.
+/// Retries until the server answers or the time limit is over.
 fn reconnect(
     client: &Client,
     path: &str,
@@ -179,7 +178,7 @@ fn reconnect(
         thread::sleep(pause);
         match client.stream(path) {
             Ok(stream) => return Ok(stream),
-            // A refusal is final.
+            // 4xx is final; all other errors may be temporary.
             Err(error @ client::Error::Refused { status: 400..500, .. }) => return Err(error.into()),
             Err(_) => {}
         }
@@ -192,12 +191,12 @@ fn reconnect(
     }))
 }
 
-/// Time limit and back-off of reconnection.
+/// Exponential backoff of reconnection, with a time limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct ReconnectBackoff {
     limit: Duration,
     pause: Duration,
-    /// Time at which the connection was lost.
+    /// Time at which the connection was lost; `None` until the first attempt.
     lost: Option<Instant>,
 }
 
@@ -210,7 +209,7 @@ impl ReconnectBackoff {
         }
     }
 
-    /// Returns the pause before the next attempt, or `None` after the time limit.
+    /// Returns the pause before the next attempt, or `None` once the time limit has passed.
     fn next(&mut self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
         let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
@@ -220,9 +219,10 @@ impl ReconnectBackoff {
     }
 }
 
+/// Bounds of the exponential backoff between attempts to reconnect.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// After this time a connection counts as stable: the next loss resets the back-off.
+/// Age from which a connection counts as stable, so that its loss begins a new backoff.
 const STEADY: Duration = Duration::from_secs(5);
 
 struct Printer {
@@ -243,7 +243,7 @@ impl Printer {
     }
 }
 
-/// Formats an event as one line: time, kind, place and amount.
+/// Formats an event as one line: time, kind, subject, location and values.
 pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
     let tone = match &*event.kind {
         "drop" | "loss" | "packet_loss" | "path_loop" => Tone::Bad,
@@ -291,7 +291,7 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
     out.trim_end().to_string()
 }
 
-/// Appends a part of a sentence. Text of others cannot control the terminal.
+/// Appends a part to the line. Control characters are replaced, since names and texts come from others.
 fn push_part(out: &mut String, text: &str) {
     out.push_str("  ");
     out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
@@ -308,8 +308,8 @@ fn location(event: &EventView, names: &Names) -> Option<String> {
     Some(out)
 }
 
-/// Formats a change as `64 → 200 (threshold 10)`, latencies with their unit. The number of hops of a path is
-/// omitted: the path itself is shown.
+/// Formats a change as `64 → 200 (threshold 10)`. `None` for `flow_path`, whose value is a number of hops: the path itself is
+/// shown.
 fn change(event: &EventView) -> Option<String> {
     let metric = event.metric.as_deref().unwrap_or("");
     let value = event.value.filter(|_| metric != "flow_path")?;
@@ -326,11 +326,11 @@ fn change(event: &EventView) -> Option<String> {
     })
 }
 
-/// Formats a value of a metric, with its unit.
+/// Formats a value with the unit of its metric.
 fn amount(metric: &str, value: u64) -> String {
     match metric {
         "flow_latency" | "hop_latency" => units::nanos(value),
-        // Millionths of the link's rate.
+        // The unit is a millionth of the link's rate.
         "link_utilization" => format!("{:.1} %", value as f64 / 1e4),
         _ => units::count(value),
     }

@@ -1,4 +1,4 @@
-//! `hopwise export`: records on their way to other systems.
+//! `hopwise export`: shows the progress of exports, waits until they are drained, and sends a time range of the store again.
 
 use std::{
     path::PathBuf,
@@ -158,7 +158,7 @@ fn table(exports: &[ExportView]) -> String {
     text
 }
 
-/// Formats the stream of an export, with the topic's partition for an outlet.
+/// Formats the stream of an export; for an outlet, with the partition of the topic.
 fn stream(export: &ExportView) -> String {
     match export.partition {
         Some(partition) => format!("{} {partition}", export.stream),
@@ -169,7 +169,7 @@ fn stream(export: &ExportView) -> String {
 fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let until = Instant::now() + Duration::from_secs(args.wait);
-    // A count from before this command does not know what was stored meanwhile.
+    // Times of the first counts seen. Only a later count is certain to include everything stored before this command.
     let mut known: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;

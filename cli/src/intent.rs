@@ -1,4 +1,5 @@
-//! `hopwise intent`: declares which flows a manager measures, plans and applies the changes, and stops or starts all INT.
+//! `hopwise intent`: declares which flows a manager measures, plans and applies the changes, and stops or starts all INT,
+//! through the API of a running hopwise.
 
 mod describe;
 mod progress;
@@ -253,7 +254,7 @@ struct Written {
     priority: u32,
 }
 
-/// Parses `METRIC=VALUE`. A latency needs a unit.
+/// Parses `METRIC=VALUE`. Latencies need a unit, since a bare number would mean nanoseconds.
 fn threshold(text: &str) -> Result<(String, String), String> {
     let (metric, value) = text
         .split_once('=')
@@ -266,7 +267,7 @@ fn threshold(text: &str) -> Result<(String, String), String> {
     Ok((metric.to_owned(), value.to_owned()))
 }
 
-/// Parses a budget: reports per second, or rates.
+/// Parses a budget: a number of reports per second, or rates.
 fn budget(text: &str) -> Result<Budget, String> {
     let written = if text.parse::<u64>().is_ok() {
         format!("{text} reports/s")
@@ -347,7 +348,7 @@ impl Written {
         }
     }
 
-    /// Returns the field `report` of the intent.
+    /// Builds the field `report` of the intent.
     fn reporting(&self) -> Map<String, Value> {
         let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
         let keys = [
@@ -428,7 +429,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes intents, in this order.
+/// Removes intents in the given order.
 fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliError> {
     let mut out = String::new();
     let mut left = Value::Null;
@@ -443,7 +444,7 @@ fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliEr
     Ok(if json { pretty(&left) } else { out })
 }
 
-/// Stops or starts all INT, and waits for the devices. Exit code 1: not all of them did it in time.
+/// Stops or starts all INT and waits for the devices. Exit code 1 if not all of them followed in time.
 fn stop_or_start(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliError> {
     let path = if stop { "/domain/stop" } else { "/domain/start" };
     let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
@@ -456,8 +457,7 @@ fn stop_or_start(client: &Client, stop: bool, limit: Duration) -> Result<ExitCod
     })
 }
 
-/// Translates a refusal into the terms of the command line: options in place of keys, commands in place of
-/// paths.
+/// Rewords an API error for the command line: options instead of JSON keys, commands instead of URL paths.
 fn explain(error: ClientError) -> CliError {
     let ClientError::Refused { status, message } = error else {
         return error.into();
@@ -471,7 +471,7 @@ fn explain(error: ClientError) -> CliError {
     CliError::new(message)
 }
 
-/// Returns the option for the key with which a message begins, and the rest of the message.
+/// Splits a message into the option for the key at its start, and the rest.
 fn split_option(message: &str) -> Option<(&'static str, &str)> {
     let (key, rest) = message.strip_prefix('`')?.split_once("`: ")?;
     let options = [
@@ -502,7 +502,7 @@ fn split_option(message: &str) -> Option<(&'static str, &str)> {
         .map(|option| (option, rest))
 }
 
-/// Adds intents, and waits for their reports. Exit code 1: none arrived in time.
+/// Adds intents and waits for their reports. Exit code 1 if reports of an intent did not arrive in time.
 fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     let bodies = match &args.file {
         None => {
@@ -559,8 +559,7 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Returns the condition of a request: that the intent is new or, to replace it, that it still has the
-/// current version.
+/// Returns the precondition of the request (If-Match): the intent is new or, with `--replace`, still has its current version.
 fn condition(client: &Client, body: &Value, replace: bool) -> Result<Condition, ClientError> {
     let name = body.get("name").and_then(Value::as_str).filter(|_| replace);
     let Some(name) = name else {

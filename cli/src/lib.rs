@@ -1,5 +1,5 @@
-//! The commands of the program, one file for each: its arguments and what it does. Commands that run the daemon are in the
-//! program itself.
+//! The commands of `hopwise` that do not run the daemon: one module for each, with its arguments and its code. The crate
+//! `hopwise` calls them and has the daemon's commands, which also use `examine` and `remote`.
 
 #![forbid(unsafe_code)]
 

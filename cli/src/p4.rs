@@ -1,4 +1,5 @@
-//! `hopwise p4`: the P4 programs of this project, and what the manager writes to their tables.
+//! `hopwise p4`: lists the included P4 programs, checks a pipeline map against a program's P4Info, and shows the table
+//! entries that the manager would write over P4Runtime.
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +85,7 @@ enum Command {
     },
 }
 
-/// A program and a map.
+/// P4 program and pipeline map named on the command line.
 #[derive(clap::Args, Debug)]
 struct Subject {
     /// A name, or a file with P4Info as text
@@ -96,7 +97,7 @@ struct Subject {
     map: Option<String>,
 }
 
-/// The roles of a device.
+/// Rules to translate into entries, named on the command line.
 #[derive(clap::Args, Debug)]
 struct RuleOptions {
     /// Node id of the switch
@@ -221,7 +222,7 @@ fn read(path: &str) -> Result<String, CliError> {
     })
 }
 
-/// Loads the P4Info and the map of a subject.
+/// Loads the P4Info and the pipeline map of a subject.
 fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
     let own = Included::named(&subject.program);
     let text = match own {
@@ -245,7 +246,7 @@ fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
 }
 
 fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
-    // As an example: those of the device and of its next hop are in the manager's settings.
+    // An example: the real addresses of the device and its next hop are in the manager's settings.
     const MAC: u64 = 0x0200_0000_0000;
     let (port, source) = report;
     let report = Report {
@@ -261,6 +262,7 @@ fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
     }
 }
 
+/// Checks whether the map fits the program. Returns the capabilities or the problems, as text, and the exit code.
 fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     let (info, map) = load(subject)?;
     let mut out = String::new();
@@ -303,7 +305,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     }
 }
 
-/// Returns the rules of the roles, in the order in which the manager adds them.
+/// Builds the rules in the order in which the manager adds them: whatever reports before whatever inserts INT.
 fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.name() == wanted.mode);
     let mode = mode.ok_or_else(|| {
@@ -361,7 +363,7 @@ fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliE
     Ok(rules)
 }
 
-/// Parses an option as a filter of all flows.
+/// Parses the option `--filter` as a filter of all flows; `None` if it is invalid.
 fn filter(text: &str) -> Option<Filter> {
     if let Some(rule) = text.strip_prefix("rule:") {
         return Some(Filter {
@@ -388,7 +390,7 @@ fn filter(text: &str) -> Option<Filter> {
     })
 }
 
-/// Lists the entries of a device of a configuration.
+/// Lists the entries of a device of a configuration, in P4Info names.
 fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let known_device = inventory.devices().find(|device| device.name == name);
@@ -441,7 +443,7 @@ fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, Cli
     written(&program, info, &rules)
 }
 
-/// Lists the entries of rules, one a line.
+/// Encodes rules as entries and lists them, one per line.
 fn written<'a>(
     program: &Program,
     info: &P4Info,
@@ -453,7 +455,7 @@ fn written<'a>(
         .encode_all(rules, &Entries::new())
         .map_err(CliError::new)?
     {
-        // Several rules may be one entry.
+        // Several rules may share an entry.
         if !written.contains(&entry) {
             written.push(entry);
         }
@@ -461,15 +463,15 @@ fn written<'a>(
     Ok(written.iter().map(|entry| names.line(entry)).collect())
 }
 
-/// Names of a program by id.
+/// Names of a P4 program's tables and actions by P4Info id.
 struct Names {
-    /// Names of tables, with the fields of their keys.
+    /// Table names with the fields of their keys.
     tables: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
-    /// Names of actions, with their parameters.
+    /// Action names with their parameters.
     actions: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
 }
 
-/// A field or parameter.
+/// Key field or action parameter with the notation of its values.
 #[derive(Clone)]
 struct NamedField {
     name: String,
@@ -523,7 +525,7 @@ impl Names {
         self.tables.get(id).map_or("?", |(name, _)| name.as_str())
     }
 
-    /// Renders an entry as one line.
+    /// Formats an entry as one line.
     fn line(&self, entry: &Entry) -> String {
         let mut line = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),

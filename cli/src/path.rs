@@ -1,4 +1,4 @@
-//! `hopwise path`: the path of a flow and the latency of each hop.
+//! `hopwise path`: shows the path of a flow and the latency and queue of each hop, from a running hopwise or a store.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,8 +73,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Requests the matching flows. If the text is a whole flow, or only one matches, returns that flow alone,
-/// with its hops.
+/// Requests the matching flows. If the text is exactly one flow, or only one matches, returns that flow with its hops.
 fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
     if let Some(exact) = flows.iter().position(|flow| flow.text == text) {
@@ -92,7 +91,7 @@ fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliEr
         .collect())
 }
 
-/// Renders several flows, one a line.
+/// Formats several flows, one per line.
 fn list(flows: &[FlowDetail], names: &Names) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([
@@ -112,7 +111,7 @@ fn list(flows: &[FlowDetail], names: &Names) -> String {
     table.render()
 }
 
-/// Renders one flow: a drawing of its path, its latency and reports, and a line for each hop.
+/// Formats one flow: its path as a drawing, its latency and reports, and a table of hops.
 fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
@@ -141,7 +140,7 @@ fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     out
 }
 
-/// Draws a path as `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`, with the names of nodes and hosts.
+/// Draws a path as `10.0.0.1 ─ 101 ─ 102 ─ 10.0.0.2`, with names instead of ids and addresses where known.
 fn drawing(flow: &FlowView, names: &Names) -> String {
     let src = names.host(&flow.flow.src);
     let dst = names.host(&flow.flow.dst);
@@ -203,7 +202,7 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
                 hop.egress_if
                     .map(|interface| names.interface(hop.node, interface)),
             ),
-            // The collector stores an implausible latency with 18 significant bits.
+            // `~`: the collector stores an implausible latency rounded to 18 significant bits.
             or_dash(
                 hop.hop_latency.map(units::nanos).or(hop
                     .implausible_latency

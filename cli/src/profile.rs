@@ -1,4 +1,4 @@
-//! The profile that is named on the command line.
+//! Looks up a profile (dialect, units, clocks) by the name given with `--profile`.
 
 use collector::Profile;
 use wire::Dialect;
@@ -6,7 +6,7 @@ use wire::Dialect;
 use config::Settings;
 use terminal::CliError;
 
-/// Returns the profile with this name: one of the configuration's, or a dialect's own.
+/// Returns the configured profile with this name, or the built-in profile of a dialect.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {
     let built_in: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
     if name == "default" || settings.profiles.contains_key(name) || built_in.contains(&name) {

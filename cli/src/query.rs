@@ -1,4 +1,4 @@
-//! `hopwise query`: SQL over the files of a store.
+//! `hopwise query`: runs SQL over the files of a store, once or in a shell; prints tables, JSON lines or CSV.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn timeout(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let names = node_names(&args)?;
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
-    // Reports a missing or unreadable store.
+    // Fails early if the store is missing or unreadable.
     super::stored::open(&dir)?;
     let query = StoreQuery {
         dir,
@@ -112,7 +112,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the query from standard input.
+/// Reads a query from standard input.
 fn read_query() -> Result<String, CliError> {
     let mut sql = String::new();
     let read = io::stdin().take(MAX_QUERY + 1).read_to_string(&mut sql);
@@ -126,10 +126,10 @@ fn read_query() -> Result<String, CliError> {
     Ok(sql.trim().trim_end_matches(';').to_owned())
 }
 
-/// Bytes of a query from standard input.
+/// Maximum length of a query from standard input, bytes.
 const MAX_QUERY: u64 = 256 << 10;
 
-/// Runs queries in a process of their own, as the API does: the same one for all of a shell.
+/// Runs queries in a helper process with bounded memory, as the API does. A shell uses one helper for all its queries.
 struct Asker {
     runtime: runtime::Runtime,
     pool: Pool,
@@ -147,6 +147,7 @@ impl Asker {
         })
     }
 
+    /// Runs the query and formats its rows; remarks say whether and why rows are missing.
     fn printed(&self, query: &StoreQuery, names: &Names) -> Result<Printed, CliError> {
         let mut answer = self.ask(query)?;
         let text = match query.format {
@@ -174,6 +175,7 @@ impl Asker {
         })
     }
 
+    /// Runs the query in a helper process and waits, with a progress line, for its rows.
     fn ask(&self, query: &StoreQuery) -> Result<Rows, CliError> {
         let StoreQuery {
             sql,
@@ -210,7 +212,7 @@ fn failed(error: io::Error) -> CliError {
     )
 }
 
-/// Formats the error message, with a caret below its position if that is known.
+/// Formats the error message of a query, with a caret below its position if that is known.
 fn explain(sql: &str, error: &QueryFailure) -> CliError {
     let message = &error.message;
     let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
@@ -222,7 +224,7 @@ fn explain(sql: &str, error: &QueryFailure) -> CliError {
     CliError::new(format!("{message}\n  {line}\n  {indent}^"))
 }
 
-/// Returns the names from the given configuration or API, or none if neither is given.
+/// Returns the names from `--config` or `--api`; empty without either.
 fn node_names(args: &Args) -> Result<Names, CliError> {
     match (&args.config, &args.api) {
         (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
@@ -234,7 +236,7 @@ fn node_names(args: &Args) -> Result<Names, CliError> {
     }
 }
 
-/// Returns the name of the object in a cell, or `None` if it has none.
+/// Returns the name for an id or address in a cell; `None` if the column has neither or nothing is known.
 fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
     let value = row.get(index)?;
     match columns.get(index)?.as_str() {
@@ -276,7 +278,7 @@ fn as_table(answer: &Rows, names: &Names) -> String {
     table.render()
 }
 
-/// Returns whether the first value of a column that is not null is a number.
+/// Returns whether the first non-null value of a column is a number.
 fn is_numeric(answer: &Rows, index: usize) -> bool {
     answer
         .rows
@@ -315,7 +317,7 @@ fn field(object: &mut Object<'_>, name: &str, value: &Value) {
             Some(number) => object.field(name, number),
             None => object.field(name, number.as_f64()),
         },
-        // The helper sends nothing else.
+        // NULL: the helper sends only strings, numbers and nulls.
         _ => object.field(name, None::<u8>),
     };
 }
@@ -323,7 +325,7 @@ fn field(object: &mut Object<'_>, name: &str, value: &Value) {
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        // As in SQLite: a whole floating-point number is printed without a fraction.
+        // As in SQLite, a whole floating-point number is printed without a fraction.
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (None, Some(real)) => real.to_string(),
             _ => number.to_string(),

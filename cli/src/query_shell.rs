@@ -1,4 +1,4 @@
-//! `hopwise query` without a query: a shell with history, completion and paging.
+//! The shell of `hopwise query`: line editing with history, completion, dot commands, and a pager for long results.
 
 use std::env;
 use std::fs;
@@ -24,20 +24,20 @@ pub(super) struct Schema {
     views: Vec<(&'static str, Vec<String>)>,
 }
 
-/// The action that a line of the shell asks for.
+/// Action that follows from a line of input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
-    /// The statement goes on.
+    /// Read the next line of an unfinished statement.
     More,
-    /// Run this complete statement.
+    /// Run this complete statement, which lacks its final `;`.
     Run(String),
     Print(String),
-    /// Read on: a setting was changed, or the line was empty.
+    /// Read the next line: a setting was changed, or the line was empty.
     Set,
     Quit,
 }
 
-/// The statement typed so far, and the settings.
+/// Statement typed so far, and the settings of queries.
 #[derive(Clone, Debug)]
 struct Session {
     statement: String,
@@ -45,7 +45,7 @@ struct Session {
     schema: Schema,
 }
 
-/// Reads statements until the end of the input. `ask` answers one; an error is printed, and the shell goes on.
+/// Runs the shell until input ends. `ask` runs a query; its errors are printed. `columns` lists the columns of a table.
 pub(super) fn run(
     query: StoreQuery,
     ask: &dyn Fn(&StoreQuery) -> Result<Printed, CliError>,
@@ -60,7 +60,7 @@ pub(super) fn run(
     editor.set_helper(Some(Shell(schema.clone())));
     let history = history_file();
     if let Some(file) = &history {
-        // There is none before the first time.
+        // The file does not exist before the first session.
         let _ = editor.load_history(file);
     }
     terminal::print(&format!(
@@ -113,7 +113,7 @@ pub(super) fn run(
     if let Some(file) = history
         && !editor.history().is_empty()
     {
-        // The shell is of use without a file for its history, too.
+        // Ignored: the shell works without a history file.
         let _ = file.parent().map(fs::create_dir_all);
         let _ = editor.save_history(&file);
     }
@@ -124,14 +124,14 @@ fn terminal_error(error: ReadlineError) -> CliError {
     CliError::new(format!("cannot read from the terminal: {error}"))
 }
 
-/// Returns `~/.local/state/hopwise/query_history`, or its place in `XDG_STATE_HOME`.
+/// Returns the path of the history file: `hopwise/query_history` in `$XDG_STATE_HOME` or `~/.local/state`.
 fn history_file() -> Option<PathBuf> {
     let state = path_variable("XDG_STATE_HOME")
         .or_else(|| path_variable("HOME").map(|home| home.join(".local/state")))?;
     Some(state.join("hopwise/query_history"))
 }
 
-/// Prints an answer: one that is longer than the screen by the pager.
+/// Prints an answer; if it is longer than the screen, in the pager.
 fn show(printed: &Printed) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
     let text = terminal.clean(&printed.text);
@@ -143,7 +143,7 @@ fn show(printed: &Printed) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Shows the text in the pager. Returns whether there is one that could show it.
+/// Shows a text in `$PAGER`. Returns false if no pager could show it.
 fn paged(text: &str) -> bool {
     let pager = env::var("PAGER")
         .ok()
@@ -155,13 +155,14 @@ fn paged(text: &str) -> bool {
         return false;
     };
     if let Some(mut input) = child.stdin.take() {
-        // Who leaves the pager early does not want the rest.
+        // A broken pipe means that the user left the pager early.
         let _ = input.write_all(text.as_bytes());
     }
     child.wait().is_ok_and(|status| status.success())
 }
 
 impl Session {
+    /// Processes an input line: a dot command, or part of a statement, which ends with `;` outside quotes.
     fn line(&mut self, line: &str) -> Step {
         let trimmed = line.trim();
         if self.statement.is_empty() {
@@ -189,6 +190,7 @@ impl Session {
         if sql.is_empty() { Step::Set } else { Step::Run(sql) }
     }
 
+    /// Executes a dot command. `.from` and `.to` without a value remove the limit.
     fn command(&mut self, command: &str) -> Step {
         let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let value = value.trim();
@@ -227,7 +229,7 @@ impl Session {
     }
 }
 
-/// Returns the step after `.name value`: done, or the reason why the value is invalid.
+/// Returns the step after `.name value`: continue, or print the reason that the value is invalid.
 fn setting(name: &str, value: &str, result: Result<(), String>) -> Step {
     match result {
         Ok(()) => Step::Set,
@@ -235,7 +237,7 @@ fn setting(name: &str, value: &str, result: Result<(), String>) -> Step {
     }
 }
 
-/// Returns whether the end of a statement is inside quotes.
+/// Returns whether a statement ends inside quotes.
 fn is_quoted(statement: &str) -> bool {
     let mut open = None;
     for character in statement.chars() {
@@ -274,8 +276,8 @@ impl Schema {
         }
     }
 
-    /// Completes the word that ends at `cursor`: returns its start and the possible texts. Columns are those of
-    /// the tables that the line names, or of all.
+    /// Completes the word that ends at `cursor`. Returns its start and the candidates. Columns are those of the tables in the
+    /// line, or else of all tables.
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
         let begun = line.get(..cursor).unwrap_or(line);
         let start = begun
@@ -325,7 +327,7 @@ fn has_word(line: &str, word: &str) -> bool {
         .any(|part| part == word)
 }
 
-/// Answers the line editor's questions.
+/// Adapter of [`Schema`] to the line editor's completion.
 struct Shell(Schema);
 
 impl Helper for Shell {}
@@ -368,9 +370,9 @@ const HELP: &str = "\
 .quit                   ends (also Ctrl-D)
 A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, Ctrl-C discards a statement.
 ";
-/// Lines of the history.
+/// Maximum number of lines in the history file.
 const MAX_LINES: usize = 2_000;
-/// Bytes of a statement.
+/// Maximum length of a statement, bytes; a longer one runs at once and is rejected.
 const LONGEST: usize = 256 << 10;
 
 #[cfg(test)]

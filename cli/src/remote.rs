@@ -1,4 +1,4 @@
-//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`view`].
+//! Client of a running hopwise's API: address, credentials, and responses of `/api/v1` as types of [`view`].
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -40,7 +40,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Names the API at this URL; a token and certificates come from the environment.
+    /// Creates options for the API at this URL; token and certificates come from the environment.
     pub fn at(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -51,7 +51,7 @@ impl Api {
         }
     }
 
-    /// Creates a client of this API.
+    /// Creates an HTTP client for this API. The token comes from `--token` or `HOPWISE_TOKEN`.
     pub fn client(&self) -> Result<Client, CliError> {
         let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());
         Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
@@ -66,7 +66,7 @@ impl Api {
         }
     }
 
-    /// Reads the TLS configuration, or returns `None` if no authorities are given.
+    /// Reads the TLS configuration; `None` if no certificate authorities are given.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
         let certificate = self.client_certificate.clone();
         let certificate = certificate.or_else(|| path_variable("HOPWISE_CLIENT_CERTIFICATE"));
@@ -81,14 +81,14 @@ impl Api {
     }
 }
 
-/// Returns the path in an environment variable, or `None` if the variable is not set or empty.
+/// Returns the path in an environment variable; `None` if the variable is unset or empty.
 pub(crate) fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
 }
 
-/// Requests `path`, and parses the response. The server's notes about it go to standard error.
+/// Requests `path` and parses the response. Prints the server's notes about the response on standard error.
 pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
     let body = client.get_text(path)?;
     client.take_notes().iter().for_each(terminal::note);
@@ -100,15 +100,14 @@ pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliE
     })
 }
 
-/// Requests the names that a running hopwise knows. Returns none if it does not answer, because ids say the
-/// same.
+/// Requests the names of nodes, interfaces and hosts. Returns no names on failure, since ids can be printed instead.
 pub fn names(client: &Client) -> Names {
     fetch::<NamesView>(client, "/names")
         .map(Names::from)
         .unwrap_or_default()
 }
 
-/// Parses the path of the store, `101>102>103`, with `?` where a node id is unavailable.
+/// Parses a path as stored, such as `101>102>?`, where `?` is an unavailable node id.
 pub fn parse_path(text: &str) -> Vec<Option<u32>> {
     text.split('>')
         .filter(|node| !node.is_empty())

@@ -1,4 +1,5 @@
-//! `hopwise replay`: runs the collector over a capture and prints the results.
+//! `hopwise replay`: runs the collector over captures, on the captures' clock, and prints the results: paths, latencies,
+//! queues, drops and lost reports. Several files are merged by time, unless one is a pipe.
 
 mod findings;
 mod json;
@@ -94,7 +95,7 @@ fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
-/// Runs the command.
+/// Runs the replay. Exit code 2 if a file cannot be read completely; results from before the error are printed.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let config = configure(&args, &settings)?;
@@ -136,7 +137,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             replay.add(run.frames(), account);
         });
     }
-    // One broken file must not hide the others.
+    // One broken file must not hide the others; the last error is returned, the earlier ones are printed.
     for error in merged.errors {
         if let Some(earlier) = failed.replace(error) {
             terminal::note(earlier);
@@ -184,12 +185,12 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
         receive_on(&mut profile.wire, &args.ports);
     }
     config.access = Arc::new(settings.collect().access_by_port(&args.all_ports()));
-    // The same capture always gives the same results.
+    // A fixed seed: the same capture always gives the same results.
     config.seed = collector::Config::default().seed;
     Ok(config)
 }
 
-/// The results to print, as text or as JSON.
+/// Results of a replay, for the text and the JSON form.
 struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,

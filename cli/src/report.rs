@@ -1,4 +1,5 @@
-//! `hopwise report`: sends single DTA reports, or a load of them.
+//! `hopwise report`: acts as a DTA reporter. Sends one report (Key-Write, Append, Key-Increment, Postcard, Sketch-Merge) or a
+//! load of them to a translator, and waits for acknowledgements of essential reports.
 
 mod load;
 
@@ -189,17 +190,17 @@ struct Sketch {
     counters: Vec<u64>,
 }
 
-/// A reporter, its sockets and options.
+/// Reporter with its sockets, options and counters.
 pub(super) struct Sending {
     pub(super) reporter: Reporter,
     pub(super) outbox: Outbox,
     pub(super) sockets: Sockets,
     pub(super) options: SendOptions,
     json: bool,
-    /// Reports suppressed because of congestion or a full buffer.
+    /// Number of reports suppressed because of congestion.
     pub(super) suppressed: u64,
     pub(super) queue_full: u64,
-    /// Collectors whose translator did not acknowledge all essential reports in time.
+    /// Number of collectors whose translator did not acknowledge all essential reports in time.
     unacknowledged: u64,
 }
 
@@ -326,7 +327,7 @@ impl Sketch {
 }
 
 impl Args {
-    /// Returns the destinations of reports, and the assignment of keys to them.
+    /// Returns the addresses for reports, and the assignment of keys to them.
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
         let Some(file) = &self.map else {
             return Ok((self.to.clone(), Spread::even(self.to.len())));
@@ -339,6 +340,7 @@ impl Args {
 }
 
 impl Sending {
+    /// Opens the sockets, all of one IP version, and creates the reporter.
     fn open(args: &Args) -> Result<Self, CliError> {
         let (to, spread) = args.collectors()?;
         let v6 = to.iter().any(SocketAddr::is_ipv6);
@@ -393,7 +395,7 @@ impl Sending {
         })
     }
 
-    /// Queues a report in the outbox, or counts it if it is suppressed or the queue is full.
+    /// Queues a report, or counts it if congestion suppresses it or the queue is full.
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
         match self
             .reporter
@@ -405,7 +407,7 @@ impl Sending {
         }
     }
 
-    /// Sends queued reports and processes responses; waits up to `timeout` ms for the first.
+    /// Sends queued reports and processes responses; waits at most `timeout` ms for the first response.
     pub(super) fn poll(&mut self, timeout: u32) {
         let Self {
             reporter,
@@ -421,7 +423,7 @@ impl Sending {
         sockets.send(outbox);
     }
 
-    /// Processes responses until all essential reports are acknowledged, or no response arrives for `timeout`.
+    /// Processes responses until all essential reports are acknowledged, or no response arrived for `timeout`.
     fn settle(&mut self, timeout: Duration) {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut last = self.reporter.stats().controls;
@@ -435,7 +437,7 @@ impl Sending {
             if self.unacknowledged == 0 {
                 return;
             }
-            // The time is over only if nothing waits in the socket either: this process may not have run for a while.
+            // Poll before the timeout is checked: after a time without CPU, responses may be waiting in the socket.
             self.poll(5);
             let controls = self.reporter.stats().controls;
             if controls != last {
@@ -447,7 +449,7 @@ impl Sending {
         }
     }
 
-    /// Prints the counters; the exit code is 1 if no report was sent, or one was lost or refused.
+    /// Prints the counters. Exit code 1 if no report was sent, or if one was lost, refused or not acknowledged.
     fn summarize(&self) -> Result<ExitCode, CliError> {
         let stats = self.reporter.stats();
         let sockets = self.sockets.stats;

@@ -1,4 +1,5 @@
-//! `hopwise schema`: what exports need in the systems that receive.
+//! `hopwise schema`: prints or executes the statements that create tables or topics for an export in the receiving system
+//! (ClickHouse, Kafka, …).
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! The silences of alerts, as exports read them.
+//! Lets exports check whether an alert is silenced, from the notes (silences and acknowledgements) in the store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use export::record::Alert;
 use export_role::role::Silences;
 use history::alerts::Notes;
 
-/// The silences among the notes about alerts.
+/// Silences among the notes about alerts.
 #[derive(Clone, Debug)]
 pub struct NotedSilences(pub Arc<Notes>);
 

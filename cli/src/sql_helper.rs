@@ -1,4 +1,4 @@
-//! `hopwise sql-helper`: a process in which a running hopwise executes SQL queries. Not for interactive use.
+//! `hopwise sql-helper`: process that runs SQL queries for a running hopwise, so they cannot exhaust its memory. Internal.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -13,7 +13,7 @@ pub struct Args {
     directory: PathBuf,
 }
 
-/// Answers one query on standard input, as the process that the API starts for each.
+/// Serves queries on standard input until it is closed.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     sql::helper::serve(&args.directory)
 }

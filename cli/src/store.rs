@@ -1,4 +1,4 @@
-//! `hopwise store`: the files of a store.
+//! `hopwise store`: checks the SQLite files of a store for damage and salvages readable records.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -120,7 +120,7 @@ fn table(files: &[FileCheck]) -> String {
     out
 }
 
-/// Formats a file as a line of JSON.
+/// Formats the check of one file as a line of JSON.
 fn line(file: &FileCheck) -> String {
     let mut out = String::new();
     json::object(&mut out, |o| {

@@ -1,11 +1,11 @@
-//! A query of `hopwise query`, and the output format of its result; and the time formats of options.
+//! Parameters and printed results of `hopwise query`, and parsers for the times and durations in options.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use terminal::CliError;
 
-/// A query of one store, and the format of its answer.
+/// Query of one store, with its limits and output format.
 #[derive(Clone, Debug)]
 pub(super) struct StoreQuery {
     pub(super) dir: PathBuf,
@@ -24,7 +24,7 @@ impl StoreQuery {
     }
 }
 
-/// An answer as text, and what there is to say about it.
+/// Answer as text, with remarks such as that rows were left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Printed {
     pub(super) format: Format,
@@ -33,7 +33,7 @@ pub(super) struct Printed {
 }
 
 impl Printed {
-    /// Prints the answer on standard output, and the remarks on standard error.
+    /// Prints the answer on standard output and the remarks on standard error.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -47,7 +47,7 @@ impl Printed {
     }
 }
 
-/// The output format of an answer.
+/// Output format of an answer.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// Aligned columns with a heading
@@ -58,7 +58,7 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Parses a time: UTC, ns since the epoch, or an age.
+/// Parses a time (UTC, ns since the epoch, or an age) as ns since the epoch.
 pub(super) fn time(text: &str) -> Result<u64, String> {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -85,7 +85,7 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
     Ok(now.saturating_sub(age))
 }
 
-/// Parses a length of time such as `30s`, `15m`, `2h` or `7d`, and returns it in seconds.
+/// Parses a duration such as `30s`, `15m`, `2h` or `7d` as seconds; `None` if it is invalid or too long.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let unit = text.chars().last()?;
     let seconds: u64 = match unit {

@@ -1,4 +1,5 @@
-//! The output of a collector that runs in a command: everything to a store, which makes the input wait.
+//! Writes the output of a collector that runs in a command (`replay`, the demo's past) to a store. Unlike a live collector,
+//! it never drops records: it blocks while the store is busy.
 
 use std::path::Path;
 
@@ -9,26 +10,26 @@ use collect_role::known_links::{self, KnownLinks};
 use config::{Settings, build};
 use terminal::CliError;
 
-/// Records in a batch. It is submitted long before it is full, because a path may have 256 nodes.
+/// Capacity of a batch, in records; submitted when 1/32 full, since each record may come with a path of up to 256 nodes.
 const BATCH: usize = 65_536;
 
-/// Recorded time between two looks at links, ns.
+/// Interval between two reads of the links in use, in ns of recorded time.
 const LOOK_EVERY: Nanos = 5_000_000_000;
 
-/// See the module documentation.
+/// Collector output that goes to a store.
 #[derive(Debug)]
 pub struct StoreWriter {
     store: Store,
     batch: Batch,
     known_links: KnownLinks,
-    /// Time of the last look at the links.
+    /// Recorded time at which the links were last read.
     looked: Nanos,
 }
 
 impl StoreWriter {
     /// Opens the store in `dir`.
     pub fn open(dir: &Path, settings: &Settings) -> Result<Self, CliError> {
-        // Records may be old: retention would delete them at once.
+        // No retention: recorded data may be older than the limits, and would be deleted at once.
         let config = store::Config {
             dir: dir.to_path_buf(),
             max_age: None,
@@ -46,7 +47,7 @@ impl StoreWriter {
         })
     }
 
-    /// Looks at the links in use, if that was some time ago, so that those that fail are known.
+    /// Learns the links in use at intervals, so that a failed link is known as one.
     pub fn look(&mut self, collector: &Collector, now: Nanos) {
         if now.abs_diff(self.looked) >= LOOK_EVERY {
             self.looked = now;
@@ -55,7 +56,7 @@ impl StoreWriter {
         }
     }
 
-    /// Closes the store; then everything is on disk.
+    /// Writes everything to disk and closes the store. Returns its counters.
     pub fn close(mut self) -> store::Stats {
         self.known_links.save(true);
         self.submit();

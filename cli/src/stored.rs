@@ -1,4 +1,4 @@
-//! Queries of a store's files, with results in the types of the API.
+//! Queries of a store's files for `hopwise events` and `hopwise path` with `--dir`; the results have the types of the API.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::remote::parse_path;
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 
-/// Opens the store in `dir`.
+/// Opens the store in `dir` for reading.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
     Reader::open(dir).map_err(|error| match error {
         store::Error::Io(_, error) => match error.kind() {
@@ -31,7 +31,7 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
     })
 }
 
-/// Reads the latest events that pass the filter, oldest first.
+/// Reads the latest events that pass the filter, oldest first, and prints notes about damaged files.
 pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
     let condition = filter.condition(&filter::no_names)?;
     let reader = open(dir)?;
@@ -84,7 +84,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     Ok(views.collect())
 }
 
-/// Reads the rows of the flows that meet a condition on `text`, which is its parameter, the latest first.
+/// Reads flows that meet an SQL condition, latest first. The condition refers to `text` as parameter `?1`.
 fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<Vec<Value>>, CliError> {
     let sql = format!(
         "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
@@ -93,7 +93,7 @@ fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<
     rows(dir, &sql, vec![Value::Text(text.to_string())], limit)
 }
 
-/// Reads the flows whose text is or contains `text`, the latest first. A single flow has its hops.
+/// Reads the flows whose text equals or, if there is none, contains `text`, latest first. A single flow comes with its hops.
 pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let mut rows = flow_rows(dir, "flow = ?1", text, limit)?;
     if rows.is_empty() {
@@ -132,12 +132,12 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     })
 }
 
-/// Reads the latest reported values of each node of the flow's path: its latency for this flow, and the
-/// latest occupancy of one of its queues, from any flow.
+/// Reads the latest values of each node on the flow's path: the flow's latency there, and the latest occupancy of one of the
+/// node's queues, whichever flow reported it.
 fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let query = "SELECT node, value, path, hop_latencies FROM events WHERE flow = ?1 \
                  AND (metric = 'hop_latency' OR hop_latencies IS NOT NULL) ORDER BY ts DESC LIMIT 1000";
-    // Latest first: the latency of a single node, or those of the nodes of a new path.
+    // (node, ns), latest first: changes of one node's latency, and the latencies of all nodes in events of a new path.
     let mut latencies: Vec<(u32, u64)> = Vec::new();
     for row in rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)? {
         let mut row = Row(row.into_iter());
@@ -192,7 +192,7 @@ fn rows(dir: &Path, sql: &str, params: Vec<Value>, limit: u32) -> Result<Vec<Vec
     Ok(table.rows)
 }
 
-/// The values of a row, one after the other.
+/// Values of a row, read one after the other.
 struct Row(std::vec::IntoIter<Value>);
 
 impl Row {
@@ -210,7 +210,7 @@ impl Row {
         }
     }
 
-    /// Reads source, destination, ports and protocol. All five columns are consumed in any case.
+    /// Reads source, destination, ports and protocol. Always consumes all five columns.
     fn flow(&mut self) -> Option<Flow> {
         let src = self.text();
         let dst = self.text();

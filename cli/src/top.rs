@@ -1,4 +1,5 @@
-//! `hopwise top`: the busiest flows, nodes and links of a running hopwise, drawn again every second; or those of another time, from its store.
+//! `hopwise top`: shows the busiest flows, nodes and links of a running hopwise, refreshed every second, or of a past time
+//! range from its store. Keys switch between tables, time ranges and single flows.
 
 mod detail;
 mod screen;
@@ -71,7 +72,7 @@ pub struct Args {
     pub(crate) api: Api,
 }
 
-/// One of the tables.
+/// Table that the screen shows.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
     /// Flows with their paths and latencies
@@ -83,7 +84,7 @@ pub(crate) enum View {
 }
 
 wire::named! {
-    /// The order of the rows.
+    /// Order of the rows.
     #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum Order, name {
         /// The slowest flow or node first
@@ -104,7 +105,7 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The contents of the screen: tables, or one flow.
+/// Contents of the screen: the tables, or one flow.
 enum Shown {
     Tables(Box<Snapshot>),
     Flow(Box<Detail>),
@@ -120,8 +121,7 @@ impl Shown {
         }
     }
 
-    /// Returns the time until the next request. A console gives whole minutes, and another server works for
-    /// it.
+    /// Returns the refresh interval: longer for a console, which queries ClickHouse for whole minutes.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
             Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),
@@ -129,7 +129,7 @@ impl Shown {
         }
     }
 
-    /// Returns the target of each row.
+    /// Returns the target of each row, which Enter opens.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
             Self::Tables(snapshot) => snapshot.table(&state.page, None).1,
@@ -189,7 +189,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         match action {
             Action::Quit => return Ok(ExitCode::SUCCESS),
             Action::Draw => {}
-            // The server may be restarting: the old tables stay, with the error above them.
+            // On failure, the old tables stay and the error appears above: the server may be restarting.
             Action::Ask => match Shown::ask(&client, &state, now()) {
                 Ok(fresh) => (shown, trouble) = (fresh, String::new()),
                 Err(error) => trouble = terminal.paint(Tone::Bad, &format!("{error}\n")),
@@ -203,13 +203,13 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the time now, ns since the Unix epoch.
+/// Returns the current time, ns since the epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The shortest time between two requests to a console.
+/// Minimum interval between two requests to a console.
 const CONSOLE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Order {

@@ -1,4 +1,7 @@
-//! Switches of kind `bmv2`: `simple_switch_grpc` with a P4 program of this project, which the manager drives over P4Runtime.
+//! Lab switches of kind `bmv2`: BMv2's `simple_switch_grpc`, which starts without a P4 program. The manager in the
+//! collector's process loads `hopwise-int` or `hopwise-sf` over P4Runtime and writes the tables.
+//!
+//! This module builds the command line of the switch and its section `[manager.p4runtime.NAME]`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,17 +15,17 @@ use crate::routes::routes;
 use crate::tables::{entry, plain, table};
 use crate::topology::Topology;
 
-/// The program, as it is found on PATH.
+/// Name of the BMv2 executable, looked up on `PATH`.
 pub(crate) const PROGRAM: &str = "simple_switch_grpc";
-/// Address of P4Runtime, in the switch's namespace.
+/// Address of the P4Runtime server, inside the switch's namespace.
 pub(crate) const P4RUNTIME: &str = "127.0.0.1:9559";
-/// Number of the device in P4Runtime: the manager's default.
+/// P4Runtime device ID; 1 is also the manager's default.
 const DEVICE_ID: &str = "1";
 
-/// The program's file.
+/// Returns the path of the BMv2 executable.
 ///
 /// # Errors
-/// It is not on PATH.
+/// The executable is not on `PATH`.
 pub(crate) fn program(topology: &Topology) -> Result<PathBuf, CliError> {
     found(std::env::var_os("PATH").as_deref()).ok_or_else(|| {
         let names = topology.switches.iter().enumerate().filter(|(index, _)| topology.is_bmv2(*index));
@@ -40,13 +43,13 @@ fn found(path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Whether a command line is that of such a switch.
+/// Returns whether a command line runs this executable.
 pub(crate) fn is_run_of(command: &[String]) -> bool {
     let program = command.first().map(|program| Path::new(program).file_name());
     program.flatten().is_some_and(|name| name == PROGRAM)
 }
 
-/// The words behind the program's name.
+/// Builds the arguments of `simple_switch_grpc` for a switch of the topology.
 pub(crate) fn words(topology: &Topology, switch: usize) -> Vec<String> {
     let mut words: Vec<String> = [
         "--no-p4",
@@ -73,12 +76,13 @@ pub(crate) fn words(topology: &Topology, switch: usize) -> Vec<String> {
     words
 }
 
-/// The port by which its reports leave.
+/// Number of the port by which reports leave: the one after the ports with links. It is the interface to the
+/// management network.
 fn report_port(topology: &Topology, switch: usize) -> u16 {
     topology.switches[switch].ports.len() as u16 + 1
 }
 
-/// The section `[manager.p4runtime.NAME]` of a switch.
+/// Builds the section `[manager.p4runtime.NAME]` of a switch: its program, the headers of its reports, MTUs and routes.
 pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
     let report = table([
         ("port", plain(report_port(topology, switch))),
@@ -94,7 +98,7 @@ pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
         ])
     });
     let routes = routes(topology, switch, &[]).into_iter().filter_map(|route| {
-        // The program has one next hop for each destination.
+        // The P4 program holds one next hop per destination, so only the first of several equal-cost ports is used.
         let port = ports
             .iter()
             .find(|port| Some(&port.number) == route.ports.first())?;

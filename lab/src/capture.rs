@@ -1,4 +1,4 @@
-//! Captures the packets of a link to a file.
+//! `hopwise lab capture`: records a link's packets, from a packet socket in the namespace, in a pcap file with ns timestamps.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use nic::sniff::Frames;
 use super::remote::Lab;
 use terminal::CliError;
 
-/// Maximum time of one wait for a packet, ms.
+/// Maximum time of one wait for a packet, ms: bounds how late the capture ends.
 const STEP_MS: u32 = 100;
-/// Maximum captured length of a frame, bytes.
+/// Maximum captured length of a frame, bytes: a jumbo frame and its Ethernet header.
 const MAX_LEN: usize = 9_216 + 14;
 
-/// Writes the packets at the first end of a link to a pcap file, until `span` has passed or `limit` packets are captured. Returns
-/// the number of captured packets and the number that the kernel dropped.
+/// Writes the packets at the first end of a link to a pcap file, until `span` has passed or `limit` packets are captured.
+/// Returns (packets captured, packets that the kernel dropped).
 ///
 /// # Errors
-/// There is no such link; the file cannot be written.
+/// There is no such link, or the file cannot be written.
 pub(crate) fn capture(
     lab: &Lab,
     link: &str,

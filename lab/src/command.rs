@@ -1,4 +1,7 @@
-//! `hopwise lab`, the program `hopwise-lab`: a network on this machine, to observe and to break.
+//! The command line of `hopwise-lab`, which `hopwise lab` executes: a network of namespaces on this machine, to
+//! observe and to break.
+//!
+//! Declares the arguments of all subcommands and dispatches each to its module; `show` prints the results.
 
 mod show;
 
@@ -85,7 +88,7 @@ struct UpArgs {
     api: Option<SocketAddr>,
 }
 
-/// The lab to work on.
+/// Lab that a command works on.
 #[derive(clap::Args, Debug)]
 struct LabSelector {
     /// Name of the lab; optional if there is only one
@@ -358,7 +361,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write a duration, such as 5ms or 1s".to_owned())
 }
 
-/// Nanoseconds, below the bound of a switch.
+/// Parses a duration as nanoseconds; a switch accepts delays below 10 s.
 fn delay(text: &str) -> Result<u64, String> {
     let read = nanoseconds(text).filter(|time| *time < 10_000_000_000);
     read.ok_or_else(|| "write a duration below 10s, such as 5ms".to_owned())
@@ -388,7 +391,7 @@ fn fraction(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a share of the packets, such as 2% or 0.02".to_owned())
 }
 
-/// Runs the command.
+/// Runs the subcommand and returns the process's exit code.
 ///
 /// # Errors
 /// The arguments are invalid, or the command failed.
@@ -459,6 +462,7 @@ fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
     show::traffic(&traffic::run(&lab, &traffic)?, common.json)
 }
 
+/// Injects a fault, or executes one of the subcommands that are not conditions of a link (restart, wipe, clear).
 fn make_fault(command: FaultCommand) -> Result<(), CliError> {
     use crate::conditions::Fault;
     let (which, link, fault) = match command {

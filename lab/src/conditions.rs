@@ -1,5 +1,7 @@
-//! Changes to a running lab: faults, and the measurement mode. The switches at the ends of a link apply its faults when they send
-//! and receive, so a fault affects both directions, also of a host's link.
+//! The changes made to a running lab: the faults of its links, and the measurement mode that overrides the topology file's.
+//!
+//! The switches at the ends of a link apply its faults. Each impairs the packets that it sends, so both directions of a link
+//! between switches are affected. A host impairs nothing, so its switch also impairs the packets that it receives (`in_…`).
 
 use std::time::Duration;
 
@@ -9,44 +11,44 @@ use settings::values::{Fraction, Rate, duration_text};
 
 use crate::topology::{Node, Port, Topology};
 
-/// Changes to a running lab.
+/// Changes to a running lab, stored in its state file.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Conditions {
-    /// The measurement mode; `None`: as in the topology file; `off`: no measurement.
+    /// Measurement mode of all switches; `off` for none, `None` for the topology file's.
     pub(crate) mode: Option<String>,
-    /// The active faults, in order.
+    /// Active faults, oldest first.
     pub(crate) faults: Vec<ActiveFault>,
 }
 
-/// A fault that is active at a link.
+/// Fault that is active at a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct ActiveFault {
-    /// The name of the link: that of its first interface.
+    /// Name of the link, which is the name of its first interface.
     pub(crate) link: String,
     pub(crate) fault: Fault,
 }
 
-/// A fault of a link.
+/// Kind and strength of a link's fault.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
     /// All packets are dropped.
     Cut {
-        /// After 200 ms routes avoid the link, if there is another path.
+        /// Changes routes to avoid the link after 200 ms, if there is another path.
         reroute: bool,
     },
-    /// This share of the packets is lost.
+    /// Loses this share of the packets, from 0 to 1.
     Loss(f64),
-    /// Adds this delay, ns.
+    /// Delays packets by this time, ns.
     Delay(u64),
-    /// This share of the packets is reordered.
+    /// Reorders this share of the packets, from 0 to 1.
     Reorder(f64),
     /// Limits the rate to this, bit/s.
     Slow(u64),
 }
 
 impl Conditions {
-    /// The faults of a link.
+    /// Returns the faults of a link.
     pub(crate) fn of_link(&self, link: &str) -> impl Iterator<Item = Fault> {
         self.faults
             .iter()
@@ -54,7 +56,7 @@ impl Conditions {
             .map(|active| active.fault)
     }
 
-    /// The links that routes avoid.
+    /// Returns the indices of the links that routes avoid.
     pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
         self.faults
             .iter()
@@ -63,17 +65,17 @@ impl Conditions {
             .collect()
     }
 
-    /// The active faults in words.
+    /// Describes the active faults for people.
     pub(crate) fn described(&self) -> Vec<String> {
         self.faults.iter().map(ActiveFault::describe).collect()
     }
 
-    /// Describes the measurement mode.
+    /// Describes the measurement mode for people.
     pub(crate) fn measuring(&self) -> &str {
         self.mode.as_deref().unwrap_or("as the file says")
     }
 
-    /// Adds a fault; replaces a fault of the same kind.
+    /// Adds a fault; it replaces a fault of the same kind at the same link.
     pub(crate) fn add(&mut self, active: ActiveFault) {
         let kind = std::mem::discriminant(&active.fault);
         self.faults
@@ -97,7 +99,7 @@ impl ActiveFault {
 }
 
 impl Fault {
-    /// The keys of a port's configuration that cause the fault.
+    /// Returns the keys of a switch port's configuration that cause the fault.
     pub(crate) fn keys(self, port: &Port) -> Vec<(&'static str, Shown)> {
         let host = matches!(port.peer, Node::Host(_));
         let (out, into, value) = match self {

@@ -1,4 +1,7 @@
-//! The configuration file of each process of a lab.
+//! Builds the configuration file of each process of a lab, as TOML: collector, switches, aggregator and translator.
+//!
+//! The topology file has the users' settings; the lab adds addresses, ports, routes and node names. All reports go to
+//! addresses in the management namespace, where the collector's sockets are.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +19,7 @@ use crate::routes::routes;
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Port, Topology};
 
-/// UDP port of telemetry reports.
+/// UDP port of telemetry reports at the collector.
 const TELEMETRY_PORT: u16 = 32766;
 /// UDP port on which the aggregator receives postcards.
 const AGGREGATOR_PORT: u16 = 32765;
@@ -28,13 +31,14 @@ const DTA_PORT: u16 = 40040;
 /// UDP port of RoCEv2, and TCP port of the exchange, at the collector.
 const MEMORY_PORTS: [u16; 2] = [4791, 18515];
 
-/// Address of the API of the translator, in the management namespace.
+/// API address of the translator, in the management namespace.
 pub(crate) const TRANSLATOR_API: &str = "127.0.0.1:8081";
 
-/// Maximum size of the store of a lab, bytes. It is on tmpfs unless the topology file names another directory.
+/// Maximum size of a lab's store, bytes. The store is on tmpfs unless the topology file names another directory.
 const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The configuration of the collector, as TOML. `api`: address of its API; `dir`: directory of its store, unless the file names another.
+/// Builds the collector's configuration. `api` is its API address; `dir` is the lab's directory, which has the store and the
+/// collector memory unless the topology file names another place.
 pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, conditions: &Conditions) -> String {
     let mut settings = match &topology.file.collector {
         Some(Verbatim(written)) => written.clone(),
@@ -87,7 +91,7 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
             dir,
         );
     }
-    // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
+    // The initial hop limit is the same at all sources, so the collector need not learn it from longer paths.
     let mut hops = topology
         .file
         .watch
@@ -109,7 +113,7 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
     settings.to_toml()
 }
 
-/// Where the switches send their reports.
+/// Returns the address to which the switches send their reports.
 fn reports(topology: &Topology) -> String {
     let port = if topology.file.aggregator.is_some() {
         AGGREGATOR_PORT
@@ -119,7 +123,7 @@ fn reports(topology: &Topology) -> String {
     SocketAddr::from((COLLECTOR, port)).to_string()
 }
 
-/// The links between switches, each direction by itself. The collector checks paths of postcards against them.
+/// Returns the links between switches, one entry for each direction. The collector checks paths of postcards against them.
 fn links(topology: &Topology) -> Vec<Shown> {
     let pairs = (0..topology.links.len()).filter_map(|at| {
         topology.switches.iter().find_map(|switch| {
@@ -140,13 +144,13 @@ fn links(topology: &Topology) -> Vec<Shown> {
         .collect()
 }
 
-/// Address of the collector's API in the file, if any.
+/// Returns the collector's API address in the topology file, if set.
 pub(crate) fn written_api(topology: &Topology) -> Option<SocketAddr> {
     let Verbatim(settings) = topology.file.collector.as_ref()?;
     get_at(settings, &["api", "listen"]).and_then(text)?.parse().ok()
 }
 
-/// The configuration of a switch under these conditions, as TOML.
+/// Builds the configuration of a switch under these conditions.
 pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions) -> String {
     let switch = &topology.switches[index];
     let file = &topology.file;
@@ -184,7 +188,7 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
         });
     entries.push(entry("routes", Shown::List(routes.collect())));
     if managed {
-        // Without a state file: a restarted switch waits for its manager.
+        // No state file: a restarted switch forgets its rules and waits for its manager.
         entries.push(entry("managed", table([("state", Shown::Nothing)])));
     } else {
         entries.push(entry("watch", watch(topology, index, conditions)));
@@ -196,18 +200,18 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     role("switch", entries, SWITCH_API)
 }
 
-/// The configuration of a process with one role and its API, as TOML.
+/// Builds the configuration of a process with one role and the API.
 fn role(name: &str, entries: Vec<(String, Shown)>, api: &str) -> String {
     let api = table([("listen", plain(api))]);
     table([(name, Shown::Table(entries)), ("api", api)]).to_toml()
 }
 
-/// An address of the collector's host.
+/// Formats a socket address in the management namespace, at the collector's IP address.
 fn at_collector(port: u16) -> Shown {
     plain(SocketAddr::from((COLLECTOR, port)).to_string())
 }
 
-/// The configuration of the aggregator, as TOML; `None` without aggregator.
+/// Builds the aggregator's configuration; `None` in a lab without aggregator.
 pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     let Some(Verbatim(Shown::Table(written))) = &topology.file.aggregator else {
         return None;
@@ -223,7 +227,7 @@ pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     Some(role("aggregator", entries, SWITCH_API))
 }
 
-/// The configuration of the translator, as TOML; `None` without translator.
+/// Builds the translator's configuration; `None` in a lab without translator.
 pub(crate) fn translator(topology: &Topology) -> Option<String> {
     let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else {
         return None;
@@ -236,10 +240,10 @@ pub(crate) fn translator(topology: &Topology) -> Option<String> {
     Some(role("translator", entries, TRANSLATOR_API))
 }
 
-/// The watch list of a switch.
+/// Builds the watch list of a switch, which names the flows that it measures.
 fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     let file = &topology.file;
-    // A table without keys: UDP and TCP between all hosts, by INT-MD.
+    // A rule without keys matches UDP and TCP between all hosts and measures with INT-MD.
     let default = [Verbatim(Shown::Table(Vec::new()))];
     let written = match &file.switches[index].watch {
         Some(own) => own,
@@ -253,7 +257,7 @@ fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     }
 }
 
-/// The same flows in another measurement mode.
+/// Copies a watch rule with another measurement mode.
 fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
     let mut shown = watch.0.clone();
     if let Shown::Table(keys) = &mut shown {
@@ -262,7 +266,7 @@ fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
     shown
 }
 
-/// Settings of a port: impairments of its link, in both directions if the other end is a host.
+/// Builds the settings of a switch port: its interface, its impairments, and the faults of its link.
 fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
     let link = &topology.links[port.link];
     let mut entries = vec![
@@ -284,7 +288,8 @@ fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
     Shown::Table(entries)
 }
 
-/// Impairments of a link, as keys of a port.
+/// Returns the impairments of a port from the link's settings; also those of received packets (`in_…`) if the other
+/// end is a host.
 fn impairments(topology: &Topology, port: &Port) -> Vec<(String, Shown)> {
     let link = &topology.links[port.link].settings;
     let mut entries = vec![

@@ -1,4 +1,5 @@
-//! Removes a lab, or the remains of one.
+//! Removes a lab: its processes, its network namespaces and its directory. A lab that was created only in part is removed in
+//! the same way, because everything is found by the lab's name.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,24 +12,24 @@ use nic::process::{self, Process, Signal};
 use super::state::{self, Directory};
 use terminal::CliError;
 
-/// Counts of removed objects.
+/// Number of objects that were removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Removed {
     /// Number of processes that were ended.
     pub(crate) processes: usize,
-    /// Namespaces deleted, and the links in them.
+    /// Number of namespaces deleted, each with its interfaces.
     pub(crate) namespaces: usize,
 }
 
-/// Time for processes to exit after SIGTERM, and again after SIGKILL.
+/// Maximum wait for processes to exit after SIGTERM, and again after SIGKILL.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// A process may start another one before it handles the signal.
+/// Maximum number of scans for processes: one may start another before it handles the signal.
 const ROUNDS: usize = 5;
 
 /// Removes a lab: its processes, its namespaces with everything in them, its directory. Missing parts are ignored.
 ///
 /// # Errors
-/// Something cannot be removed.
+/// A process, a namespace or the directory cannot be removed.
 pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
     let lock = directory.lock()?;
     let removed = remove(directory);
@@ -36,7 +37,7 @@ pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
     removed
 }
 
-/// The same, for a caller that holds the lock.
+/// Removes a lab whose lock the caller holds.
 pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
     let mut removed = Removed::default();
     for _ in 0..ROUNDS {
@@ -61,14 +62,14 @@ pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
         _ => {}
     }
     if let Some(parent) = directory.path().parent() {
-        // Succeeds only if it is empty; other labs may exist.
+        // Succeeds only if the directory is empty; other labs may exist.
         let _ = fs::remove_dir(parent);
     }
     Ok(removed)
 }
 
-/// The processes of a lab: those in its namespaces, those that were started with a file in its directory, and any `ip` that still
-/// runs for it.
+/// Returns the processes of a lab: any in its namespaces, any that was started with a configuration file in its directory,
+/// and `ip` commands that still run for it.
 pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError> {
     let all = process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
     let own = std::process::id();
@@ -86,7 +87,7 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
         .collect())
 }
 
-/// Whether this is `ip … NAMESPACE …` with a namespace of this prefix.
+/// Returns whether this is `ip … NAMESPACE …` with a namespace of this prefix.
 fn is_ip_for(command: &[String], prefix: &str) -> bool {
     let Some((program, words)) = command.split_first() else {
         return false;
@@ -95,7 +96,7 @@ fn is_ip_for(command: &[String], prefix: &str) -> bool {
         && words.iter().any(|word| word.starts_with(prefix))
 }
 
-/// Whether this is `hopwise run -c FILE` with a file in that directory.
+/// Returns whether this is `hopwise run -c FILE` with a file in that directory.
 pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
     match command {
         [_, run, option, file, ..] => {
@@ -107,7 +108,7 @@ pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
     }
 }
 
-/// Ends processes: SIGTERM, then SIGKILL.
+/// Ends processes by SIGTERM, then by SIGKILL. Returns their number.
 fn end(processes: &[Process]) -> Result<usize, CliError> {
     for signal in [Signal::Terminate, Signal::Kill] {
         for process in processes.iter().filter(|process| !process.has_ended()) {
@@ -126,10 +127,10 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
     Ok(processes.len())
 }
 
-/// Runs `ip`.
+/// Runs `ip` with these arguments.
 ///
 /// # Errors
-/// `ip` failed; the message has its output.
+/// `ip` failed; the message contains its standard error.
 pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
     let output = Command::new("ip").args(words).output().map_err(|error| {
         CliError::io(

@@ -1,4 +1,4 @@
-//! Runs a program in the namespace of a host or switch.
+//! `hopwise lab exec`: runs a program in the network namespace of a host or switch, as `ip netns exec` does.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::remote::Lab;
 use terminal::CliError;
 
-/// Replaces this process by the program, in the namespace of a host or a switch. Returns only on failure.
+/// Replaces this process by the program, in the node's namespace. Returns only on failure.
 pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
     if lab.topology.find(node).is_none() {
         let names: Vec<&str> = lab
@@ -24,7 +24,7 @@ pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
     let Some((program, arguments)) = command.split_first() else {
         return CliError::new("name a program to run, after `--`");
     };
-    // The thread that enters the namespace must also call exec.
+    // setns(2) changes the namespace of the calling thread only, so the same thread must call exec.
     match nic::netns::within(&lab.namespace(node), || {
         Command::new(program).args(arguments).exec()
     }) {

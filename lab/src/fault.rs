@@ -1,4 +1,4 @@
-//! Faults: injected into a network on purpose, and removed.
+//! `hopwise lab fault` and `hopwise lab mode`: change the conditions of a running lab.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::conditions::{ActiveFault, Conditions, Fault};
 use crate::managed;
 use crate::remote::Lab;
 
-/// Time for which routes stay the same after a link is cut, as with a routing protocol that converges.
+/// Time from the cut of a link to the change of routes, as with a routing protocol that has to converge.
 const CONVERGENCE: Duration = Duration::from_millis(200);
 
 /// Injects a fault. Returns its description.
 ///
 /// # Errors
-/// There is no such link; a switch does not answer or refuses.
+/// There is no such link, or a switch does not answer or rejects the change.
 pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
     let active = ActiveFault {
         link: canonical(lab, link)?,
@@ -34,7 +34,7 @@ pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, 
     Ok(described)
 }
 
-/// A switch of kind `bmv2` sends packets as they come, by routes that do not change.
+/// Rejects faults that need BMv2: it forwards packets without impairments, by routes that do not change.
 fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
     let ends = lab
         .topology
@@ -57,7 +57,7 @@ fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
 /// Restores a link that was cut. Returns its name.
 ///
 /// # Errors
-/// There is no such link; a switch does not answer or refuses.
+/// There is no such link, or a switch does not answer or rejects the change.
 pub(crate) fn restore(lab: &mut Lab, link: &str) -> Result<String, CliError> {
     let link = canonical(lab, link)?;
     change(lab, |conditions| {
@@ -68,7 +68,7 @@ pub(crate) fn restore(lab: &mut Lab, link: &str) -> Result<String, CliError> {
     Ok(link)
 }
 
-/// Applies other conditions, or keeps the current ones if that fails.
+/// Applies changed conditions; restores the previous ones if that fails.
 fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), CliError> {
     let before = lab.state.conditions.clone();
     change(&mut lab.state.conditions);
@@ -85,18 +85,18 @@ fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
         .map(|index| lab.topology.links[index].interfaces[0].clone())
 }
 
-/// Removes all faults.
+/// Removes all faults of the lab.
 ///
 /// # Errors
-/// A switch does not answer or refuses.
+/// A switch does not answer or rejects the change.
 pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
     change(lab, |conditions| conditions.faults.clear())
 }
 
-/// Changes how flows are measured; `None`: as the topology file says. In a lab with a manager, it changes the intents of the file.
+/// Changes how flows are measured; `None` restores the topology file's mode. In a managed lab this changes the intents.
 ///
 /// # Errors
-/// A switch does not answer or refuses.
+/// The lab is managed and the mode is INT 1.0, or a switch does not answer or rejects the change.
 pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError> {
     if mode == Some("md10") && managed::is_managed(&lab.topology.file) {
         return Err(CliError::new(
@@ -106,10 +106,10 @@ pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError
     change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
 }
 
-/// Clears the SF-INT registers of a switch, or of all. Returns their names.
+/// Clears the SF-INT registers of a switch, or of all if `switch` is `None`. Returns the names of the cleared switches.
 ///
 /// # Errors
-/// There is no such switch, it does not answer or refuses.
+/// There is no such switch, or it does not answer or rejects the request.
 pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliError> {
     let mut wiped = Vec::new();
     for (index, known) in lab.topology.switches.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The topology file: its tables, declared as the configuration's are. The doc comments are the manual:
-//! `docs/reference/lab.md` is made from them.
+//! The topology file of a lab, declared with the macros that also declare hopwise's configuration. The doc comments of the
+//! settings are the text of the reference page, `docs/reference/lab.md`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -164,7 +164,7 @@ impl Setting for Address {
     }
 }
 
-/// A table that is passed on as written.
+/// Table of another configuration, passed on as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verbatim(pub(crate) Shown);
 
@@ -185,8 +185,7 @@ impl Setting for Verbatim {
     }
 }
 
-/// A value as it is written. A value that is invalid for any setting (a date, a number beyond 64 bits) becomes a text, which the
-/// reader of the setting refuses.
+/// Converts a TOML value. One that no setting accepts (a date, a number beyond 64 bits) becomes text, rejected later.
 pub(crate) fn shown(node: &Node<'_>) -> Shown {
     match node.get_ref() {
         Value::String(text) => Shown::Plain(text.as_ref().into()),
@@ -210,7 +209,7 @@ pub(crate) fn shown(node: &Node<'_>) -> Shown {
     }
 }
 
-/// The reference page of the topology file, in Markdown.
+/// Renders the reference page of the topology file, in Markdown.
 #[cfg(test)]
 pub(crate) fn reference() -> String {
     let mut chapters = Vec::new();

@@ -1,13 +1,16 @@
-//! A network on this machine: hosts, links and switches in network namespaces, made from one file. The library of the program
-//! `hopwise-lab`, which `hopwise lab` executes. Its switches and its collector are processes of `hopwise`.
+//! Library of `hopwise-lab`: a network of hosts, links and switches in namespaces of this machine, from one topology file.
+//! Switches and collector of a lab are `hopwise` processes.
 //!
-//! The order of the data: [`file`] is the topology file, `topology` the network it describes, `routes` the routes of the switches,
-//! `plan` the `ip` commands, `configs` the configuration of each process, `managed` that of the manager. `up` and `down` create and remove a lab, `state` is its
-//! state between commands, `remote` sends API requests to its processes. `traffic`, `fault` and `capture` operate on a running lab.
+//! Modules, in the order of the data:
+//! - `file` declares the topology file, `load` reads it into a `topology`;
+//! - `routes` computes the routes, `plan` the `ip` commands, `configs` the configuration of each process, `managed`
+//!   the manager's part;
+//! - `up` and `down` create and remove a lab, `state` keeps its state between commands;
+//! - `remote` calls the APIs of the processes; `traffic`, `fault` and `capture` work on a running lab.
 //!
-//! All parts of the lab NAME can be found by its name: namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`, and
-//! processes that run in these namespaces or use a configuration file in this directory. So a lab can be removed even if the program
-//! that created it has crashed.
+//! Every part of a lab can be found by the lab's name: the namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`, and
+//! the processes that run in these namespaces or use a configuration file in this directory. So a lab can be removed even if
+//! the program that created it has crashed.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,8 @@
-//! Reads a topology file into a topology; every problem is reported with its line.
+//! Parses and validates a topology file. All problems are collected and reported together, each with its line.
+//!
+//! Checks come in two steps: first the file (names, addresses, links, MTUs), then, if that is valid, the configurations that
+//! the lab would write. Each configuration passes through the parser of the process that will read it; an error points at the
+//! table of the topology file that causes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,7 +27,7 @@ use crate::{configs, managed, routes};
 const MAX_LAB_NAME: usize = 15;
 /// Maximum length of an interface name: 16 bytes in the kernel, including the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
-/// Maximum number of switches; each is a process.
+/// Maximum number of switches; each runs a process.
 const MAX_SWITCHES: usize = 32;
 /// Maximum number of hosts.
 const MAX_HOSTS: usize = 64;
@@ -32,15 +36,15 @@ const MAX_LINKS: usize = 256;
 /// Default MTU of a host.
 pub(crate) const HOST_MTU: u32 = 1500;
 /// Additional MTU of a link between switches, as room for INT: shim and header of INT-MD (16 bytes), 16 hops with the default
-/// instructions (36 bytes each), and some reserve.
+/// instructions (36 bytes each), and 48 bytes of reserve.
 pub(crate) const INT_ROOM: u32 = 640;
-/// Valid MTUs: the minimum of IPv6, and the maximum that a lab supports.
+/// Valid MTUs: IPv6 requires 1280 bytes, a lab supports at most 9216.
 const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
 
-/// Reads the network of a file.
+/// Reads and validates a topology file.
 ///
 /// # Errors
-/// The file cannot be read or is invalid; the message names each line.
+/// The file cannot be read or is invalid; the message lists each problem with its line.
 pub(crate) fn load(path: &Path) -> Result<Topology, CliError> {
     let text = settings::read::file(path).map_err(|error| {
         let remedy = "name a topology file, such as examples/lab/three-switches.toml";
@@ -56,10 +60,10 @@ pub(crate) fn parse_example(text: &str) -> Topology {
         .unwrap()
 }
 
-/// The network that `text` describes. `file` is its name in messages.
+/// Parses a topology file. `file` is its name in messages.
 ///
 /// # Errors
-/// Every problem of the file, with its line.
+/// The file is invalid; the error lists every problem with its line.
 pub(crate) fn parse(text: &str, file: &str) -> Result<Topology, ConfigError> {
     let mut reader = Reader::new(text);
     let mut topology = None;
@@ -74,7 +78,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Topology, ConfigError> {
         .make(read);
     }
     reader.finish(file)?;
-    // Without a problem there is always a network.
+    // The default is never returned: if no topology was built, `finish` has returned the problems.
     Ok(topology.unwrap_or_else(|| Topology {
         name: String::new(),
         hosts: Vec::new(),
@@ -84,7 +88,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Topology, ConfigError> {
     }))
 }
 
-/// Builds a topology from a file, and records problems.
+/// Builds a topology from the parsed file and records problems in the reader.
 struct Builder<'a, 'i> {
     root: &'a TomlNode<'a>,
     reader: &'a mut Reader<'i>,
@@ -145,21 +149,22 @@ impl Builder<'_, '_> {
         self.reader.refuse(span_of(self.root, path), message);
     }
 
-    /// Refuses a key of an item of a list, or with an empty key the item.
+    /// Rejects a key of a list item, or the whole item if `key` is empty.
     fn refuse_item(&mut self, list: &str, index: usize, key: &str, message: impl Into<String>) {
         let index = index.to_string();
         let path = [list, &index, key];
         self.refuse(&path[..if key.is_empty() { 2 } else { 3 }], message);
     }
 
-    /// Refuses what is written at this path.
+    /// Rejects a key that the topology file must not set.
     fn refuse_written(&mut self, path: &[&str], why: &str) {
         if is_written(self.root, path) {
             self.refuse(path, format!("{why}; remove this"));
         }
     }
 
-    /// Refuses what is written at `path` if a process rejects the configuration that the lab makes of it.
+    /// Parses a configuration that the lab would write for a process. On failure, rejects the key at `path` that it results
+    /// from.
     fn check(&mut self, config: &str, process: &str, file: &str, path: &[&str]) -> bool {
         let result = Settings::parse(config, file);
         if let Err(error) = &result {
@@ -248,7 +253,7 @@ impl Builder<'_, '_> {
         names
     }
 
-    /// Collects the node ids; each must be unique.
+    /// Collects the node IDs; each must be unique.
     fn node_ids(&mut self, file: &LabFile) -> Vec<u32> {
         let mut seen = BTreeMap::new();
         let mut ids = Vec::new();
@@ -299,7 +304,7 @@ impl Builder<'_, '_> {
         all
     }
 
-    /// The links, if all of them have two valid ends.
+    /// Builds the links; `None` if one of them has no two valid ends.
     fn links(&mut self, file: &LabFile, names: &Names<'_>) -> Option<Vec<Link>> {
         let mut links = Vec::new();
         let mut taken = BTreeSet::new();
@@ -311,7 +316,7 @@ impl Builder<'_, '_> {
             };
             let interfaces =
                 [(0, 1), (1, 0)].map(|(a, b)| format!("{}-{}", link.between[a], link.between[b]));
-            // Further links between the same two are numbered.
+            // The second link between the same nodes is called `a-b.2`, the third `a-b.3`, …
             let copies = (1..).map(|copy| {
                 interfaces
                     .clone()
@@ -414,7 +419,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The link of each host; a host must have exactly one.
+    /// Finds the link of each host; a host must have exactly one.
     fn host_links(&mut self, file: &LabFile, links: &[Link]) -> Vec<Option<usize>> {
         let mut found = Vec::new();
         for (index, HostSettings { name, .. }) in file.hosts.iter().enumerate() {
@@ -439,7 +444,7 @@ impl Builder<'_, '_> {
         found
     }
 
-    /// Checks that packets of maximum size fit through every link between switches.
+    /// Checks that the largest packet of a host fits through every link between switches.
     fn mtus(&mut self, file: &LabFile, links: &[Link]) {
         let longest = longest_of_hosts(links);
         for (index, link) in links
@@ -503,7 +508,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Completes the watch lists with the program's defaults.
+    /// Replaces the watch lists by complete ones: each rule gets the defaults of a switch's configuration.
     fn watch(&mut self, file: &mut LabFile) {
         if let Some(node) = child(self.root, "watch") {
             file.watch = self.watched(node);
@@ -549,7 +554,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Checks that the configuration with the manager is valid.
+    /// Checks that the collector's configuration is valid with the manager, inventory and intents that the lab adds.
     fn manager(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() || !managed::is_managed(&topology.file) {
             return;
@@ -560,7 +565,7 @@ impl Builder<'_, '_> {
         self.check(&config, "the collector", "collector.toml", &["collector"]);
     }
 
-    /// Checks that switches of kind `bmv2` can do what the file asks for.
+    /// Checks that switches of kind `bmv2` support what the file requests.
     fn bmv2(&mut self, topology: &Topology) {
         for index in (0..topology.switches.len()).filter(|index| topology.is_bmv2(*index)) {
             if let Some(key) = managed::unmanaged_by(&topology.file) {
@@ -606,7 +611,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Checks that every switch's configuration is valid.
+    /// Checks every switch's configuration; stops at the first error, since others would fail for the same reason.
     fn switches(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() {
             return;
@@ -676,7 +681,7 @@ impl Builder<'_, '_> {
         self.check(&text, "the translator", "translator.toml", &["translator"]);
     }
 
-    /// Checks that every host reaches every other.
+    /// Checks that the network is connected: every host reaches every other, and every switch has a link.
     fn connected(&mut self, topology: &Topology) {
         let distances = routes::distances(topology, 0, &[]);
         for (index, host) in topology.hosts.iter().enumerate() {
@@ -698,7 +703,8 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Reserved names: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
+/// Reserved names: `lo` is an interface of every namespace, `all` selects all hosts, the others are namespaces and files of a
+/// lab.
 const RESERVED: [&str; 9] = [
     "lo",
     "mgmt",
@@ -722,7 +728,7 @@ fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
     node.get_ref().get(key)
 }
 
-/// Checks that a host can have this address.
+/// Checks that a host in a routed network can have this address.
 fn usable(address: Address, ipv6: bool) -> Result<(), String> {
     let ip = address.ip;
     if ip.is_ipv6() != ipv6 {
@@ -756,7 +762,7 @@ fn longest_of_hosts(links: &[Link]) -> u32 {
         .unwrap_or(HOST_MTU)
 }
 
-/// Sets the MTU of each link.
+/// Sets the MTU of each link: as configured, or else the default for links of hosts and links between switches.
 fn with_mtus(links: &mut [Link]) {
     for link in links.iter_mut() {
         link.mtu = link.settings.mtu.unwrap_or(HOST_MTU);
@@ -767,7 +773,7 @@ fn with_mtus(links: &mut [Link]) {
     }
 }
 
-/// The ports of each switch.
+/// Returns the ports of each switch, numbered from 1 in the order of the links.
 fn ports(links: &[Link], switches: usize) -> Vec<Vec<Port>> {
     let mut ports = vec![Vec::new(); switches];
     for (link, Link { ends, .. }) in links.iter().enumerate() {

@@ -1,4 +1,7 @@
-//! A managed lab: its switches start without rules, and the manager in the collector's process makes rules of the intents.
+//! Managed labs: switches start without rules; the manager in the collector's process compiles the intents into rules.
+//!
+//! Builds the manager's part of the collector's configuration: `[manager]`, `[inventory]` and `[[intents]]`. A lab is managed
+//! unless its file configures the switches one by one, for example with `[[watch]]`.
 
 use std::path::Path;
 
@@ -10,7 +13,7 @@ use crate::plan::{SWITCH_API, namespace};
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Topology, program_of};
 
-/// The key of the file by which the switches are configured one by one, without a manager.
+/// Returns the first key of the file that configures switches one by one and so excludes a manager; `None` in a managed lab.
 pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
     let role = file
         .switch
@@ -37,12 +40,12 @@ pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
     keys.into_iter().find_map(|(key, written)| written.then_some(key))
 }
 
-/// Whether a manager configures the switches.
+/// Returns whether a manager configures the switches.
 pub(crate) fn is_managed(file: &LabFile) -> bool {
     unmanaged_by(file).is_none()
 }
 
-/// The intents in a measurement mode; `None`: as in the file.
+/// Returns the intents in a measurement mode; `None` keeps the modes of the file.
 fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
     let written = file
         .intents
@@ -56,8 +59,8 @@ fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
     }
 }
 
-/// Without intents in the file: UDP and TCP between all hosts, with INT-MD or, if the P4 program knows no other, SF-INT. A link without a
-/// rate has no utilization.
+/// Builds the default intent: UDP and TCP between all hosts, with INT-MD, or SF-INT if the P4 program supports only that. It
+/// does not watch link utilization, which is undefined for a link without a rate.
 fn everything(program: P4Program) -> Shown {
     let protocols = ["udp", "tcp"].map(plain);
     let metrics = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy"].map(plain);
@@ -73,7 +76,7 @@ fn everything(program: P4Program) -> Shown {
     }
 }
 
-/// The name and the mode of each intent, as far as they are written.
+/// Returns (name, mode) of each intent; an element is `None` if the intent does not set it.
 pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>; 2]> {
     let intents = intents(file, mode);
     let keys = intents
@@ -82,7 +85,7 @@ pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>;
     keys.collect()
 }
 
-/// The intent in another mode. SF-INT does not give the latency of a flow.
+/// Changes the mode of an intent. SF-INT does not measure flow latency, so that metric is removed.
 fn in_mode(mut intent: Shown, mode: &str) -> Shown {
     if let Shown::Table(keys) = &mut intent {
         set(keys, "mode", plain(mode));
@@ -96,7 +99,8 @@ fn in_mode(mut intent: Shown, mode: &str) -> Shown {
     intent
 }
 
-/// Adds the manager, the inventory and the intents to the collector's configuration. `reports`: where switches send reports.
+/// Adds the manager, the inventory and the intents to the collector's configuration. `reports` is the address that switches
+/// report to.
 pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>, reports: &str, dir: &Path) {
     let collector = table([("address", plain(reports))]);
     set_at(settings, &["manager", "collectors"], Shown::List(vec![collector]));
@@ -123,7 +127,7 @@ pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>,
     default_at(settings, &["manager", "calm"], plain("100ms"));
     let state = dir.join("manager.sqlite");
     default_at(settings, &["manager", "state"], plain(state.to_string_lossy()));
-    // The encoding is one of the whole domain.
+    // All devices of a domain must encode INT the same, so the manager sets these keys for all switches.
     for (key, path) in [("l4_checksum", &["l4_checksum"][..]), ("dscp", &["mark", "dscp"])] {
         let written = topology
             .file
@@ -138,7 +142,7 @@ pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>,
     set_at(settings, &["intents"], Shown::List(intents(&topology.file, mode)));
 }
 
-/// The network, as the manager reads it.
+/// Builds the manager's inventory: devices, links and hosts of the topology.
 fn inventory(topology: &Topology) -> Shown {
     let devices = topology.switches.iter().enumerate().map(|(index, switch)| {
         let is_bmv2 = topology.is_bmv2(index);

@@ -1,26 +1,26 @@
-//! The steps that create the network of a topology: namespaces, links, addresses. [`super::up`] executes them.
+//! The steps that create the network of a topology: namespaces, veth pairs, addresses and routes. `up` executes them.
 //!
-//! Links are created directly in their namespaces, so that the machine's main namespace never sees them.
+//! Both ends of a veth pair are created in their namespaces, so they never appear in the machine's own namespace.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::topology::{Link, Node, Topology};
 
-/// A step of the construction of a lab.
+/// Step in the construction of a lab.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// `ip netns add NAME`.
     Namespace(String),
-    /// `ip -n NAMESPACE …`, or just `ip …`.
+    /// `ip -n NAMESPACE WORDS`, or `ip WORDS` if the namespace is `None`.
     Ip(Option<String>, Vec<String>),
-    /// A file below /proc/sys/net of a namespace, and its value.
+    /// Writes a sysctl: namespace, file below `/proc/sys/net`, value.
     Setting(String, &'static str, &'static str),
-    /// An offload to disable: namespace, interface, offload.
+    /// Disables an offload: namespace, interface, name of the offload.
     Offload(String, String, &'static str),
 }
 
-/// Offloads that must be disabled, since with them a host would pass on packets without checksum or several packets in one frame.
-/// Offloads that a device does not support are ignored.
+/// Offloads to disable. With them a host would send packets without checksums, or several segments in one frame, which the
+/// switches cannot process. Offloads that a device does not support are ignored.
 const OFFLOADS: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",
@@ -32,35 +32,35 @@ const OFFLOADS: [&str; 8] = [
     "rx-gro",
 ];
 
-/// Default gateways of hosts. No interface has these addresses; the switch answers for any address.
+/// Default gateways of hosts. No interface has these addresses: a switch answers ARP and ND for any address.
 const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
 
 /// The collector's address in the management network, as the switches see it.
 pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
 
-/// Address of the API of a switch, in the switch's namespace, and of the aggregator, in the management namespace.
+/// Address of a switch's API in the switch's namespace, and of the aggregator's in the management namespace.
 pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
 
-/// Prefix of the lab's namespaces.
+/// Returns the prefix of the lab's namespaces.
 pub(crate) fn prefix(lab: &str) -> String {
     format!("hw-{lab}-")
 }
 
-/// The namespace of a node, or of the management network (`mgmt`).
+/// Returns the namespace of a node, or of the management network (`mgmt`).
 pub(crate) fn namespace(lab: &str, name: &str) -> String {
     format!("hw-{lab}-{name}")
 }
 
-/// The network between management and switches.
+/// Name of the management network, which connects the collector with the switches.
 pub(crate) const MANAGEMENT: &str = "mgmt";
 
-/// A switch's address in the management network.
+/// Returns a switch's address in the management network.
 pub(crate) fn management_address(switch: usize) -> Ipv4Addr {
-    // At most 32 switches.
+    // A lab has at most 32 switches, so this does not overflow.
     Ipv4Addr::new(172, 31, 255, 10 + switch as u8)
 }
 
-/// All steps in the order of their execution.
+/// Returns all steps in the order of execution.
 pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     let mut steps = Vec::new();
     let management = namespace(&topology.name, MANAGEMENT);
@@ -69,7 +69,7 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
         .map(|node| namespace(&topology.name, topology.name_of(node)));
     for name in namespaces.chain([management]) {
         steps.push(Step::Namespace(name.clone()));
-        // No duplicate address detection: addresses are unique, and it would delay IPv6 by a second.
+        // No duplicate address detection: the addresses are unique, and it would delay IPv6 by a second.
         steps.push(Step::Setting(name.clone(), "ipv6/conf/default/accept_dad", "0"));
         steps.push(Step::Setting(
             name.clone(),
@@ -79,7 +79,7 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
         steps.push(ip(&name, &["link", "set", "lo", "up"]));
     }
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
-        // The kernel must not process the packets that a switch forwards.
+        // The kernel must not process the packets that the switch process forwards.
         let inside = namespace(&topology.name, topology.name_of(node));
         steps.push(Step::Setting(
             inside.clone(),
@@ -102,6 +102,7 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     steps
 }
 
+/// Creates a veth pair with fixed MACs, without offloads, and sets both ends up.
 fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
     let [near, far] = link
         .ends
@@ -121,7 +122,7 @@ fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
         let interface = &link.interfaces[end];
         let offloads = OFFLOADS.map(|offload| Step::Offload(namespace.clone(), interface.clone(), offload));
         steps.extend(offloads);
-        // The kernel must not answer ARP requests at a switch.
+        // The kernel must not answer ARP requests at a switch; the switch process does.
         let arp = matches!(link.ends[end], Node::Switch(_)).then_some(["arp", "off"]);
         let words = [
             &["link", "set", interface][..],
@@ -133,6 +134,7 @@ fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
     }
 }
 
+/// Gives a host its addresses, and default routes over a gateway that exists only as a neighbour entry or ARP reply.
 fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     let name = namespace(&topology.name, topology.name_of(Node::Host(host)));
     let host = &topology.hosts[host];
@@ -180,7 +182,7 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     }
 }
 
-/// The MAC address of a host's gateway, where the switch answers no request for it.
+/// Returns the `ip neigh` arguments for a static gateway entry; `None` except for BMv2, which does not answer ARP.
 fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
     let end = link.ends.iter().position(|end| topology.is_bmv2_node(*end))?;
     let address = mac(topology, link, end);
@@ -201,7 +203,7 @@ fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Optio
     Some(words.map(str::to_owned).into())
 }
 
-/// The MAC address of an end of a management link to a switch of kind `bmv2`, whose program writes it into reports.
+/// Returns the MAC address of one end of a management link to a `bmv2` switch, whose P4 program writes it into reports.
 pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
     format!(
         "02:6d:00:00:{:02x}:{:02x}",
@@ -210,7 +212,7 @@ pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
     )
 }
 
-/// A dedicated link from a switch to the collector.
+/// Adds the dedicated link from a switch to the collector.
 fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
     let management = namespace(&topology.name, MANAGEMENT);
     let name = &topology.switches[switch].name;
@@ -257,8 +259,8 @@ fn ip(namespace: &str, words: &[impl AsRef<str>]) -> Step {
     )
 }
 
-/// A MAC address that identifies the node: `02:68:…` (h) for a host, `02:73:…` (s) for a switch; the last two bytes are the
-/// number of the node, from 1, and of the port.
+/// Returns a MAC address that identifies the node: `02:68:…` (`h`) for a host, `02:73:…` (`s`) for a switch. The last two
+/// bytes are the number of the node, from 1, and the number of the port.
 pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
     let (kind, index, port) = match link.ends[end] {
         Node::Host(index) => (0x68, index, 1),
@@ -270,7 +272,7 @@ pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
             (0x73, index, port.map_or(0, |port| port.number))
         }
     };
-    // At most 64 nodes of a kind; at most 256 ports, numbered from 1: the carry goes into the byte before.
+    // At most 64 nodes per kind. A switch may have ports 1 to 256: the high byte of the number is in the fourth byte.
     format!(
         "02:{kind:02x}:00:{:02x}:{:02x}:{:02x}",
         port >> 8,

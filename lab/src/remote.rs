@@ -1,4 +1,5 @@
-//! A running lab, and API requests to its processes: the collector in this network namespace, each switch in the switch's namespace.
+//! A running lab and the HTTP requests to its processes. The collector's API is in this network namespace; each switch's API
+//! is in the switch's namespace, which a thread enters for the request.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -15,14 +16,15 @@ use config::Settings;
 use net::client::Client;
 use terminal::CliError;
 
-/// The collector's configuration in the directory of a lab.
+/// Name of the collector's configuration file in a lab's directory.
 pub(crate) const COLLECTOR_FILE: &str = "collector.toml";
-/// Maximum time until the switches have what the intents say; it includes the time in which the last packet with INT leaves.
+/// Maximum time until the switches have the rules of the intents; includes the drain time, in which the last packets with INT
+/// leave.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between two polls.
+/// Interval between two polls of an API.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A lab that runs.
+/// A lab that runs: its directory, network and saved state.
 #[derive(Debug)]
 pub(crate) struct Lab {
     pub(crate) directory: Directory,
@@ -31,7 +33,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Creates a lab from its parts.
+    /// Creates the handle from its parts.
     pub(crate) fn new(directory: Directory, topology: Topology, state: State) -> Self {
         Self {
             directory,
@@ -40,7 +42,7 @@ impl Lab {
         }
     }
 
-    /// The named lab; without a name, the only lab.
+    /// Opens the named lab or, without a name, the only lab.
     ///
     /// # Errors
     /// There is no such lab, or it is incomplete.
@@ -56,26 +58,26 @@ impl Lab {
         Ok(Self::new(directory, topology, state))
     }
 
-    /// The namespace of a node.
+    /// Returns the name of a node's namespace.
     pub(crate) fn namespace(&self, name: &str) -> String {
         namespace(&self.topology.name, name)
     }
 
-    /// The response of the collector to `GET /api/v1{path}`.
+    /// Requests `GET /api/v1{path}` from the collector.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The collector does not answer.
     pub(crate) fn collector(&self, path: &str) -> Result<Value, CliError> {
         get(&self.state.api, path)
     }
 
-    /// The status of a switch.
+    /// Requests the status of a switch. BMv2 has no HTTP API, so a TCP connection to its P4Runtime server is the check.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The switch does not answer.
     pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
         if self.topology.is_bmv2(index) {
-            // It says nothing of itself to others than the manager.
+            // P4Runtime gives its state to its controller, the manager, only.
             return self.ask(&self.topology.switches[index].name, || {
                 TcpStream::connect(bmv2::P4RUNTIME)
                     .map(|_| json!({ "kind": "bmv2" }))
@@ -85,17 +87,17 @@ impl Lab {
         self.ask(&self.topology.switches[index].name, || get(SWITCH_API, "/switch"))
     }
 
-    /// The rules of a switch with a manager.
+    /// Requests the rules of a managed switch.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The switch does not answer.
     pub(crate) fn rules(&self, index: usize) -> Result<Value, CliError> {
         self.ask(&self.topology.switches[index].name, || {
             get(SWITCH_API, "/switch/rules")
         })
     }
 
-    /// The state of each intent, and of each switch that is not in sync, as the manager reports it; nothing in a lab without a manager.
+    /// Describes each intent, and each switch that is not in sync, as the manager reports; empty without a manager.
     pub(crate) fn managed(&self) -> Vec<String> {
         if !managed::is_managed(&self.topology.file) {
             return Vec::new();
@@ -114,18 +116,19 @@ impl Lab {
         intents.chain(others).collect()
     }
 
-    /// `POST /api/v1{path}`.
+    /// Requests `POST /api/v1{path}` from a switch, with an empty object.
     ///
     /// # Errors
-    /// It does not answer, or refuses.
+    /// The switch does not answer, or rejects the request.
     pub(crate) fn post(&self, index: usize, path: &str) -> Result<Value, CliError> {
         self.ask(&self.topology.switches[index].name, || post(SWITCH_API, path))
     }
 
-    /// Applies the conditions: writes the files of all switches and reloads them.
+    /// Applies the conditions: writes the configuration of all switches and of a manager, reloads them, and waits for the
+    /// manager. All configurations are checked before the first is written.
     ///
     /// # Errors
-    /// A file cannot be written; a switch does not answer or refuses.
+    /// A file cannot be written, or a process does not answer or rejects its configuration.
     pub(crate) fn apply(&self) -> Result<(), CliError> {
         let conditions = &self.state.conditions;
         let mut files = Vec::new();
@@ -159,10 +162,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits until the switches have what the intents say.
+    /// Waits until the switches have the rules of the intents.
     ///
     /// # Errors
-    /// An intent is refused, or a switch does not follow in time; the message says why.
+    /// An intent is refused, or a switch does not follow in time; the message gives the reason.
     pub(crate) fn wait_for_manager(&self) -> Result<(), CliError> {
         let start = Instant::now();
         let wanted = managed::wanted(&self.topology.file, self.state.conditions.mode.as_deref());
@@ -181,10 +184,11 @@ impl Lab {
         }
     }
 
-    /// Waits until the manager has found a switch in sync after `since`, ns since 1970: what it said before is of the time before.
+    /// Waits until the manager has found a switch in sync after `since`, ns since 1970. Earlier findings concern the process
+    /// that was killed.
     ///
     /// # Errors
-    /// It has not in time.
+    /// The manager has not found it in sync within the timeout.
     pub(crate) fn wait_until_filled(&self, switch: &str, since: u64) -> Result<(), CliError> {
         let start = Instant::now();
         loop {
@@ -201,23 +205,23 @@ impl Lab {
         }
     }
 
-    /// The status of the aggregator.
+    /// Requests the aggregator's configuration, to see that it answers.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The aggregator does not answer.
     pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
         self.ask(MANAGEMENT, || get(SWITCH_API, "/config"))
     }
 
-    /// A response of the translator's API.
+    /// Requests `GET /api/v1{path}` from the translator.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The translator does not answer.
     pub(crate) fn translator(&self, path: &str) -> Result<Value, CliError> {
         self.ask(MANAGEMENT, || get(TRANSLATOR_API, path))
     }
 
-    /// Sends an API request to the process in the namespace of a node.
+    /// Runs an API request inside the namespace of a node, and prefixes errors with the node's name.
     fn ask(
         &self,
         name: &str,
@@ -229,17 +233,17 @@ impl Lab {
     }
 }
 
-/// The JSON that `GET /api/v1{path}` of the API at `url` returns.
+/// Requests `GET /api/v1{path}` from the API at `url`.
 fn get(url: &str, path: &str) -> Result<Value, CliError> {
     Ok(Client::new(url, None)?.get(path)?)
 }
 
-/// The JSON that `POST /api/v1{path}` of the API at `url` returns to an empty object.
+/// Requests `POST /api/v1{path}` from the API at `url`, with an empty object.
 fn post(url: &str, path: &str) -> Result<Value, CliError> {
     Ok(Client::new(url, None)?.send("POST", path, &json!({}))?)
 }
 
-/// Checks a configuration; `file` is its name in messages.
+/// Checks that a configuration is valid; `file` is its name in messages.
 fn check(config: &str, file: &str) -> Result<(), CliError> {
     match Settings::parse(config, file) {
         Ok(_) => Ok(()),
@@ -247,7 +251,7 @@ fn check(config: &str, file: &str) -> Result<(), CliError> {
     }
 }
 
-/// An intent or a device, and its state in one sentence.
+/// Describes the state of an intent or device in one sentence.
 fn says(view: &Value) -> String {
     format!("{}: {}", text(view, "name"), text(view, "text"))
 }
@@ -256,10 +260,11 @@ fn text<'v>(view: &'v Value, key: &str) -> &'v str {
     view[key].as_str().unwrap_or_default()
 }
 
-/// The goal that the manager has not reached yet, in one sentence; `None`: it has reached all.
+/// Describes the first goal that the manager has not reached yet; `None` if it has reached all. `wanted` lists (name, mode)
+/// of the intents in the lab's file.
 ///
 /// # Errors
-/// An intent is refused.
+/// The manager refuses an intent.
 fn awaited(
     wanted: &[[Option<String>; 2]],
     intents: &[Value],
@@ -291,7 +296,7 @@ fn awaited(
     Ok(device.or(intent).map(says))
 }
 
-/// Entries of a switch's history that are looked at.
+/// Number of entries of a switch's history that are searched.
 const ENTRIES: usize = 50;
 
 fn is_filled_since(history: &[Value], since: u64) -> bool {

@@ -1,4 +1,4 @@
-//! A switch that crashes, and is started again.
+//! `hopwise lab fault restart`: kills a switch (SIGKILL, as in a crash), restarts it, and measures the recovery time.
 
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,22 @@ use crate::managed;
 use crate::remote::Lab;
 use crate::up::StartedProcess;
 
-/// Maximum time until the process has ended, and until the new one answers.
+/// Maximum wait for the old process to end, and for the new one to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between two polls.
+/// Interval between two polls of the switch.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The durations of a restart.
+/// Durations of a restart and of the recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restarted {
-    /// From the start of the process until it answered.
+    /// Time from the start of the process to its first answer.
     pub(crate) start: Duration,
-    /// From then on until the manager had filled it again; `None` in a lab without a manager.
+    /// Time from that answer until the manager had restored its rules; `None` in a lab without a manager.
     pub(crate) filled: Option<Duration>,
 }
 
-/// Kills the process of a switch without a warning, if it runs, and starts it again after `pause`. The manager configures it.
+/// Kills the process of a switch, if it runs, and starts it again after `pause`. Waits until it answers and, in a managed
+/// lab, until the manager has restored its rules.
 ///
 /// # Errors
 /// There is no such switch, or it does not start.
@@ -49,7 +50,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         })?;
     let is_bmv2 = lab.topology.is_bmv2(index);
     if is_bmv2 {
-        // A switch that cannot be started again is not ended.
+        // Before the kill: without the executable the switch could not be started again.
         bmv2::program(&lab.topology)?;
     }
     let file = lab
@@ -90,7 +91,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
     if !managed::is_managed(&lab.topology.file) {
         return Ok(Restarted { start, filled: None });
     }
-    // The switch itself says so: the manager may not know yet that it was away.
+    // Ask the switch itself: the manager may not know yet that it was restarted and would still report it in sync.
     while !is_bmv2 && !forwards(lab, index)? {
         if begun.elapsed() > TIMEOUT {
             return Err(CliError::new(format!(
@@ -109,7 +110,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
     })
 }
 
-/// Whether a switch has a forwarding rule.
+/// Returns whether a switch has a forwarding rule.
 fn forwards(lab: &Lab, switch: usize) -> Result<bool, CliError> {
     let rules = lab.rules(switch)?;
     let rules = rules["rules"].as_array().map(Vec::as_slice).unwrap_or_default();

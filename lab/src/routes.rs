@@ -1,21 +1,22 @@
-//! Shortest-path routes: at every switch, the ports that are one link closer to the destination. Since every hop is closer, packets
-//! never loop, even if the network has cycles.
+//! Shortest-path routes: at every switch, the ports that are one link closer to the destination (breadth-first search from
+//! the destination). Each hop reduces the distance, so packets never loop, even if the network has cycles.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::topology::{Node, Topology, entry};
 
-/// A route to an address over one or more ports; each flow uses one of them.
+/// Route to an address over one or more ports (ECMP); each flow uses one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
-    /// The address of a host.
+    /// Destination address, that of a host.
     pub(crate) to: IpAddr,
-    /// Numbers of the ports, ascending.
+    /// Numbers of the equal-cost ports, ascending.
     pub(crate) ports: Vec<u16>,
 }
 
-/// Distance in links from each switch to the switch of a host, avoiding `closed`; `None` if there is no path.
+/// Returns the distance in links from each switch to the switch of a host, avoiding the links `closed`; `None` without a
+/// path.
 pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> Vec<Option<usize>> {
     let mut distances = vec![None; topology.switches.len()];
     let Some(host) = topology.hosts.get(host) else {
@@ -41,13 +42,14 @@ pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> V
     distances
 }
 
-/// The routes of a switch to every address of every host, avoiding the links of `closed`. If there is no other path, the route uses
-/// the closed link, so that packets are lost there and not elsewhere.
+/// Returns the routes of a switch to every host address, avoiding the links `closed`. If there is no other path, the route
+/// uses the closed link, so that packets are lost there and not elsewhere.
 pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Vec<Route> {
     let mut routes = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let around = distances(topology, index, closed);
-        // A switch without another path sends to switches without one, or into a closed link: never back.
+        // No loop: all switches on this shortest path up to the closed link have no detour either, or the packet could take
+        // it from here.
         let (distances, closed) = if around[switch].is_some() {
             (around, closed)
         } else {

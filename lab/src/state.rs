@@ -1,4 +1,5 @@
-//! State of a lab between commands: its directory, `/run/hopwise/lab-NAME`.
+//! State of a lab between commands. The directory `/run/hopwise/lab-NAME` has the saved state, a copy of the topology file,
+//! and the configurations and logs of the processes; its lock (`flock`) serializes commands.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -14,17 +15,17 @@ use crate::load;
 use crate::topology::Topology;
 use terminal::CliError;
 
-/// Parent of the directories of labs.
+/// Parent of all labs' directories.
 const LABS: &str = "/run/hopwise";
-/// Directory of named namespaces (`ip netns`).
+/// Directory in which `ip netns` mounts named namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// State that `lab up` saves for later commands.
+/// State that `hopwise lab up` saves for later commands.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     /// URL of the collector's API, such as `http://127.0.0.1:8080`.
     pub(crate) api: String,
-    /// Address of the collector's API in its configuration: the port may be 0.
+    /// Address in the collector's configuration; its port may be 0, for a free port.
     pub(crate) listen: SocketAddr,
     /// Path of the topology file, as given on the command line.
     pub(crate) file: String,
@@ -33,7 +34,7 @@ pub(crate) struct State {
     pub(crate) conditions: Conditions,
 }
 
-/// The directory of a lab, which may not exist.
+/// Directory of a lab, which may not exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Directory {
     name: String,
@@ -41,7 +42,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The directory of the lab with this name.
+    /// Returns the directory of the lab with this name, which need not exist.
     pub(crate) fn of(lab: &str) -> Self {
         Self {
             name: lab.to_owned(),
@@ -57,7 +58,7 @@ impl Directory {
         &self.path
     }
 
-    /// A file in it.
+    /// Returns the path of a file in the directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -70,10 +71,10 @@ impl Directory {
         )
     }
 
-    /// Creates it; the lock prevents other processes from removing it.
+    /// Creates the directory and locks it, so that no other process removes it. Returns the lock.
     ///
     /// # Errors
-    /// It exists, or it cannot be created.
+    /// The directory exists, or it cannot be created.
     pub(crate) fn create(&self) -> Result<File, CliError> {
         fs::create_dir_all(LABS).map_err(|error| self.failed("make", error))?;
         match fs::create_dir(&self.path) {
@@ -84,7 +85,7 @@ impl Directory {
             .ok_or_else(|| self.failed("make", ErrorKind::NotFound.into()))
     }
 
-    /// Waits for the lock of this lab; `None` if there is no such directory.
+    /// Waits up to 30 s for the lock; `None` if the directory does not exist.
     ///
     /// # Errors
     /// Another process holds the lock for too long.
@@ -112,10 +113,10 @@ impl Directory {
         }
     }
 
-    /// Writes a file in it atomically: a reader sees the old or the new content.
+    /// Writes a file in the directory atomically: a reader sees the old or the new content.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write(&self, name: &str, text: &[u8]) -> Result<(), CliError> {
         let path = self.file(name);
         let new = self.file(&format!("{name}.new"));
@@ -129,10 +130,10 @@ impl Directory {
         })
     }
 
-    /// Saves the state.
+    /// Saves the state of the lab.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn save(&self, state: &State) -> Result<(), CliError> {
         self.write(
             STATE,
@@ -140,29 +141,29 @@ impl Directory {
         )
     }
 
-    /// The state; `None` if the lab does not exist or is incomplete.
+    /// Reads the saved state; `None` if the lab does not exist or is incomplete.
     pub(crate) fn state(&self) -> Option<State> {
         serde_json::from_slice(&fs::read(self.file(STATE)).ok()?).ok()
     }
 
-    /// The network, from the copy of its file.
+    /// Loads the network from the lab's copy of the topology file.
     pub(crate) fn topology(&self) -> Result<Topology, CliError> {
         load::load(&self.file(TOPOLOGY))
     }
 }
 
-/// The copy of the topology file in a lab's directory.
+/// Name of the copy of the topology file in a lab's directory.
 pub(crate) const TOPOLOGY: &str = "topology.toml";
 const STATE: &str = "state.json";
 
-/// The error for a lab name that is in use.
+/// Builds the error for a lab name that is in use.
 pub(crate) fn exists(lab: &str) -> CliError {
     CliError::new(format!(
         "there is a lab {lab} already, or a part of one; remove it with `hopwise lab down {lab}`"
     ))
 }
 
-/// The namespaces of a lab.
+/// Returns the existing namespaces of a lab, sorted.
 pub(crate) fn namespaces(lab: &str) -> Vec<String> {
     let prefix = super::plan::prefix(lab);
     let mut found: Vec<String> = names_in(NAMESPACES)
@@ -173,7 +174,7 @@ pub(crate) fn namespaces(lab: &str) -> Vec<String> {
     found
 }
 
-/// The names of all labs that have a directory or a namespace.
+/// Returns the names of all labs that have a directory or a namespace, sorted.
 pub(crate) fn labs() -> Vec<String> {
     let directories = names_in(LABS)
         .into_iter()
@@ -188,7 +189,7 @@ pub(crate) fn labs() -> Vec<String> {
         .collect()
 }
 
-/// The named lab; without a name, the only lab.
+/// Finds the named lab or, without a name, the only lab.
 ///
 /// # Errors
 /// There is no lab, or more than one.

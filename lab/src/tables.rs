@@ -1,8 +1,8 @@
-//! Values of configuration files, as nested tables.
+//! Helpers to build and change TOML configurations as nested tables of [`Shown`] values. A path is a list of keys.
 
 use settings::setting::Shown;
 
-/// A key and its value.
+/// Builds a key and its value.
 pub(crate) fn entry(name: &str, value: Shown) -> (String, Shown) {
     (name.to_owned(), value)
 }
@@ -27,7 +27,7 @@ pub(crate) fn text(value: &Shown) -> Option<&str> {
     }
 }
 
-/// Sets a key of a table.
+/// Sets a key of a table, replacing an earlier value.
 pub(crate) fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
     match entries.iter_mut().find(|(known, _)| known == key) {
         Some((_, known)) => *known = value,
@@ -35,7 +35,7 @@ pub(crate) fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
     }
 }
 
-/// The value under `path` of nested tables.
+/// Returns the value at `path`, or `None` if a key is missing.
 pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
     path.iter().try_fold(table, |table, key| match table {
         Shown::Table(entries) => entries
@@ -46,7 +46,7 @@ pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
     })
 }
 
-/// Sets the value under `path` of nested tables; creates missing tables.
+/// Sets the value at `path`; creates missing tables.
 pub(crate) fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
     let (Shown::Table(entries), [key, below @ ..]) = (table, path) else {
         return;
@@ -62,7 +62,7 @@ pub(crate) fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
     }
 }
 
-/// Sets the value under `path` of nested tables, unless it is there.
+/// Sets the value at `path` unless it is set.
 pub(crate) fn default_at(table: &mut Shown, path: &[&str], value: Shown) {
     if get_at(table, path).is_none() {
         set_at(table, path, value);

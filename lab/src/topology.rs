@@ -1,4 +1,5 @@
-//! The network of a lab: nodes, ports and links.
+//! The network of a lab: hosts, switches with their ports, and links. Nodes and links refer to each other by index. `load`
+//! builds it from the topology file.
 
 use std::net::IpAddr;
 
@@ -6,16 +7,16 @@ use terminal::CliError;
 
 use crate::file::{Address, LabFile, LinkSettings, P4Program, SwitchKind};
 
-/// A host or a switch, by its index.
+/// Host or switch of the topology, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Node {
-    /// A host, by its index.
+    /// Index of a host.
     Host(usize),
-    /// A switch, by its index.
+    /// Index of a switch.
     Switch(usize),
 }
 
-/// A valid network: names and addresses are unique, and every host has one link.
+/// Valid network: names and addresses are unique, and every host has one link.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Topology {
     pub(crate) name: String,
@@ -25,19 +26,21 @@ pub(crate) struct Topology {
     pub(crate) switches: Vec<Switch>,
     /// The links, in the order of the file.
     pub(crate) links: Vec<Link>,
-    /// The file, for settings that are passed on unchanged.
+    /// Parsed topology file, for settings that are passed on unchanged.
     pub(crate) file: LabFile,
 }
 
+/// Host with one link to a switch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Host {
     pub(crate) name: String,
     /// The addresses of the host, IPv4 first.
     pub(crate) addresses: Vec<Address>,
-    /// Index of its link.
+    /// Index of the host's link.
     pub(crate) link: usize,
 }
 
+/// Switch with its node id in telemetry.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Switch {
     pub(crate) name: String,
@@ -46,33 +49,34 @@ pub(crate) struct Switch {
     pub(crate) ports: Vec<Port>,
 }
 
-/// A port of a switch.
+/// Switch port, with the link and the node behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Port {
     /// Number of the port on its switch.
     pub(crate) number: u16,
-    /// Index of its link.
+    /// Index of the port's link.
     pub(crate) link: usize,
-    /// The end of the link at this port: 0 or 1.
+    /// End of the link at this port: 0 or 1.
     pub(crate) end: usize,
-    /// The node at the other end.
+    /// Node at the other end.
     pub(crate) peer: Node,
 }
 
+/// Link (veth pair) between two nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Link {
-    /// The nodes at its ends.
+    /// Nodes at the two ends.
     pub(crate) ends: [Node; 2],
-    /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
+    /// Interface names of the two ends, each in the namespace of its node. The first is the name of the link.
     pub(crate) interfaces: [String; 2],
-    /// Longest packet on the link, bytes.
+    /// Maximum packet size on the link, bytes.
     pub(crate) mtu: u32,
-    /// The settings in the file.
+    /// Settings of the link in the file.
     pub(crate) settings: LinkSettings,
 }
 
 impl Host {
-    /// Returns the address of a family.
+    /// Returns the host's IPv4 or IPv6 address, if it has one.
     pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
         self.addresses
             .iter()
@@ -82,7 +86,7 @@ impl Host {
 }
 
 impl Topology {
-    /// Whether a switch is of kind `bmv2`.
+    /// Returns whether a switch is of kind `bmv2`.
     pub(crate) fn is_bmv2(&self, switch: usize) -> bool {
         self.file
             .switches
@@ -90,22 +94,22 @@ impl Topology {
             .is_some_and(|switch| switch.kind == SwitchKind::Bmv2)
     }
 
-    /// Whether a node is a switch of kind `bmv2`.
+    /// Returns whether a node is a switch of kind `bmv2`.
     pub(crate) fn is_bmv2_node(&self, node: Node) -> bool {
         matches!(node, Node::Switch(index) if self.is_bmv2(index))
     }
 
-    /// Whether a switch of the lab is of kind `bmv2`.
+    /// Returns whether the lab has a switch of kind `bmv2`.
     pub(crate) fn has_bmv2(&self) -> bool {
         (0..self.switches.len()).any(|switch| self.is_bmv2(switch))
     }
 
-    /// The P4 program of its switches of kind `bmv2`.
+    /// Returns the P4 program of the `bmv2` switches.
     pub(crate) fn p4_program(&self) -> P4Program {
         program_of(&self.file)
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     pub(crate) fn name_of(&self, node: Node) -> &str {
         match node {
             Node::Host(index) => &self.hosts[index].name,
@@ -113,7 +117,7 @@ impl Topology {
         }
     }
 
-    /// The node of this name.
+    /// Finds the node with this name.
     pub(crate) fn find(&self, name: &str) -> Option<Node> {
         let host = self
             .hosts
@@ -128,14 +132,14 @@ impl Topology {
         })
     }
 
-    /// All nodes, hosts first.
+    /// Returns all nodes, hosts first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
         (0..self.hosts.len())
             .map(Node::Host)
             .chain((0..self.switches.len()).map(Node::Switch))
     }
 
-    /// The link with this name, which may be the name of either interface.
+    /// Finds the index of the link with this name, which may be the name of either interface.
     ///
     /// # Errors
     /// There is no such link; the message lists all links.
@@ -159,7 +163,7 @@ impl Topology {
     }
 }
 
-/// The P4 program of the switches of kind `bmv2`.
+/// Returns the P4 program of the `bmv2` switches, which is the same for all of them.
 pub(crate) fn program_of(file: &LabFile) -> P4Program {
     file.switches
         .iter()
@@ -167,7 +171,7 @@ pub(crate) fn program_of(file: &LabFile) -> P4Program {
         .unwrap_or(P4Program::Int)
 }
 
-/// The switch that a host is linked to.
+/// Returns the index of the switch that a host is linked to.
 pub(crate) fn entry(topology: &Topology, host: &Host) -> usize {
     let ends = topology.links[host.link].ends;
     ends.iter()

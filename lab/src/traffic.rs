@@ -1,5 +1,8 @@
-//! Flows and microbursts between hosts: UDP packets with numbers and timestamps in them, sent and received by sockets inside the
-//! hosts. All share one clock, so that the latency is known.
+//! `hopwise lab traffic`: generates flows and microbursts between hosts. UDP packets carry a sequence number and a send time;
+//! sockets inside the hosts send and receive them. Namespaces share one monotonic clock, so one-way latency is exact.
+//!
+//! The UDP payload, integers in big-endian order, is padded to the packet size:
+//! `"hwlt"` (4 bytes) | flow id (4) | sequence number (8) | send time, ns (8)
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,15 +17,15 @@ use super::topology::Topology;
 use settings::values::Rate;
 use terminal::CliError;
 
-/// Distribution of packets over time.
+/// Distribution of a flow's packets over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pattern {
-    /// Packets at equal distances.
+    /// Packets at a constant interval.
     Even {
         /// Rate of each flow, counted from the IP header on.
         rate: Rate,
     },
-    /// Bursts at equal distances.
+    /// Bursts at a constant interval.
     Burst {
         /// Packets per burst and flow.
         packets: u32,
@@ -31,16 +34,16 @@ pub(crate) enum Pattern {
     },
 }
 
-/// The traffic that is generated.
+/// Parameters of the traffic to generate.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Traffic {
-    /// Senders and their receivers.
+    /// Pairs of sender and receiver.
     pub(crate) ends: Ends,
     /// Flows from each sender to each receiver.
     pub(crate) flows: u32,
     /// Packet size in bytes, from the IP header on.
     pub(crate) size: u32,
-    /// Length of the traffic.
+    /// Duration of the traffic.
     pub(crate) span: Duration,
     /// UDP port of the receivers.
     pub(crate) port: u16,
@@ -48,7 +51,7 @@ pub(crate) struct Traffic {
     pub(crate) pattern: Pattern,
 }
 
-/// Pairs of sender and receiver, as indexes of hosts.
+/// Pairs of sender and receiver, as indices of hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     pairs: Vec<(usize, usize)>,
@@ -59,10 +62,10 @@ pub(crate) struct Ends {
 const MAX_FLOWS: usize = 4_000;
 
 impl Ends {
-    /// All pairs of the named hosts (separated by commas, or `all`), except for pairs of a host with itself.
+    /// Builds all pairs of the named hosts (separated by commas, or `all`), without pairs of a host with itself.
     ///
     /// # Errors
-    /// A host is unknown or has no address of that family; or no pair is left.
+    /// A host is unknown or has no address of that family, or no pair is left.
     pub(crate) fn find(topology: &Topology, from: &str, to: &str, ipv6: bool) -> Result<Self, CliError> {
         let from = hosts(topology, from)?;
         let to = hosts(topology, to)?;
@@ -89,6 +92,7 @@ impl Ends {
     }
 }
 
+/// Returns the indices of the hosts in a list of names (`all` or `h1,h2`).
 fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     if named == "all" {
         return Ok((0..topology.hosts.len()).collect());
@@ -113,10 +117,10 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     Ok(by_host(found))
 }
 
-/// Outcomes of the packets from one sender to one receiver.
+/// Counters and latencies of the packets from one sender to one receiver.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Figures {
-    /// The hosts that send and receive.
+    /// Names of the sending and the receiving host.
     pub(crate) between: [String; 2],
     /// Packets that the sender's kernel accepted.
     pub(crate) sent: u64,
@@ -124,18 +128,18 @@ pub(crate) struct Figures {
     pub(crate) refused: u64,
     /// Packets that arrived at the receiver.
     pub(crate) received: u64,
-    /// Packets that arrived after a later one of their flow; also in `received`.
+    /// Packets that arrived after a later one of their flow; included in `received`.
     pub(crate) reordered: u64,
-    /// Least latency of a packet, ns.
+    /// Minimum latency of a packet, ns.
     pub(crate) min: u64,
-    /// Greatest latency of a packet, ns.
+    /// Maximum latency of a packet, ns.
     pub(crate) max: u64,
     /// Sum of all latencies, ns.
     pub(crate) sum: u128,
 }
 
 impl Figures {
-    /// Packets that were sent and did not arrive.
+    /// Returns the number of packets that were sent and did not arrive.
     pub(crate) fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
@@ -151,7 +155,7 @@ impl Figures {
         });
     }
 
-    /// Merges the figures of a pair: sender and receiver each know one part.
+    /// Adds the figures of another part: the sender's thread counts what was sent, the receiver's what arrived.
     fn merge(&mut self, part: &Self) {
         self.sent += part.sent;
         self.refused += part.refused;
@@ -166,7 +170,7 @@ impl Figures {
     }
 }
 
-/// A packet's payload: magic number, flow id, sequence number, send time.
+/// Length of the payload's fields, bytes: magic number, flow id, sequence number, send time.
 const HEADER: usize = 24;
 const MAGIC: [u8; 4] = *b"hwlt";
 
@@ -177,7 +181,7 @@ fn payload(buffer: &mut [u8], flow: u32, number: u64, now: u64) {
     buffer[16..24].copy_from_slice(&now.to_be_bytes());
 }
 
-/// Flow id, sequence number and send time of a payload; `None` for other payloads.
+/// Returns (flow id, sequence number, send time in ns) of a payload; `None` if another program sent it.
 fn read(payload: &[u8]) -> Option<(u32, u64, u64)> {
     let rest = payload.get(..HEADER)?.strip_prefix(&MAGIC)?;
     let (flow, rest) = rest.split_first_chunk()?;
@@ -189,7 +193,7 @@ fn read(payload: &[u8]) -> Option<(u32, u64, u64)> {
     ))
 }
 
-/// A flow, at the sender.
+/// Sender state of a flow.
 struct Flow {
     id: u32,
     pair: usize,
@@ -198,19 +202,19 @@ struct Flow {
     due: Duration,
 }
 
-/// Length of the IP and UDP headers.
+/// Returns the length of the IP and UDP headers, bytes.
 fn headers(ipv6: bool) -> usize {
     if ipv6 { 48 } else { 28 }
 }
 
-/// Maximum time to wait for packets after the last was sent: longer than any queue of a usual lab, and than a busy machine leaves a
-/// switch without its turn.
+/// Maximum wait for packets in flight after the last was sent: longer than the queues of a usual lab, and longer than a busy
+/// machine delays a switch process.
 const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
 
-/// Sends all packets, and waits for those in flight.
+/// Sends all packets, waits for those in flight, and returns the figures of each pair.
 ///
 /// # Errors
-/// There are too many flows; a socket cannot be opened.
+/// There are too many flows, or a socket cannot be opened.
 pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError> {
     let topology = &lab.topology;
     let Ends { pairs, ipv6 } = &traffic.ends;
@@ -274,7 +278,7 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     Ok(figures)
 }
 
-/// Each host once, in order.
+/// Sorts and deduplicates host indices.
 fn by_host(hosts: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut hosts: Vec<usize> = hosts.into_iter().collect();
     hosts.sort_unstable();
@@ -301,7 +305,7 @@ fn receiver(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Receiver, CliEr
     bound.map_err(|error| CliError::new(cannot_receive(name, traffic.port, &error)))
 }
 
-/// The reason for which a host cannot receive.
+/// Describes the reason that a host cannot receive.
 fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
     let kind = error
         .errno()
@@ -314,6 +318,7 @@ fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
     format!("host {name}: {error}")
 }
 
+/// Opens a connected socket per flow of a sending host, inside its namespace.
 fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, CliError> {
     let ipv6 = traffic.ends.ipv6;
     let from = SocketAddr::new(address(lab, host, ipv6), 0);
@@ -353,7 +358,7 @@ fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, Cl
     })
 }
 
-/// Sends the flows of one host.
+/// Sends the flows of one host until the time is over or the lab is removed.
 fn send(
     mut flows: Vec<Flow>,
     traffic: &Traffic,
@@ -361,7 +366,7 @@ fn send(
     pairs: usize,
     is_lab_removed: &(impl Fn() -> bool + Sync),
 ) -> Vec<Figures> {
-    /// Shorter waits are skipped; the flows catch up later.
+    /// Minimum sleep between two rounds. A flow that falls behind by less catches up in the next round.
     const MIN_SLEEP: Duration = Duration::from_micros(100);
     const MAX_SLEEP: Duration = Duration::from_millis(100);
     let mut figures = vec![Figures::default(); pairs];
@@ -373,7 +378,7 @@ fn send(
         ),
         Pattern::Burst { packets, every } => (every.max(Duration::from_micros(1)), packets),
     };
-    // Evenly spaced flows start at different times.
+    // Stagger evenly spaced flows over one interval, so that they do not send at the same moments. Bursts must coincide.
     if at_once == 1 {
         let count = flows.len() as u32;
         for (index, flow) in flows.iter_mut().enumerate() {
@@ -406,7 +411,7 @@ fn send(
             .min(traffic.span);
         let sleep = next.saturating_sub(start.elapsed()).min(MAX_SLEEP);
         thread::sleep(sleep.max(MIN_SLEEP));
-        // Checks periodically whether the lab was removed, which ends the traffic.
+        // End the traffic if the lab was removed meanwhile.
         if last_check.elapsed() > MAX_SLEEP {
             last_check = Instant::now();
             if is_lab_removed() {
@@ -417,13 +422,15 @@ fn send(
     figures
 }
 
-/// Receives at one host until it has all packets, or none can be in flight. `all_sent`: how many were sent for each pair, when all are.
+/// Receives at one host until it has all packets, or none can be in flight any more. `all_sent` is set once all senders are
+/// done, with the number of packets sent for each pair.
 fn receive(
     mut receiver: Receiver,
     host: usize,
     traffic: &Traffic,
     all_sent: &OnceLock<Vec<u64>>,
 ) -> Vec<Figures> {
+    /// Timeout of one read, ms, after which the end of sending is checked.
     const STEP_MS: u32 = 20;
     let pairs = &traffic.ends.pairs;
     let mut figures = vec![Figures::default(); pairs.len()];
@@ -431,9 +438,9 @@ fn receive(
     let mut burst = Burst::new(64, 9_216);
     let mut ended: Option<Instant> = None;
     loop {
-        // What arrived while this thread did not run is read, however late it is.
+        // Checked before the read: packets that queued while this thread did not run are still read, however late it is.
         let is_over = ended.is_some_and(|ended| ended.elapsed() > MAX_IN_FLIGHT);
-        // Retries after an error, until the time is over.
+        // An error counts as an empty read and is retried until the time is over.
         let filled = receiver.recv(&mut burst, STEP_MS).unwrap_or(0);
         let now = nic::time::monotonic();
         for packet in burst.iter().take(filled) {
@@ -455,7 +462,7 @@ fn receive(
     }
 }
 
-/// Whether a host has received as many packets of each of its pairs as were sent.
+/// Returns whether a host has received as many packets of each of its pairs as were sent.
 fn has_all(host: usize, pairs: &[(usize, usize)], sent: &[u64], figures: &[Figures]) -> bool {
     pairs
         .iter()

@@ -1,4 +1,5 @@
-//! Creates a lab: executes the plan, starts the processes and waits until they answer.
+//! Creates a lab: executes the plan, writes the configurations, starts the processes, and waits until all of them answer and,
+//! in a managed lab, the manager has configured the switches. On failure it removes what it has created.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,33 +21,33 @@ use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
 use terminal::{CliError, programs};
 
-/// Default address of the collector's API and web page.
+/// Default address of the collector's API and web page; falls back to a free port.
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
-/// Maximum time until all processes answer.
+/// Maximum wait for all processes to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between two polls.
+/// Interval between two polls of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Lines of a log that are shown when its process fails.
+/// Number of log lines that are shown when a process fails.
 const LOG_LINES: usize = 12;
 
-/// A lab that was created.
+/// Result of creating a lab.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) lab: Lab,
-    /// Whether the web page is built into the program `hopwise`.
+    /// True if the web page is built into the program `hopwise`.
     pub(crate) has_web_page: bool,
 }
 
-/// The address of a collector's API, as its log has it.
+/// Address of the collector's API, read from its log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ApiAddress {
     url: String,
-    /// Whether the program has the web page.
+    /// True if the program contains the web page.
     has_web_page: bool,
 }
 
 impl ApiAddress {
-    /// Reads a line of the log; `None` if it is about something else.
+    /// Parses a line of the log; `None` if it does not announce the API.
     fn read(line: &str) -> Option<Self> {
         let (before, address) = line.split_once("url=http://")?;
         let address = address.split_whitespace().next().unwrap_or_default();
@@ -57,7 +58,7 @@ impl ApiAddress {
     }
 }
 
-/// The program of the collector and the switches.
+/// Finds the program `hopwise`, which all processes of a lab except BMv2 run.
 fn hopwise() -> Result<PathBuf, CliError> {
     programs::find("hopwise").ok_or_else(|| {
         CliError::new(
@@ -67,10 +68,10 @@ fn hopwise() -> Result<PathBuf, CliError> {
     })
 }
 
-/// Creates the lab of a topology file and waits until all processes answer. On failure, removes everything.
+/// Creates the lab of a topology file and waits until all processes answer. On failure, removes everything that it created.
 ///
 /// # Errors
-/// The file is invalid, or the lab cannot be created.
+/// The file is invalid, a lab of this name exists, or the lab cannot be created.
 pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Created, CliError> {
     let topology = load::load(file)?;
     hopwise()?;
@@ -89,7 +90,7 @@ pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Created, CliErr
     })
 }
 
-/// Checks the capabilities of this process and the tools on this machine.
+/// Checks this process's capabilities and that `ip` can be executed.
 fn check_requirements() -> Result<(), CliError> {
     let capabilities = nic::capabilities::current().map_err(|error| CliError::new(error.to_string()))?;
     let needed = [
@@ -106,6 +107,7 @@ fn check_requirements() -> Result<(), CliError> {
     ip(&["-V"])
 }
 
+/// Creates the network and starts the processes. The caller removes the lab if this fails.
 fn make(
     topology: &Topology,
     directory: &Directory,
@@ -170,7 +172,7 @@ fn make(
     Ok(Created { lab, has_web_page })
 }
 
-/// Waits until all processes answer.
+/// Waits until all processes answer. They are in the order collector, switches, aggregator, translator.
 fn wait(lab: &Lab, children: &mut [StartedProcess]) -> Result<(), CliError> {
     let start = Instant::now();
     for (index, child) in children.iter_mut().enumerate() {
@@ -196,7 +198,7 @@ fn wait(lab: &Lab, children: &mut [StartedProcess]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The address; with port 0 (chosen by the kernel) if the port is in use.
+/// Returns the address, with port 0 (chosen by the kernel) if the port is in use.
 fn free(wanted: SocketAddr) -> SocketAddr {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(wanted.ip(), 0),
@@ -205,11 +207,12 @@ fn free(wanted: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Works in a namespace.
+/// Runs a function inside a namespace.
 fn within(name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)) -> Result<(), CliError> {
     nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
 }
 
+/// Executes one step of the plan with `ip`, or by system calls inside the namespace.
 fn execute(step: &Step) -> Result<(), CliError> {
     match step {
         Step::Namespace(name) => ip(&["netns", "add", name]),
@@ -229,7 +232,7 @@ fn execute(step: &Step) -> Result<(), CliError> {
         }),
         Step::Offload(name, interface, offload) => within(name, &|| {
             match nic::device::set_offload(interface, offload, false) {
-                // The kernel does not support this offload.
+                // No errno: the kernel does not know this offload.
                 Err(error) if error.errno().is_none() => Ok(()),
                 set => set.map_err(|error| CliError::new(error.to_string())),
             }
@@ -245,7 +248,7 @@ fn cannot_start(name: &str, error: std::io::Error) -> CliError {
     )
 }
 
-/// A started process of the lab.
+/// Process of the lab that this one has started.
 pub(crate) struct StartedProcess {
     name: String,
     child: Child,
@@ -253,7 +256,7 @@ pub(crate) struct StartedProcess {
 }
 
 impl StartedProcess {
-    /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
+    /// Starts `hopwise run -c NAME.toml` in a namespace, or in the current one if `None`. Output goes to NAME.log.
     pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let file = directory
             .file(&format!("{name}.toml"))
@@ -268,7 +271,7 @@ impl StartedProcess {
         )
     }
 
-    /// Starts a switch in its namespace.
+    /// Starts a switch in its namespace: `hopwise` or BMv2.
     pub(crate) fn switch(directory: &Directory, topology: &Topology, index: usize) -> Result<Self, CliError> {
         let name = &topology.switches[index].name;
         let inside = namespace(&topology.name, name);
@@ -285,7 +288,7 @@ impl StartedProcess {
         )
     }
 
-    /// Starts a program with its arguments.
+    /// Starts a program with its output appended to NAME.log.
     fn run(
         program: &Path,
         words: &[String],
@@ -302,7 +305,7 @@ impl StartedProcess {
         let errors = output.try_clone().map_err(|error| cannot_start(name, error))?;
         let mut command = Command::new(program);
         command.args(words);
-        // A separate process group: Ctrl-C in the terminal does not end it.
+        // A separate process group: Ctrl-C in the terminal does not signal it.
         command
             .stdin(Stdio::null())
             .stdout(output)
@@ -321,8 +324,10 @@ impl StartedProcess {
         })
     }
 
+    /// Checks that the process still runs.
+    ///
     /// # Errors
-    /// It has exited; the message has the last lines of its log.
+    /// The process has exited; the message has the last lines of its log.
     pub(crate) fn is_running(&mut self) -> Result<(), CliError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -330,7 +335,7 @@ impl StartedProcess {
         }
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of the log, indented.
     fn log(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -340,12 +345,12 @@ impl StartedProcess {
             .collect()
     }
 
-    /// Reads the address of its API from its log.
+    /// Waits until the log announces the API, and returns its address.
     fn address(&mut self) -> Result<ApiAddress, CliError> {
         let start = Instant::now();
         loop {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
-            // Ignores an incomplete last line.
+            // Ignore an incomplete last line.
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
             if let Some(address) = whole.lines().find_map(ApiAddress::read) {
                 return Ok(address);

@@ -1,4 +1,4 @@
-//! The command `hopwise console`.
+//! `hopwise console`: serves API and web UI from the ClickHouse that many collectors export to; no inputs, no store.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -53,7 +53,7 @@ Examples:
   curl 'http://127.0.0.1:8080/api/v1/events?kind=path_change'
 SIGHUP reloads the configuration, SIGTERM stops.";
 
-/// Runs until SIGTERM or SIGINT.
+/// Starts the server and runs it until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args {
         config,

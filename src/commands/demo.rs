@@ -1,4 +1,7 @@
-//! `hopwise demo`: a simulated network whose switches send real reports, over loopback UDP, to a real collector.
+//! `hopwise demo`: simulates a leaf-spine network whose switches send INT reports over loopback UDP to a collector here.
+//!
+//! At the end, it compares the datagrams that were sent with the collector's counters and prints the loss budget: every
+//! datagram must be accounted for as received, lost in the network (a gap in sequence numbers), or dropped by the kernel.
 
 mod devices;
 mod dta;
@@ -114,7 +117,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let input = *input;
     let url = format!("http://{}", addresses.api);
-    // Asked without a token: the demo sets none.
+    // No token: the demo configures none.
     let client = Client::new(&url, None)?;
     dta::wait_until_connected(&client)?;
     network.report_to(*translator, &reporters)?;
@@ -133,7 +136,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     let running = start(network, input, &server, &args, &stop)?;
     let ended = server.wait();
-    // Relaxed: no other data depends on the flag; joining orders the rest.
+    // Relaxed: no other data depends on the flag, and `join` below synchronizes the rest.
     stop.store(true, Ordering::Relaxed);
     let (sent, reported) = running
         .join()
@@ -143,10 +146,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     ended.and(concluded).map(|()| ExitCode::SUCCESS)
 }
 
-/// The network's thread: the totals of what was sent, and of what was reported by DTA.
+/// Thread that runs the network. It returns the totals of INT datagrams and of DTA reports.
 type Running = thread::JoinHandle<Result<(Sent, Reported), CliError>>;
 
-/// Runs the network on a thread of its own, which stops the server when the time is over or the network fails.
+/// Runs the network on its own thread, which stops the server when the time is over or the network fails.
 fn start(
     network: Network,
     input: SocketAddr,
@@ -167,7 +170,7 @@ fn start(
         .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
 }
 
-/// The settings of the demo's collector, and those of the switches' reporters.
+/// Builds the settings of the demo's collector and of the switches' DTA reporters.
 fn settings(
     listen: SocketAddr,
     store: Option<&Path>,
@@ -212,7 +215,7 @@ fn rule(name: &str, when: &str) -> RuleSettings {
     }
 }
 
-/// The address, or the same with a port chosen by the kernel when the port is in use.
+/// Returns (address, true) with port 0, chosen by the kernel, if the port is in use; otherwise (`wanted`, false).
 fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => (SocketAddr::new(wanted.ip(), 0), true),
@@ -221,7 +224,7 @@ fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
     }
 }
 
-/// Prints the addresses and the schedule.
+/// Prints the addresses, example queries, and the schedule of events in each minute.
 fn introduce(
     url: &str,
     input: SocketAddr,
@@ -284,7 +287,7 @@ fn program() -> String {
     given.unwrap_or_else(|| "hopwise".to_owned())
 }
 
-/// Example queries of the collector's memory.
+/// Formats example queries of the collector's memory, with a flow of this network.
 fn questions(url: &str, network: &Network) -> String {
     let Some(flow) = network.example() else {
         return String::new();
@@ -317,7 +320,7 @@ fn questions(url: &str, network: &Network) -> String {
     out
 }
 
-/// Opens the pages in the default browser; without one, prints their address.
+/// Opens the pages in the default browser; if there is no opener, prints their address.
 fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") {
         "open"
@@ -336,7 +339,7 @@ fn open(url: &str) {
     }
 }
 
-/// Compares the sent datagrams with the collector's counters, and prints the loss budgets. It waits for reports in flight.
+/// Waits for reports in flight, compares the sent datagrams with the collector's counters, and prints the loss budgets.
 fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), CliError> {
     let patience = Instant::now();
     let (status, done) = loop {
@@ -344,7 +347,7 @@ fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), Cli
         let settled = Verdict::of(&status, sent) == Verdict::Accounted
             && status.loss_budget.iter().all(|stage| stage.queued == 0)
             && done.is_settled(reported);
-        // A missing report is lost when its stream has been silent for two seconds.
+        // 20 s: a report counts as lost once its stream has been silent for two seconds, and a busy machine needs more.
         if settled || patience.elapsed() > Duration::from_secs(20) {
             break (status, done);
         }
@@ -359,7 +362,7 @@ fn drops(status: &StatusView, stage: &str) -> u64 {
     found.map_or(0, |stage| stage.drops.values().sum())
 }
 
-/// Datagrams that were read from the sockets.
+/// Returns the number of datagrams that were read from the sockets.
 fn received(status: &StatusView) -> u64 {
     status
         .loss_budget
@@ -368,7 +371,7 @@ fn received(status: &StatusView) -> u64 {
         .map_or(0, |stage| stage.out)
 }
 
-/// The loss budget, stage by stage, and the verdict.
+/// Formats the loss budget, one line per stage, and the verdict.
 fn budget(status: &StatusView, sent: &Sent) -> String {
     let mut out = format!(
         "\nAfter {}: the switches sent {}; the simulated network lost {} of them and duplicated {}.\n\n",
@@ -384,7 +387,7 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
     let verdict = Verdict::of(status, sent);
     let unseen = sent.lost.saturating_sub(counted);
     if verdict == Verdict::Accounted && unseen > 0 {
-        // Rare; without this line the numbers seem inconsistent.
+        // Rare; without this line the numbers would seem inconsistent.
         let unseen = units::count(unseen);
         out.push_str(&format!(
             "\n{unseen} of the lost datagrams were the first or last of their stream: they leave no gap in the sequence numbers.\n"
@@ -411,14 +414,14 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
     format!("{out}\n{verdict}\n")
 }
 
-/// Whether the counts of hopwise are those of the simulated network.
+/// Comparison of the collector's counts with the simulated network's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// All are counted: arrived or lost, but for some at the ends of streams, which leave no gap.
+    /// All datagrams are counted as arrived or lost, except losses at the ends of streams, which leave no gap.
     Accounted,
-    /// The kernel dropped datagrams at the ends of streams, where that cannot be known from outside.
+    /// The kernel dropped datagrams at the ends of streams, where sequence numbers cannot tell its drops from the network's.
     Hidden,
-    /// Something is missing, or counted twice.
+    /// A datagram is missing, or counted twice.
     Unexplained,
 }
 
@@ -427,7 +430,8 @@ impl Verdict {
         let counted = drops(status, "network");
         let kernel = drops(status, "kernel");
         let has_arrived = received(status) + kernel == sent.arrived();
-        // Which datagrams at the ends of a stream leave a gap depends on those that come after it was last looked at.
+        // A loss at the end of a stream leaves a gap only if a later datagram was sent after the count of `unseen`, so this
+        // is a lower bound.
         let least = sent.lost.saturating_sub(sent.unseen);
         match has_arrived {
             true if (least..=sent.lost).contains(&counted) => Self::Accounted,
@@ -437,15 +441,15 @@ impl Verdict {
     }
 }
 
-/// The verdict if the sums agree.
+/// Text of the verdict if the sums agree.
 const FOR_ALL: &str = "every one is accounted for.";
 
-/// Units that a stage dropped, for any reason.
+/// Returns the number of units that a stage dropped, for all reasons.
 fn dropped(stage: &Stage) -> u64 {
     stage.drops.values().sum()
 }
 
-/// Stages as a table, with this heading over the drops.
+/// Formats stages as a table; `lost` is the heading of the drops.
 fn table(lost: &str, stages: &[Stage]) -> String {
     let mut table = Table::new([
         ("STAGE", Align::Left),
@@ -484,14 +488,14 @@ fn table(lost: &str, stages: &[Stage]) -> String {
     table.render()
 }
 
-/// A directory for the time of the demo.
+/// Directory for the duration of the demo, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(parent: &Path) -> Result<Self, CliError> {
         let name = format!("hopwise-demo-{}", std::process::id());
         let mut path = parent.join(&name);
-        // A directory of its own: an existing one may belong to another user.
+        // A new directory with mode 0700: an existing one may belong to another user.
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o700);
         let mut made = builder.create(&path);
@@ -509,7 +513,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// One in memory (tmpfs), if there is one.
+    /// Creates a directory on tmpfs, or in the temporary directory if there is no `/dev/shm`.
     fn in_memory() -> Result<Self, CliError> {
         let shared = Path::new("/dev/shm");
         let there = shared.is_dir().then(|| Self::new(shared).ok()).flatten();
@@ -524,7 +528,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether this is a switch. Hosts send no reports.
+/// Returns whether a node is a switch. Hosts send no reports.
 fn is_switch(kind: &Kind) -> bool {
     matches!(kind, Kind::Switch)
 }

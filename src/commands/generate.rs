@@ -1,4 +1,4 @@
-//! `hopwise generate`: man pages, shell completions and the configuration's reference, made from their definitions.
+//! `hopwise generate`, for packagers: writes man pages, shell completions and the configuration reference.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     pub(crate) directory: PathBuf,
 }
 
-/// The commands that are other programs: these generate pages of their own.
+/// Commands that execute other programs, which generate their own man pages.
 const OTHERS: [&str; 3] = ["lab", "bench", "experiment"];
 
 /// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory. `command` defines the command line.

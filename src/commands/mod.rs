@@ -1,4 +1,5 @@
-//! The commands that run the daemon, and the one that writes what packagers need from the definitions of all commands.
+//! The commands that run the daemon: `run`, `console`, `outlet` and `demo`. Also `generate`, which needs the definitions of
+//! all commands, and the commands that execute other programs. All other commands are in the crate `cli`.
 
 pub(crate) mod console;
 pub(crate) mod demo;

@@ -1,4 +1,4 @@
-//! The command `hopwise outlet`.
+//! `hopwise outlet`: runs a server that consumes the records of collectors from Kafka and inserts them into ClickHouse.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -41,7 +41,7 @@ A configuration:
   url = \"http://127.0.0.1:8123\"
 All keys: docs/reference/config.md. Steps: docs/how-to/outlet.md.";
 
-/// Runs until SIGTERM or SIGINT.
+/// Starts the server and runs it until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides {
         api: args.api,

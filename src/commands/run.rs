@@ -1,4 +1,4 @@
-//! The command `hopwise run`.
+//! `hopwise run`: runs all configured roles (collector, switch, aggregator, reporter, translator, manager) until a signal.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -40,13 +40,13 @@ Examples:
   hopwise run --api 127.0.0.1:9000 --store /tmp/try
 SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exit code 1 if something could not be written.";
 
-/// The value of `--api`.
+/// Parses the value of `--api`.
 pub(crate) fn api_address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Starts the server and runs it until SIGTERM or SIGINT. Exit code 1 if it could not store or save everything.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides {
         listen: args.listen,

@@ -1,9 +1,9 @@
-//! Text without control characters: names come from files, devices, captures and DNS, and could contain terminal escape sequences.
+//! Replaces control and bidirectional characters in text for a terminal. Names come from files, devices, captures and DNS,
+//! and could contain escape sequences.
 
 use std::borrow::Cow;
 
-/// Returns a text of one line with `·` for each control character, and for each that changes the direction of
-/// writing.
+/// Replaces each control or bidirectional character of a single line by `·`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -13,8 +13,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         .collect()
 }
 
-/// Returns a text of several lines, which may have tabs and, with `colour`, colours, with `·` for each other
-/// control character.
+/// Replaces control and bidirectional characters of a text by `·`, except line ends, tabs and, with `colour`, the colour
+/// sequences of [`crate::Terminal::paint`].
 pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -38,8 +38,7 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
     clean.into()
 }
 
-/// Returns the length of the escape sequence at the beginning of a text if it sets a colour or weight, or
-/// else 0.
+/// Returns the length of the escape sequence at the start of a text if it sets a known colour or weight, otherwise 0.
 fn colour_len(text: &str) -> usize {
     let Some(codes) = text
         .strip_prefix("\x1b[")
@@ -54,7 +53,7 @@ fn colour_len(text: &str) -> usize {
     }
 }
 
-/// Returns whether this is a control character, or one that changes the direction of writing.
+/// Returns whether this is a control character or one that changes the writing direction.
 pub(crate) fn is_control(char: char) -> bool {
     char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,8 +1,8 @@
-//! The error type of commands: one sentence with the problem and the remedy.
+//! The error type of commands: one sentence with the problem and its remedy.
 
 use std::{error, fmt, io};
 
-/// The error of a command. Users see only `Display`, so the message includes the remedy.
+/// Error of a command. Users see only its `Display` form, so the message includes the remedy.
 #[derive(Debug)]
 pub struct CliError {
     message: String,
@@ -10,7 +10,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// Creates an error with this message, for example `cannot read a.pcap: no such file; check the path`.
+    /// Creates an error with this message, such as `cannot read a.pcap: no such file; check the path`.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -18,9 +18,8 @@ impl CliError {
         }
     }
 
-    /// Creates the error of an operation `what` that failed with an I/O error: `cannot read a.pcap: no such
-    /// file or directory; check the path`. Where the error alone decides the remedy, as with a full disk,
-    /// `remedy` is not used.
+    /// Creates an error from a failed I/O operation: `{what}: {error}; {remedy}`. Where the error alone determines the
+    /// remedy, as with a full disk, `remedy` is not used.
     pub fn io(what: impl fmt::Display, error: io::Error, remedy: &str) -> Self {
         let remedy = settings::remedy(&error).unwrap_or(remedy);
         Self {
@@ -29,7 +28,7 @@ impl CliError {
         }
     }
 
-    /// Creates the error of writing to standard output. If the pipe was closed (`| head`), the program exits
+    /// Creates the error of a failed write to standard output. For a closed pipe (`| head`), [`crate::exit_code`] exits
     /// without a message.
     pub fn output(error: io::Error) -> Self {
         Self::io("cannot write the output", error, "check where it is sent")
@@ -43,7 +42,7 @@ impl CliError {
     }
 }
 
-/// Returns the cause in words, without the error number.
+/// Returns the cause in words, without the error number and with a lower-case first letter.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let plain = text.split(" (os error").next().unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! Man pages and shell completions, made from the definition of a command line.
+//! Generates man pages and shell completions from the definition of a command line, for packagers.
 
 use std::{fs, io, path::Path};
 
@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::CliError;
 
-/// Writes the man page of a command, and one for each of its subcommands, into the folder `man` of a directory.
+/// Writes the man pages of a command and its subcommands into the folder `man` of a directory.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -18,7 +18,7 @@ pub fn man_pages(command: Command, directory: &Path) -> Result<(), CliError> {
         .map_err(|error| cannot_write(directory, error))
 }
 
-/// Writes the completions of the program `name` for bash, zsh and fish into the folder `completions` of a directory.
+/// Writes completions of the program `name` for bash, zsh and fish into the folder `completions` of a directory.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -35,7 +35,7 @@ pub fn completions(name: &str, mut command: Command, directory: &Path) -> Result
         .map_err(|error| cannot_write(directory, error))
 }
 
-/// Returns the error of a file that cannot be written into a directory of generated files.
+/// Creates the error for a directory of generated files that cannot be written.
 pub fn cannot_write(directory: &Path, error: io::Error) -> CliError {
     CliError::io(
         format!("cannot write to {}", directory.display()),

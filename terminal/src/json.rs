@@ -1,20 +1,19 @@
 //! A JSON writer that keeps the order of fields and appends to a reusable buffer.
 //!
-//! `decode --json` writes one object per report at the decoder's speed; a tree of values would cost more than decoding.
+//! `decode --json` writes one object per report; building a tree of values would take longer than decoding the report.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use crate::clean::is_control;
 
-/// Something that can be written as a JSON value.
+/// Value that can be written as JSON.
 pub trait Value {
-    /// Appends the value to a JSON text.
+    /// Appends the value in JSON syntax.
     fn write(&self, out: &mut String);
 }
 
-/// Returns a JSON text with `\\u…` for each control character, and for each that changes the direction of
-/// writing: the same data for a parser, harmless on a terminal. Line ends and tabs between values stay. A
-/// document in TOML may be given if its comments may change.
+/// Escapes control and bidirectional characters in JSON text as `\\u…`: the same data for a parser, harmless on a terminal.
+/// Line ends and tabs are kept. TOML can be passed too, since its strings have the same escapes; only comments would change.
 pub fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_unsafe) {
         return json.into();
@@ -34,20 +33,20 @@ fn is_unsafe(char: char) -> bool {
     is_control(char) && !matches!(char, '\n' | '\r' | '\t')
 }
 
-/// Appends a character of the Basic Multilingual Plane, where all control characters are.
+/// Appends the escape of a character below U+10000, as all control and bidirectional characters are.
 fn escape(char: char, out: &mut String) {
     // Writing into a String cannot fail.
     let _ = write!(out, "\\u{:04x}", u32::from(char));
 }
 
-/// Fields of an object under construction.
+/// Writer for the fields of an object under construction.
 #[derive(Debug)]
 pub struct Object<'a> {
     out: &'a mut String,
     first: bool,
 }
 
-/// Appends an object whose fields `fill` writes.
+/// Appends an object; `fill` writes its fields.
 pub fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
     out.push('{');
     let mut object = Object { out, first: true };
@@ -56,14 +55,14 @@ pub fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
 }
 
 impl Object<'_> {
-    /// Writes a field with a plain value.
+    /// Writes a field with this value.
     pub fn field(&mut self, name: &str, value: impl Value) -> &mut Self {
         self.name(name);
         value.write(self.out);
         self
     }
 
-    /// Writes a field, if there is a value.
+    /// Writes a field if there is a value; otherwise nothing.
     pub fn present(&mut self, name: &str, value: Option<impl Value>) -> &mut Self {
         if let Some(value) = value {
             self.field(name, value);
@@ -193,7 +192,7 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Something with a textual form, as a JSON string: addresses, flows.
+/// Value written as a JSON string in its `Display` form, such as an address or a flow.
 #[derive(Debug)]
 pub struct Text<T>(pub T);
 

@@ -1,8 +1,8 @@
-//! The output of a command-line program: error messages, JSON lines, aligned tables, bars, numbers with units, and progress
-//! on standard error. Besides, man pages and shell completions, and the other programs of this project.
+//! Output of command-line programs: error messages, JSON lines, aligned tables, bars, numbers with units, and progress on
+//! standard error. Also man pages and shell completions, and starting the other programs of this project.
 //!
-//! This crate formats output and knows nothing about its content. Text goes into `String`s and is written once per record, so that
-//! a pipe that is closed early is noticed between two records.
+//! The crate formats output without knowing its content. Text goes into a `String` and is written once per record, so that a
+//! pipe closed by the reader is noticed between two records.
 //!
 //! # Example
 //! ```

@@ -1,5 +1,6 @@
-//! Standard output and standard error. Text for people, and everything on a terminal, is written without control characters. Data for
-//! programs keep theirs: CSV as they are, if no terminal shows them; JSON escaped ([`json::escaped`]), which both may read.
+//! Standard output and standard error. Text for people, and anything on a terminal, is written without control characters.
+//! Data for programs keeps them: CSV unchanged unless a terminal shows it, JSON escaped ([`json::escaped`]), which suits
+//! both.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::{clean::cleaned, error::CliError, json, screen};
 
-/// A stream of text that keeps control characters away from the terminal.
+/// Output stream that keeps control characters away from the terminal.
 #[derive(Debug)]
 pub struct Output<W> {
     inner: W,
@@ -37,7 +38,7 @@ pub fn stderr() -> Output<io::Stderr> {
     }
 }
 
-/// Opens standard error for JSON: control characters are escaped instead of replaced.
+/// Opens standard error for JSON lines: control characters are escaped instead of replaced.
 pub fn stderr_json() -> Output<io::Stderr> {
     Output {
         json: true,
@@ -45,7 +46,7 @@ pub fn stderr_json() -> Output<io::Stderr> {
     }
 }
 
-/// Ends a command: prints its error, which is exit code 2. A closed output pipe is no error.
+/// Converts the outcome of a command: prints an error, with exit code 2. A closed output pipe is a success.
 pub fn exit_code(outcome: Result<ExitCode, CliError>) -> ExitCode {
     match outcome {
         Ok(code) => code,
@@ -68,7 +69,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
         .map_err(CliError::output)
 }
 
-/// Writes data for programs to standard output: as they are, or like text if a terminal shows them.
+/// Writes data for programs to standard output: unchanged, or cleaned like text if a terminal shows it.
 ///
 /// # Errors
 /// The data cannot be written.
@@ -82,7 +83,7 @@ pub fn print_data(data: &str) -> Result<(), CliError> {
         .map_err(CliError::output)
 }
 
-/// Writes a line of `hopwise: ` and a text to standard error. Errors are ignored.
+/// Writes `hopwise: `, a text and a line end to standard error. Errors are ignored.
 pub fn note(text: impl fmt::Display) {
     let _ = stderr().write_all(format!("hopwise: {text}\n").as_bytes());
 }

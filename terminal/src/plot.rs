@@ -1,9 +1,8 @@
-//! Small plots out of block characters.
+//! Horizontal bars from block characters, for tables and progress lines.
 
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// Draws a horizontal bar of at most `width` columns, `value` of `max`, in steps of an eighth of a column. A
-/// value that is not zero always shows.
+/// Draws a bar for `value` of `max` with at most `width` columns, in steps of 1/8 column. A nonzero value is always visible.
 pub fn bar(value: f64, max: f64, width: usize) -> String {
     if max <= 0.0 || value <= 0.0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! The programs of this project that run as processes of another one: `hopwise`, `hopwise-lab`, `hopwise-bench`.
+//! Finds and executes the other programs of this project: `hopwise`, `hopwise-lab` and `hopwise-bench`.
 
 use std::{
     env,
@@ -10,9 +10,9 @@ use std::{
 
 use crate::CliError;
 
-/// Finds the program `name`, beside the running executable or else in `PATH`.
+/// Finds the program `name` beside the running executable or in `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
-    // The link also names the folder of an executable that was replaced since it started.
+    // Also right if the executable was replaced meanwhile: only the folder of the link counts.
     let beside = env::current_exe().ok();
     let beside = beside.as_deref().and_then(Path::parent).map(Path::to_owned);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
 fn find_in(name: &str, mut folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     folders.find_map(|folder| {
         let file = folder.join(name);
-        // A relative entry depends on where a command is typed.
+        // A relative entry would depend on the current directory.
         (folder.is_absolute() && is_executable(&file)).then_some(file)
     })
 }
@@ -32,8 +32,7 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Replaces this process by the program `name`, with these arguments and this environment. Returns only on failure; `remedy` says what to do
-/// where the program is missing.
+/// Replaces this process by the program `name`. Returns only on failure; `remedy` is the advice if it is missing.
 pub fn execute(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, remedy: &str) -> CliError {
     let Some(program) = find(name) else {
         return CliError::new(format!(

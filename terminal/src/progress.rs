@@ -1,4 +1,4 @@
-//! Progress of long operations: one line that is rewritten on a terminal, otherwise nothing.
+//! Progress of long operations, as one line on standard error that is rewritten in place; nothing if that is not a terminal.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Terminal, plot, units};
 
-/// Progress of reading `total` bytes, with the number of items found so far.
+/// Progress of reading `total` bytes, with the number of items found so far and the time left.
 ///
 /// ```
 /// use terminal::progress::Progress;
@@ -27,7 +27,7 @@ pub struct Progress {
     label: String,
     noun: &'static str,
     total: Option<u64>,
-    /// Bytes of the files already read.
+    /// Bytes of all files that have been read completely.
     before: u64,
     terminal: Terminal,
     started: Instant,
@@ -36,7 +36,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Creates the progress over `total` bytes (unknown for a pipe), of items called `noun` ("reports").
+    /// Creates a progress line over `total` bytes (`None` for a pipe) of items called `noun` (`reports`).
     pub fn new(label: impl Into<String>, noun: &'static str, total: Option<u64>) -> Self {
         let terminal = Terminal::stderr();
         Self {
@@ -57,20 +57,20 @@ impl Progress {
         self
     }
 
-    /// Returns the bytes of the files already read.
+    /// Returns the bytes of all files that have been read completely.
     pub fn files_done(&self) -> u64 {
         self.before
     }
 
-    /// Marks a file as read. `bytes` is the total of all files read so far.
+    /// Marks a file as read. `bytes` is the total over all files so far.
     pub fn file_done(&mut self, bytes: u64) {
         self.before = bytes;
     }
 
-    /// Updates the position; prints only when the interval has passed. Call it every few thousand items: it reads the clock.
+    /// Updates the position, and prints if the interval has passed. It reads the clock, so call it every few thousand items.
     pub fn at(&mut self, done: u64, items: u64) {
         let now = Instant::now();
-        // The first line comes one interval after the start: short work stays silent.
+        // The first line appears after one interval, so that short work prints nothing.
         let is_soon = now.duration_since(self.shown.unwrap_or(self.started)) < INTERVAL;
         if self.silent || !self.terminal.interactive || is_soon {
             return;
@@ -89,8 +89,8 @@ impl Progress {
     }
 }
 
-/// Work whose end nobody knows, or that has a known number of parts: on a terminal, a line with the time that it takes, from the second
-/// second on until this is dropped.
+/// Progress of work whose end is unknown, or of one of several parts: after one second, a line shows the elapsed time until
+/// this is dropped.
 ///
 /// ```
 /// use terminal::progress::Waiting;
@@ -107,12 +107,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Shows that work called `label` goes on.
+    /// Shows that the work called `label` goes on.
     pub fn on(label: impl Into<String>) -> Self {
         Self::start(label.into(), None)
     }
 
-    /// Shows the part `label`, before which `done` of `total` parts were done.
+    /// Shows the part called `label`; `done` of `total` parts are complete.
     pub fn part(label: impl Into<String>, done: u64, total: u64) -> Self {
         Self::start(label.into(), Some((done, total)))
     }
@@ -130,13 +130,13 @@ impl Waiting {
     }
 }
 
-/// Rewrites the line until the sender of `ended` is dropped, then erases it.
+/// Rewrites the line until the sender is dropped, then erases it.
 fn show_waiting(label: &str, part: Option<(u64, u64)>, begun: Instant, ended: &Receiver<()>) {
     let mut wait = PATIENCE;
     let mut terminal: Option<Terminal> = None;
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
         wait = INTERVAL * 5;
-        // To ask for the size starts a process, which is too much for short work.
+        // Only now: finding the size starts a process (`stty`), which is too expensive for short work.
         let terminal = terminal.get_or_insert_with(Terminal::stderr);
         if terminal.interactive {
             let line = waiting_line(label, part, begun.elapsed());
@@ -153,7 +153,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            // What follows is printed on an empty line.
+            // Wait until the line is erased, so that later output begins on an empty line.
             let _ = thread.join();
         }
     }
@@ -168,15 +168,15 @@ fn waiting_line(label: &str, part: Option<(u64, u64)>, elapsed: Duration) -> Str
     format!("{label}  {filled:<20} {} of {total}  {time}", done + 1)
 }
 
-/// Cuts a line to fewer than `width` columns: a line that wrapped could not be rewritten.
+/// Cuts a line to fewer than `width` columns; a wrapped line could not be rewritten.
 fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).collect()
 }
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Before work is called long.
+/// Duration from which work counts as long and gets a line.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Erases what a longer line before it left, and returns to the beginning of the line.
+/// Clears the rest of a longer earlier line, and returns the cursor to the start.
 const REWRITE: &str = "\x1b[K\r";
 const ERASE: &str = "\x1b[K";
 

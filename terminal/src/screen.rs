@@ -1,4 +1,4 @@
-//! Capabilities of the output device: colour, size, overwriting of lines.
+//! Properties of the output device: colours, size, and whether lines can be overwritten.
 
 use std::borrow::Cow;
 use std::env;
@@ -14,13 +14,13 @@ pub struct Terminal {
     pub interactive: bool,
     /// True if text is shown in colours.
     pub colour: bool,
-    /// Columns of a line.
+    /// Number of columns.
     pub width: usize,
-    /// Lines of the screen.
+    /// Number of lines.
     pub height: usize,
 }
 
-/// A meaning that has a colour.
+/// Meaning of a text, which determines its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
     /// The usual style, for a normal state.
@@ -46,7 +46,7 @@ impl Terminal {
         Self::new(std::io::stderr().is_terminal())
     }
 
-    /// Returns the properties of a file or a pipe: no colour, nothing overwritten.
+    /// Returns the properties of a file or pipe: no colours, no overwriting.
     pub fn plain() -> Self {
         Self {
             interactive: false,
@@ -66,12 +66,12 @@ impl Terminal {
         }
     }
 
-    /// Returns a text with `·` for each control character that is not one of its own colours or line ends.
+    /// Replaces control characters by `·`, except line ends, tabs and the colours of [`Self::paint`].
     pub fn clean(self, text: &str) -> Cow<'_, str> {
         cleaned(text, self.colour)
     }
 
-    /// Returns `text` in the colour of `tone`, or unchanged without colours.
+    /// Returns `text` in the colour of `tone`; unchanged without colours.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_string();
@@ -87,7 +87,7 @@ impl Terminal {
     }
 }
 
-/// Returns whether a stream is a terminal on which colours are shown.
+/// Returns whether a stream is a terminal that shows colours.
 pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && wants_colour()
 }
@@ -101,7 +101,7 @@ fn wants_colour() -> bool {
     !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Returns columns and lines: `COLUMNS` and `LINES` if set, or else the output of `stty`, or else 100 by 40.
+/// Returns (columns, lines): from `COLUMNS` and `LINES`, else from `stty size`, else 100 by 40.
 fn size() -> (usize, usize) {
     if let (Some(width), Some(height)) = (number_from_env("COLUMNS"), number_from_env("LINES")) {
         return (width, height);

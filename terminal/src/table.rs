@@ -1,8 +1,8 @@
-//! Aligned tables as text, and the same rows as CSV.
+//! Aligned text tables, and CSV lines.
 
 use crate::clean::printable;
 
-/// Alignment of the cells of a column.
+/// Alignment of a column's cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// To the left, for text.
@@ -11,8 +11,8 @@ pub enum Align {
     Right,
 }
 
-/// Rows under a heading. Cells may hold any text; control characters are shown as `·`, since data from a database is untrusted and
-/// could contain terminal escape sequences.
+/// Table with a heading. Control characters in cells are shown as `·`, since data is untrusted and could contain escape
+/// sequences.
 ///
 /// ```
 /// use terminal::{Align, Table};
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// Indents each line by so many spaces.
+    /// Indents each line by this number of spaces.
     pub fn indented(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self
@@ -109,12 +109,12 @@ impl Table {
     }
 }
 
-/// Returns the width of a text in columns. Wide characters do not occur in the output.
+/// Returns the width of a text in columns; wide characters do not occur in the output.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Formats one line of CSV (RFC 4180), quoted only where it must be.
+/// Formats one line of CSV (RFC 4180) with CRLF; cells are quoted only if necessary.
 pub fn csv_line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for (index, cell) in cells.into_iter().enumerate() {

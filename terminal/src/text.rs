@@ -1,9 +1,9 @@
-//! Texts of others, before they are shown or kept, and values as JSON.
+//! Helpers for text from other systems (bounded length, percent-decoding), and JSON lines.
 
 use crate::{CliError, json::escaped};
 use serde::Serialize;
 
-/// Returns the first `most` characters, with control characters replaced.
+/// Returns at most the first `most` characters, with control characters replaced; `…` marks a cut.
 pub fn bounded(text: &str, most: usize) -> String {
     let mut chars = text.chars();
     let mut kept: String = chars
@@ -18,8 +18,7 @@ pub fn bounded(text: &str, most: usize) -> String {
     kept
 }
 
-/// Decodes percent-encoding. Returns `None` if a `%` is not followed by two hexadecimal digits, or if the
-/// result is not UTF-8.
+/// Decodes percent-encoding. `None` if a `%` lacks two hexadecimal digits, or the result is not UTF-8.
 pub fn unescaped(text: &str) -> Option<String> {
     let mut plain = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -36,10 +35,10 @@ pub fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
-/// Formats a value as a line of JSON, for a program or a terminal.
+/// Formats a value as a line of JSON that is safe on a terminal.
 ///
 /// # Errors
-/// The value has no JSON form.
+/// The value cannot be represented in JSON.
 pub fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let mut line = serde_json::to_string(value).map_err(|error| CliError::new(error.to_string()))?;
     line.push('\n');

@@ -1,4 +1,4 @@
-//! Formats numbers with units; JSON output contains plain numbers.
+//! Formats numbers, durations and times with units for people. JSON output has plain numbers.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// Formats a rate or a large number in three digits: `1.25 M`, `830 k`, `12.0`.
+/// Formats a rate or a large number with three digits: `1.25 M`, `830 k`, `12.0`.
 pub fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{} G", three(n / 1e9)),
@@ -38,7 +38,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// Formats bytes: `1.50 GB` (powers of ten, as disks and links count).
+/// Formats a size in powers of ten, as disks and links count: `1.50 GB`.
 pub fn bytes(number: u64) -> String {
     let text = short(number as f64);
     if number < 1_000 {
@@ -53,7 +53,7 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats a duration for progress: `0:07`, `2:31`, `1:02:03`.
+/// Formats a duration as a clock: `0:07`, `2:31`, `1:02:03`.
 pub fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let hours = seconds / 3600;
@@ -66,7 +66,7 @@ pub fn clock(duration: Duration) -> String {
     }
 }
 
-/// Formats the time of day of a timestamp in ns since the Unix epoch, UTC, with milliseconds: `14:03:59.250`.
+/// Formats the UTC time of day, with milliseconds, of a timestamp in ns since the Unix epoch: `14:03:59.250`.
 pub fn time_of_day(ts: u64) -> String {
     let ms = ts / 1_000_000;
     let seconds = ms / 1000 % 86_400;
@@ -79,7 +79,7 @@ pub fn time_of_day(ts: u64) -> String {
     )
 }
 
-/// Formats date and time of a timestamp in ns since the Unix epoch, UTC: `2026-03-01 14:03:59.250Z`.
+/// Formats UTC date and time of a timestamp in ns since the Unix epoch: `2026-03-01 14:03:59.250Z`.
 pub fn date_time(ts: u64) -> String {
     let Date { year, month, day } = Date::from_days((ts / 1_000_000_000 / 86_400) as i64);
     format!("{year:04}-{month:02}-{day:02} {}Z", time_of_day(ts))

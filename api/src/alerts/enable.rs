@@ -1,4 +1,5 @@
-//! Enables a rule: it is added to the configuration file, which is then read again. Rules live there and nowhere else.
+//! `POST /alerts/rules`: adds a rule to the configuration file, the only place where rules are kept, and reloads the
+//! configuration. If the reload fails, the file is restored.
 
 use std::{
     fs,
@@ -36,7 +37,8 @@ pub(crate) struct NewRule {
     when: String,
 }
 
-/// Enables a rule. An invalid rule is refused; if the configuration file cannot be changed, the answer has the text to add to it.
+/// Enables a rule. An invalid rule is rejected. If the configuration file cannot be changed, the response has the text to add
+/// by hand.
 pub(crate) async fn enable(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -86,8 +88,9 @@ pub(crate) async fn enable(
     }))
 }
 
-/// Adds a text to the configuration file, and removes it again if the configuration is refused. Runs to the end even if the client
-/// disconnects, and one at a time: `turn` is held until then. The inner error says why the rule is not enabled.
+/// Appends a text to the configuration file and reloads; removes the text again if the configuration is rejected. The task
+/// completes even if the client disconnects, and holds `turn` until then, so changes do not interleave. The inner error is
+/// the reason that the rule is not enabled.
 async fn add(
     turn: OwnedMutexGuard<()>,
     file: PathBuf,
@@ -123,14 +126,14 @@ fn rule_toml(name: &str, when: &str) -> String {
     format!("[[rules]]\nname = {name}\nwhen = {when}\n")
 }
 
-/// The texts of a file before and after a change.
+/// Contents of a file before and after a change.
 #[derive(Debug, PartialEq)]
 struct Change {
     before: String,
     after: String,
 }
 
-/// Adds a text to the configuration file, if it is still a configuration then.
+/// Appends a text to the configuration file, if the result is a valid configuration.
 fn append(file: &Path, text: &str) -> Result<Change, String> {
     let shown = file.display();
     let before = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
@@ -150,7 +153,7 @@ fn append(file: &Path, text: &str) -> Result<Change, String> {
     Ok(Change { before, after })
 }
 
-/// Takes a change back, but not what others have written since.
+/// Undoes a change, unless somebody else has changed the file since.
 fn restore(file: &Path, change: &Change) -> Result<(), String> {
     let shown = file.display();
     let now = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
@@ -162,7 +165,8 @@ fn restore(file: &Path, change: &Change) -> Result<(), String> {
     replace(file, &change.before)
 }
 
-/// Replaces the file that this path leads to. It keeps its mode and group; its owner must be the one of this process, or it would change.
+/// Replaces the file behind this path, following symlinks. Mode and group are kept. The owner must be this process's user,
+/// since a new file cannot keep another owner.
 fn replace(file: &Path, content: &str) -> Result<(), String> {
     let shown = file.display();
     let target = fs::canonicalize(file).map_err(|error| not_written(file, &error))?;

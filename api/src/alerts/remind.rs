@@ -1,8 +1,9 @@
-//! Alerts that a silence kept from people, and that still fire when it ends: they are reported once more, so that exports send them.
+//! Repeats alerts after a silence: an alert that began while silenced and still fires when the silence ends is reported once
+//! more, so that exports send it to people.
 //!
-//! Nobody may hear of an alert again after its end. So the collector that evaluates the rule reports it itself, if the rule is true then: an
-//! end that it has found is before that in its output, or prevents it, and one that it finds later comes after it. The time of the event is
-//! that of the flow's latest report, or of the end of the silence; no later end has an earlier one.
+//! It must never be reported after its end. So the collector that evaluates the rule emits the repeat itself, and only if the
+//! rule is true then: an earlier end precedes the repeat in the collector's output, a later one follows it. The event's time
+//! is that of the flow's latest report or of the end of the silence, whichever is later; no later end has an earlier time.
 
 use std::{
     collections::HashSet,
@@ -17,7 +18,7 @@ use super::{MAX_ASKED, USUAL, events, firing, true_rule};
 use crate::{context::Context, query::history_permit, refusal::Refusal};
 use history::alerts::{Alert, Notes};
 
-/// Looks for silences that have ended, as long as the program runs.
+/// Checks at intervals for silences that have ended, until the context is dropped.
 pub(crate) async fn remind(context: Weak<Context>) {
     let mut after = settled();
     let mut failures = 0;
@@ -33,7 +34,7 @@ pub(crate) async fn remind(context: Weak<Context>) {
                     alerts,
                     "a silence has ended; alerts that still fire are reported once more"
                 ),
-                // Later, and then less often: the store or the collector is busy, and the search is work for it.
+                // Retry later, with backoff: the store or the collector is busy, and the search adds to its load.
                 Err(_) => {
                     failures = failures.saturating_add(1);
                     if failures == NOTABLE {
@@ -50,21 +51,21 @@ pub(crate) async fn remind(context: Weak<Context>) {
     }
 }
 
-/// Returns the time before which all events are stored.
+/// Returns the time up to which all events are stored.
 fn settled() -> Nanos {
     nic::time::now().saturating_sub(SETTLED)
 }
 
-/// Returns the time to the next look after so many failures in a row.
+/// Returns the pause before the next check, after this number of failures in a row.
 fn pause(failures: u32) -> Duration {
     EVERY.saturating_mul(1 << failures.min(MAX_DOUBLINGS))
 }
 
-/// Reports the alerts once more that silences kept back until `end`, and returns their number.
+/// Reports the alerts once more that silences held back until `end`. Returns their number.
 async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize, Refusal> {
     let kept = kept_back(context, notes, end).await?;
     let mut count = 0;
-    // In parts: the workers have reports to take in between.
+    // In chunks, so that the workers can process reports in between.
     for part in kept.chunks(MAX_ASKED) {
         let part: Arc<[Alert]> = part.into();
         let answers = context
@@ -77,7 +78,7 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
     Ok(count)
 }
 
-/// Returns the alerts that fire, that began while they were silenced, and that no silence covers now.
+/// Returns the alerts that fire now, began while silenced, and are no longer silenced.
 async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<Alert>, Refusal> {
     let permit = history_permit(context).await?;
     let now = nic::time::now();
@@ -88,7 +89,7 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
     let mut kept = Vec::new();
     let mut unknown = firing(context).await?;
     let mut is_whole = false;
-    // The latest events first: each part ends where the one before begins.
+    // Backwards in time: each part ends where the part read before it begins.
     for _ in 0..MAX_PARTS {
         let (alerts, known_since) = events(context, (now.saturating_sub(USUAL), search.to), &permit).await?;
         for alert in search.unseen(alerts).filter(Alert::is_firing) {
@@ -107,7 +108,7 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
             "a silence has ended, and there are too many events of rules: alerts that began before this time are reported once more if a silence covered them at its end"
         );
     }
-    // Those whose beginning is not stored may have begun before the silence: a repeat is better than none.
+    // Alerts whose beginning is not stored may have begun before the silence; a repeat is better than no report.
     let unknown = unknown.into_alerts().map(|mut alert| {
         alert.last.ts = end.saturating_sub(1);
         alert
@@ -116,21 +117,21 @@ async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<A
     Ok(kept)
 }
 
-/// Whether a silence covered the beginning of an alert, and none covers it now.
+/// Returns whether a silence covered the beginning of an alert and none covers it now.
 fn is_kept_back(notes: &Notes, alert: &Alert, now: Nanos) -> bool {
     notes.is_silenced(&alert.last) && notes.covering(&alert.last, now).is_none()
 }
 
-/// Goes back through events in parts.
+/// Iteration backwards through events, in parts of bounded size.
 struct Search {
-    /// The end of the next part.
+    /// End of the next part.
     to: Nanos,
-    /// Alerts of parts that were read: what later events say counts.
+    /// Alerts in parts that were read; the latest event of an alert determines its state.
     seen: HashSet<u64>,
 }
 
 impl Search {
-    /// Returns the alerts of a part that later parts did not have.
+    /// Returns the alerts of a part that were not in later parts.
     fn unseen(&mut self, alerts: Vec<Alert>) -> impl Iterator<Item = Alert> {
         let seen = &mut self.seen;
         alerts
@@ -138,17 +139,17 @@ impl Search {
             .filter(move |one| seen.insert(one.last.alert()))
     }
 
-    /// Goes on to the part before. `known_since` is the time since which this one has all events, or `None`
-    /// if it has all. Returns whether there is another part.
+    /// Advances to the part before. `known_since` is the time since which this part is complete, or `None` if it is complete
+    /// as a whole. Returns whether there is another part.
     fn goes_on(&mut self, known_since: Option<Nanos>) -> bool {
         let Some(since) = known_since else { return false };
-        // Of its time, some may be missing, unless there are more of one time than are read at all.
+        // Events at this very time may be missing, so read them again; but always advance, even if one time has too many.
         self.to = since.min(self.to.saturating_sub(1));
         true
     }
 }
 
-/// Reports those of the alerts that are true in this collector, and returns their number.
+/// Reports the alerts whose rules are true in this collector. Returns their number.
 fn report_again(alerts: &[Alert], end: Nanos, collector: &Collector, output: &mut dyn Output) -> usize {
     output.sender(0);
     let mut count = 0;
@@ -165,7 +166,7 @@ fn report_again(alerts: &[Alert], end: Nanos, collector: &Collector, output: &mu
     count
 }
 
-/// Returns the event of an alert at another time, with an id of its own.
+/// Builds the event of an alert at another time, with a new id.
 fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
     let last = &alert.last;
     Event {
@@ -186,15 +187,16 @@ fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
     }
 }
 
-/// Interval between two looks while none fails.
+/// Interval between two checks without failures.
 const EVERY: Duration = Duration::from_secs(2);
-/// Then about every minute.
+/// Maximum number of doublings of the interval; about one minute.
 const MAX_DOUBLINGS: u32 = 5;
-/// So many failures in a row are no chance.
+/// Number of failures in a row that is logged.
 const NOTABLE: u32 = 4;
-/// So long after the end of a silence, the reports that were received before it are evaluated: what they end has an earlier time.
+/// Delay after the end of a silence, ns. Then all reports received before are evaluated, and the ends that they cause have
+/// earlier times.
 const SETTLED: Nanos = 5_000_000_000;
-/// Parts in which events of rules are read.
+/// Maximum number of parts of events that are read.
 const MAX_PARTS: usize = 10;
 
 #[cfg(test)]

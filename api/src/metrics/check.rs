@@ -1,10 +1,10 @@
-//! A strict reader of both formats, for tests: `promtool check metrics` and Prometheus accept every document that it accepts.
+//! Strict parser of both metrics formats, for tests. `promtool check metrics` and Prometheus accept whatever it accepts.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::Format;
 
-/// Families by name, each with its type and the number of its samples.
+/// Checks a document. Returns (type, number of samples) by family name; panics at the first fault.
 pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String, usize)> {
     let mut families: BTreeMap<String, (String, usize)> = BTreeMap::new();
     let (mut current, mut help, mut seen, mut ended) = (String::new(), String::new(), HashSet::new(), false);
@@ -49,6 +49,7 @@ pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String,
     families
 }
 
+/// Checks a family's name. A counter's `_total` belongs to the family in Prometheus' format, to the samples in OpenMetrics.
 fn check_family(name: &str, kind: &str, format: Format) {
     let letters = name
         .bytes()
@@ -85,7 +86,7 @@ fn check_family(name: &str, kind: &str, format: Format) {
     }
 }
 
-/// Name and labels of a sample, whose value is a number.
+/// Parses name and labels of a sample, and checks that its value is a number.
 fn sample(line: &str) -> (String, BTreeMap<String, String>) {
     let (head, value) = line
         .rsplit_once(' ')

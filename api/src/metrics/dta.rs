@@ -1,10 +1,10 @@
-//! Metrics of the DTA translator and of the collector memory. HELP and TYPE lines are always present, samples only with such a role.
+//! Metrics of the DTA translator and collector memory. HELP and TYPE lines are always written, samples only if the role runs.
 
 use super::Text;
 use dta_role::memory::view::MemoryView;
 use dta_role::translator::view::TranslatorView;
 
-/// Metrics of the DTA translator of this process.
+/// Writes the metrics of the DTA translator.
 pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     metrics!(text [for view in view] [] {
         "dta_reports_total" => view.reports,
@@ -54,7 +54,7 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     links(text, view);
 }
 
-/// Metrics of the sketches that go to the translator of the whole network, by the reporter ID of this section there.
+/// Writes the metrics of sketches sent upstream, to the translator that merges the whole network's, by reporter ID there.
 fn upstream(text: &mut Text, view: Option<&TranslatorView>) {
     metrics!(text [for view in view; for view in &view.upstream] ["reporter" = view.reporter, "to" = view.to] {
         "dta_upstream_epochs_total" => view.epochs,
@@ -72,7 +72,7 @@ fn upstream(text: &mut Text, view: Option<&TranslatorView>) {
     });
 }
 
-/// Metrics of the connection to each collector.
+/// Writes the metrics of the RDMA connection to each collector.
 fn links(text: &mut Text, view: Option<&TranslatorView>) {
     metrics!(text [for view in view; for link in &view.collectors] ["collector" = link.exchange] {
         "dta_link_up" => u64::from(link.state == "up"), "1 while a collector is connected.";
@@ -99,7 +99,7 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
     });
 }
 
-/// Metrics of the collector memory of this process.
+/// Writes the metrics of collector memory.
 pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     metrics!(text [for view in view] [] {
         "memory_datagrams_total" => view.datagrams, "RoCEv2 datagrams received.";
@@ -156,7 +156,7 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     });
 }
 
-/// Metrics of the exchange with translators.
+/// Writes the metrics of the exchange of connection parameters with translators.
 fn exchange(text: &mut Text, view: Option<&MemoryView>) {
     metrics!(text [for view in view] [] {
         "memory_links" => view.links.iter().filter(|link| link.up).count(), "Connected translators.";

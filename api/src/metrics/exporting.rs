@@ -1,11 +1,11 @@
-//! Metrics of exports. HELP and TYPE lines are always present, samples only with `[exports.NAME]`.
+//! Metrics of exports and the outlet. HELP and TYPE lines are always written, samples only for configured ones.
 
 use std::fmt::Display;
 
 use super::Text;
 use ::export_role::role::view::{ExportView, ExportsView};
 
-/// Export and stream; of an outlet, the partition.
+/// Returns the labels of an export: export, stream and, for an outlet, partition.
 fn labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {
     let mut labels: Vec<(&'static str, &dyn Display)> =
         vec![("export", &export.export), ("stream", &export.stream)];
@@ -18,7 +18,7 @@ fn labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {
     labels
 }
 
-/// Each stream of each export.
+/// Writes the metrics of each stream of each export.
 pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     metrics!(text [for view in view; for one in &view.exports] (labels(one)) {
         "export_read_total" => one.read,

@@ -1,10 +1,10 @@
-//! Metrics of this process, under the names that every Prometheus client library uses.
+//! Metrics of this process from `/proc`, under the names that all Prometheus client libraries use.
 
 use std::fs;
 
 use super::Text;
 
-/// Adds them; values that the system does not provide are left out.
+/// Writes the process metrics; values that the system does not provide are omitted.
 pub(super) fn process(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -31,12 +31,12 @@ pub(super) fn process(text: &mut Text) {
     metrics!(text [for stat in &stat] [] { "process_threads" => stat.threads, "Threads."; });
 }
 
-/// The values in `/proc/self/stat`.
+/// Values from `/proc/self/stat` (proc(5)).
 #[derive(PartialEq, Debug)]
 struct Stat {
     cpu: f64,
     threads: f64,
-    /// Seconds after the boot.
+    /// Start of the process, seconds after boot.
     start: f64,
     virtual_memory: f64,
     resident: f64,
@@ -44,7 +44,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The name of the program may contain anything, a parenthesis and spaces too. Fields are counted from 3 after it.
+        // The program name in parentheses may contain parentheses and spaces: parse after the last one. Fields count from 1.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<f64> = rest
             .split_whitespace()
@@ -60,18 +60,18 @@ impl Stat {
     }
 }
 
-/// The soft limit of this name; none when it is unlimited.
+/// Returns the soft limit with this name; `None` if it is unlimited.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     limits
         .lines()
         .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
-/// Clock ticks per second in `/proc`, on every architecture that Linux has.
+/// Clock ticks per second in `/proc` (USER_HZ), the same on all architectures.
 const TICKS: f64 = 100.0;
-/// The number of the first field after the name of the program.
+/// Number of the first field after the program name.
 const FIRST: usize = 3;
-/// Bytes of a page.
+/// Size of a memory page, bytes.
 const PAGE: f64 = 4096.0;
 
 #[cfg(test)]

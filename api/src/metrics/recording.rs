@@ -1,9 +1,9 @@
-//! Metrics of the flight recorder. HELP and TYPE lines are always present, samples only with `[flight_recorder]`.
+//! Metrics of the flight recorder. HELP and TYPE lines are always written, samples only with `[flight_recorder]`.
 
 use super::Text;
 use collect_role::flight_recorder::FlightCounts;
 
-/// Metrics of the flight recorder.
+/// Writes the metrics of the flight recorder.
 pub(super) fn recording(text: &mut Text, counts: Option<FlightCounts>) {
     metrics!(text [for one in &counts] [] {
         "flight_recorder_memory_bytes" => one.memory,

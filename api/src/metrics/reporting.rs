@@ -1,11 +1,11 @@
-//! Metrics of DTA reporters. HELP and TYPE lines are always present, samples only with `[switch.dta]` or `[reporter]`.
+//! Metrics of DTA reporters. HELP and TYPE lines are always written, samples only with `[switch.dta]` or `[reporter]`.
 
 use super::Text;
 use dta_role::reporter::view::ReporterView;
 use switch_role::role::DtaView;
 use view::ReporterCollector;
 
-/// DTA reports of the switch of this process.
+/// Writes the DTA metrics of the switch role.
 pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     // The form of `metrics!`: text [loops, outer first] [labels] { name => value, help; … }.
     metrics!(text [for view in view] [] {
@@ -68,7 +68,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     });
 }
 
-/// The state of the path to each collector; names begin with `prefix`.
+/// Writes the state of reports to each collector; metric names begin with `prefix`.
 fn collector_paths(text: &mut Text, prefix: &str, collectors: &[ReporterCollector]) {
     metrics!(text [for collector in collectors] ["collector" = collector.address] {
         format!("{prefix}_congestion_level") => collector.congestion_level,
@@ -91,7 +91,7 @@ fn collector_paths(text: &mut Text, prefix: &str, collectors: &[ReporterCollecto
     });
 }
 
-/// DTA reports of this machine's programs; samples only with `[reporter]`.
+/// Writes the metrics of the reporter for this machine's programs.
 pub(super) fn reporter(text: &mut Text, view: Option<&ReporterView>) {
     metrics!(text [for view in view] [] {
         "reporter_received_total" => view.received,

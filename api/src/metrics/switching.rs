@@ -1,10 +1,10 @@
-//! Metrics of the switch of this process, and of the devices that its manager drives.
+//! Metrics of the switch role, and of the devices that the manager drives.
 
 use super::{MAX_SERIES, Text};
 use manager::driver::Counter;
 use switch_role::role::SwitchView;
 
-/// Metrics of the switch of this process.
+/// Writes the metrics of the switch: ports, totals, INT and filters.
 pub(super) fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     metrics!(text [for switch in switch; for port in &switch.ports] ["port" = port.number] {
         "switch_received_total" => port.received, "Frames received by a port.";
@@ -43,7 +43,7 @@ pub(super) fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     });
 }
 
-/// INT of the switch.
+/// Writes the INT counters of the switch.
 fn int(text: &mut Text, switch: Option<&SwitchView>) {
     let int = switch.map(|switch| &switch.int);
     metrics!(text [
@@ -78,7 +78,7 @@ fn int(text: &mut Text, switch: Option<&SwitchView>) {
     });
 }
 
-/// Decisions of each filter of the switch.
+/// Writes the decisions of each report filter of the switch.
 fn filters(text: &mut Text, switch: Option<&SwitchView>) {
     metrics!(text [
         for switch in switch;
@@ -101,7 +101,7 @@ fn filters(text: &mut Text, switch: Option<&SwitchView>) {
     });
 }
 
-/// Counters of the devices that the manager drives.
+/// Writes the counters of the manager's devices.
 pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);

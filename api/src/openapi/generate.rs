@@ -1,4 +1,5 @@
-//! Makes the OpenAPI document from the types of the responses and the declared parameters.
+//! Generates the OpenAPI document from the schemas of requests and responses and from the declared query parameters. The
+//! table of operations below is the only part that is written by hand.
 
 use std::ops::Range;
 
@@ -22,10 +23,10 @@ use crate::{
 };
 use ResponseBody::{Json, Stream, Text};
 
-/// Makes a schema, and notes the named types in it.
+/// Function that makes a schema and registers the named types in it.
 type Make = fn(&mut SchemaGenerator) -> Value;
 
-/// One operation.
+/// One operation: a method of a path.
 struct Operation {
     method: &'static str,
     path: &'static str,
@@ -35,7 +36,7 @@ struct Operation {
     response: ResponseBody,
 }
 
-/// The content of a successful response.
+/// Content of a successful response.
 enum ResponseBody {
     Json(Make),
     Stream(Make),
@@ -54,7 +55,7 @@ fn objects(_: &mut SchemaGenerator) -> Value {
     json!({"type": "array", "items": {"type": "object"}})
 }
 
-/// Declares operations: method, path, [query parameters], {body} => response, and what the operation does.
+/// Declares operations: `method path [query parameters] {body} => response, description;`, with parameters and body optional.
 macro_rules! operations {
     ($($method:ident $path:literal $([$parameters:expr])? $({$body:expr})? => $response:expr, $about:literal;)+) => {
         /// All operations, in the order of the routes.
@@ -200,13 +201,13 @@ operations! {
     get "/healthz" => Text, "200 while healthy, 503 when nothing can be stored.";
 }
 
-/// Returns the whole document.
+/// Generates the whole document.
 pub(super) fn document() -> Value {
     let base = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    // A body may leave out what has a default; a response contains every field.
+    // Two generators: fields with a default may be absent in a request body, but a response contains every field.
     let mut bodies = base.clone().for_deserialize().into_generator();
     let mut generator = base.for_serialize().into_generator();
     let mut paths = Map::new();
@@ -253,6 +254,7 @@ pub(super) fn document() -> Value {
 }
 
 impl Operation {
+    /// Returns the operation object. Response types are collected in `generator`, request types in `bodies`.
     fn describe(&self, generator: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
         let segments = self
             .path
@@ -288,7 +290,7 @@ impl Operation {
     }
 }
 
-/// Returns the headers that say under which condition a request is executed.
+/// Returns the conditional headers of an operation (RFC 9110: `If-Match`, `If-None-Match`).
 fn conditions(method: &str, path: &str) -> Vec<Value> {
     let header = |name: &str, required: bool, about: &str| json!({"name": name, "in": "header", "required": required, "description": about, "schema": {"type": "string"}});
     let intent = "The `etag` of the intent, in quotation marks: only this version is changed, else 412; `*`: any version.";
@@ -316,6 +318,7 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
     }
 }
 
+/// Describes a path parameter, `{name}` in `path`.
 fn segment(path: &str, name: &str) -> Value {
     let (about, schema) = match name {
         "id" if path.starts_with("/api/v1/alerts") => (
@@ -347,6 +350,7 @@ fn segment(path: &str, name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
+/// Describes a query parameter with the range or pattern that the parser accepts.
 fn query(param: &Param) -> Value {
     let schema = match param.form {
         Form::Integer { min, max, default } => {
@@ -361,7 +365,7 @@ fn query(param: &Param) -> Value {
             }
             schema
         }
-        // Also 0 or a text such as 2026-11-26T03:10Z; programs have the number.
+        // The parser also accepts 0 and texts such as 2026-11-26T03:10Z; programs should send the number.
         Form::Time => {
             let Range { start, end } = settings::time::PLAUSIBLE;
             json!({"type": "integer", "format": "uint64", "minimum": start, "maximum": end - 1})
@@ -384,8 +388,7 @@ fn query(param: &Param) -> Value {
     json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})
 }
 
-/// Removes the defaults from a schema: responses contain every field, so the defaults for reading them are
-/// not part of the contract.
+/// Removes defaults from a schema. Responses contain every field, so defaults for reading them are not part of the contract.
 fn without_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

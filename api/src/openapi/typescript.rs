@@ -4,7 +4,7 @@ use serde_json::Value;
 
 const HEAD: &str = "// Generated from the types of the API by `make docs`; do not edit.\n";
 
-/// Returns the content of `ui/src/api/generated.ts`.
+/// Renders the content of `ui/src/api/generated.ts`.
 pub(super) fn render(document: &Value) -> String {
     let mut out = String::from(HEAD);
     for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
@@ -24,11 +24,11 @@ fn comment(indent: &str, text: &str) -> String {
     )
 }
 
-/// Returns the type of a schema.
+/// Returns the TypeScript type of a schema.
 fn type_of(schema: &Value, indent: &str) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap().to_owned();
-        // A flattened struct gives a reference with further fields beside it.
+        // A struct with a flattened field becomes a reference with further fields beside it.
         return if schema["properties"].is_object() {
             format!("{name} & {}", object_type(schema, indent))
         } else {
@@ -87,6 +87,7 @@ fn type_of_kind(kind: &str, schema: &Value, indent: &str) -> String {
     }
 }
 
+/// Writes an object type in braces. Fields that are not required get `?`; descriptions become comments.
 fn object_type(schema: &Value, indent: &str) -> String {
     let inner = format!("{indent}  ");
     let required: Vec<&str> = schema["required"]

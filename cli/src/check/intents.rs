@@ -1,4 +1,5 @@
-//! Would the devices accept the intents? Known without them where all of them run programs that this program has.
+//! Predicts for `hopwise check` whether devices will accept the intents. Possible without contacting them if every device
+//! runs a P4 program that is included in hopwise, so that its capabilities are known.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -13,17 +14,16 @@ use p4runtime::{program::Program, programs::INCLUDED};
 use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
-/// The findings about intents or devices.
+/// Predictions about intents or devices.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// One line for each intent or device.
     pub(super) text: String,
-    /// Intents that are refused, each in a sentence.
+    /// Problems with intents or devices, a sentence each.
     pub(super) refused: Vec<String>,
 }
 
-/// Creates a manager of the devices of a configuration, without intents, or returns `None` if the
-/// capabilities of a device are known only when it answers.
+/// Creates a manager of the configured devices, without intents; `None` if a device tells its capabilities only at run time.
 fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     let manager = settings.manager.as_ref()?;
     let inventory = manager::inventory::from_settings(&settings.inventory);
@@ -39,13 +39,12 @@ fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     Some(simulated)
 }
 
-/// Returns the rules that a device should have by the intents of a configuration, or `None` if they depend on
-/// the answers of devices.
+/// Returns the rules that the configured intents give a device. `None` if they depend on answers of devices.
 pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
     let now = nic::time::now();
     let mut simulated = simulated(settings, now)?;
     for of_file in &settings.intents {
-        // `hopwise check` says why one is refused.
+        // A refused intent has no rules; `hopwise check` prints the reason.
         let _ = simulated.keep_intent(of_file.intent(), now);
     }
     simulated
@@ -55,7 +54,7 @@ pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
         .map(|rules| (**rules).clone())
 }
 
-/// Describes the entries that devices outside the domain get.
+/// Describes the table entries of devices outside the INT domain (aggregators and translators).
 pub(super) fn roles(settings: &Settings) -> Findings {
     let mut findings = Findings::default();
     let Some(manager) = settings.manager.as_ref() else {
@@ -106,10 +105,10 @@ pub(super) fn roles(settings: &Settings) -> Findings {
     findings
 }
 
-/// Binds the map of a device to its program, if hopwise includes the program.
+/// Binds a device's map (names of P4 tables and actions) to its program, if hopwise includes the program.
 ///
 /// # Errors
-/// The reason why the map does not fit, or `None` if the program's P4Info is not known.
+/// The reason why the map does not fit, or `None` if the program is not included, so that its P4Info is unknown.
 pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Program, Option<String>> {
     let driver = of_device
         .driver(device)
@@ -123,7 +122,7 @@ pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Pr
     Program::new(map, &info, &driver.local).map_err(|problems| Some(problems.join("; ")))
 }
 
-/// Compiles the intents of a configuration.
+/// Compiles the configured intents and describes the outcome of each.
 pub(super) fn compiled(settings: &Settings) -> Findings {
     let mut findings = Findings::default();
     if settings.manager.is_none() || settings.intents.is_empty() {
@@ -139,7 +138,7 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
         let intent = of_file.intent();
         let name = intent.name.clone();
         match simulated.keep_intent(intent, now) {
-            // It was reported where the file was checked.
+            // Reported where the configuration was parsed.
             Err(Refusal::Intent(_)) => {}
             Err(refusal) => findings
                 .refused
@@ -165,7 +164,7 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
     findings
 }
 
-/// Returns the capabilities of a device, or `None` unless its map belongs to an included program.
+/// Returns the capabilities of a device; `None` unless its map belongs to an included program.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
     let of_device = manager
         .p4runtime
@@ -174,7 +173,7 @@ fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabiliti
     Some(bound(of_device, device).ok()?.capabilities())
 }
 
-/// Intents or devices of which it is said what becomes of them.
+/// Maximum number of intents or devices that are described.
 const MAX_LINES: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Prints an aggregate of postcards: as text, a header line and a table of its records; as JSON, one object.
+//! Prints an aggregate of postcards (`wire::aggregate`): as text with a table of its records, or as one JSON object.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -80,7 +80,7 @@ fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
     o.field("count", summary.count).field("avg", summary.average());
 }
 
-/// Returns the name of the kind in the paper.
+/// Returns the name of the kind in the paper's notation.
 fn paper_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Agg => "Agg(R)",

@@ -1,5 +1,6 @@
-//! DTA reports, control messages and RoCEv2 packets: as text, a headline and lines for the operation; for programs
-//! an object.
+//! Prints DTA reports, DTA control messages and RoCEv2 packets, as text (headline, then the operation) or one JSON object.
+//!
+//! The UDP port selects the parser; on DTA ports, both the v1 layout and the layout of the paper's artifact are recognized.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -15,16 +16,16 @@ use wire::{FlowKey, Refusal};
 use terminal::json::{self, Object, Text};
 use terminal::units;
 
-/// The ports of DTA; those of RoCEv2 are arguments.
+/// UDP ports of DTA: reports, and control messages. The ports of RoCEv2 are arguments.
 pub(super) const PORTS: [u16; 2] = [REPORT_PORT, CONTROL_PORT];
 
-/// Kind of a datagram.
+/// Parsed DTA or RoCEv2 datagram.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     Report(Report<'a>, Option<Form>),
     Control(Control),
     Nack(Nack),
-    /// A packet, and its destination port.
+    /// RoCEv2 packet and its UDP destination port.
     Roce(Box<Packet<'a>>, u16),
 }
 
@@ -39,7 +40,7 @@ impl Message<'_> {
     }
 }
 
-/// The ports that the user named.
+/// UDP ports named on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports<'p> {
     /// Ports on which telemetry reports are expected.
@@ -48,8 +49,9 @@ pub(super) struct Ports<'p> {
     pub(super) roce: &'p [u16],
 }
 
-/// Parses a datagram to one of [`PORTS`] or to a port of RoCEv2; `None` for others, and for ports configured for reports.
-/// `scratch` has the frame of a packet to another port than RoCEv2's own.
+/// Parses a datagram to one of [`PORTS`] or to a RoCEv2 port; `None` for other ports, and for ports configured for telemetry
+/// reports.
+/// `scratch` holds a copy of the frame if its RoCEv2 port is not 4791.
 pub(super) fn by_port<'a>(
     ports: Ports<'_>,
     datagram: &Datagram<'a>,
@@ -73,8 +75,9 @@ pub(super) fn by_port<'a>(
     }
 }
 
-/// Parses the packet in a datagram. Its ICRC covers the destination port: for a packet to another port it is
-/// that of port 4791, as an R device behind a port translation checks it, and as hopwise writes it.
+/// Parses the RoCEv2 packet of a datagram. The ICRC covers the UDP destination port. hopwise computes it for port 4791
+/// whatever the port, as an RDMA device behind a port translation does, so the port is replaced by 4791 in a copy of the
+/// frame before the check.
 fn packet<'a>(
     layer: Layer<'a>,
     datagram: &Datagram<'a>,
@@ -86,7 +89,7 @@ fn packet<'a>(
     let bytes = if datagram.dst_port == roce::PORT {
         bytes
     } else {
-        // The destination port is the third and fourth byte of the UDP header, which ends where the payload begins.
+        // The destination port is bytes 2 and 3 of the 8-byte UDP header, so it begins 6 bytes before the payload.
         let port = (datagram.payload.as_ptr() as usize)
             .wrapping_sub(bytes.as_ptr() as usize)
             .wrapping_sub(6);
@@ -102,7 +105,7 @@ fn packet<'a>(
     }
 }
 
-/// Appends a datagram as text or as a line of JSON.
+/// Appends a message as text or as a line of JSON.
 pub(super) fn write(out: &mut String, ts: u64, source: IpAddr, found: &Message<'_>, json: bool) {
     if json {
         json::object(out, |o| {
@@ -215,7 +218,7 @@ fn operation_fields(o: &mut Object<'_>, operation: &Operation<'_>, v1: bool) {
     }
 }
 
-/// Returns the counters of a sketch, column by column.
+/// Returns the counters of a Sketch-Merge report, one list per column.
 fn columns(operation: &Operation<'_>) -> Vec<Vec<u64>> {
     let Operation::SketchMerge {
         depth,

@@ -1,13 +1,13 @@
-//! Suggests another profile that reads the refused datagrams: a wrong profile refuses nearly all of them.
+//! Suggests a dialect (`--profile`) for datagrams that were refused: with the wrong profile, nearly all are refused.
 
 use terminal::units;
 use wire::report::Decoder;
 use wire::{Dialect, Profile};
 
-/// Refused datagrams that are tried, at most.
+/// Maximum number of refused datagrams that are tried.
 const TRIED: u64 = 1000;
 
-/// Counts the refused datagrams that each dialect reads, with its usual marks of INT.
+/// Counts the refused datagrams that each dialect can parse, with the telemetry ports of the current profile.
 #[derive(Default, Debug)]
 pub(super) struct ProfileHint {
     tried: u64,
@@ -15,7 +15,7 @@ pub(super) struct ProfileHint {
 }
 
 impl ProfileHint {
-    /// Tries the other dialects on a datagram of which no report was accepted.
+    /// Tries all dialects on a datagram of which no report was accepted.
     pub(super) fn try_others(&mut self, payload: &[u8], current: &Profile) {
         if self.tried == TRIED {
             return;
@@ -33,8 +33,7 @@ impl ProfileHint {
         }
     }
 
-    /// Formats a line that names the profile which reads most of the refused reports, or an empty string if
-    /// none reads half.
+    /// Formats a line that names the dialect which reads most of the refused datagrams. Empty if none reads at least half.
     pub(super) fn text(&self) -> String {
         let best = self
             .read

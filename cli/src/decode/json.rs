@@ -1,4 +1,4 @@
-//! The JSON form of a report: stable names, one object per line. See `docs/reference/cli-json.md`.
+//! JSON output of `hopwise decode`: an object per report or data packet. `docs/reference/cli-json.md` documents the fields.
 
 use std::net::IpAddr;
 
@@ -64,7 +64,7 @@ pub(super) fn report(
     out.push('\n');
 }
 
-/// Writes the INT of one data packet.
+/// Writes the INT or IOAM of one data packet.
 pub(super) fn packet(
     out: &mut String,
     ts: u64,
@@ -171,7 +171,8 @@ fn ioam_option(o: &mut Object<'_>, ioam: &Ioam<'_>) {
     }
 }
 
-/// Writes the flags of a trace, and the node data that is not an item of a hop, in forwarding order.
+/// Writes the flags of a trace, and the node data that a [`Hop`] has no field for, in forwarding order. Bit numbers are those
+/// of the IOAM trace type (RFC 9197).
 fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
     let flags: Vec<&str> = trace.flag_names().collect();
     if !flags.is_empty() {
@@ -228,7 +229,7 @@ fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     });
 }
 
-/// Writes `path` and `hops`, in forwarding order. A trace without node ids gives no path.
+/// Writes `path` and `hops` in forwarding order. `path` is empty for an IOAM trace without node ids.
 fn hops<I: Iterator<Item = Hop>>(
     object: &mut Object<'_>,
     ioam: Option<Ioam<'_>>,
@@ -246,8 +247,7 @@ fn hops<I: Iterator<Item = Hop>>(
     object.objects("hops", hops(), |hop, o| items(o, &hop, plausibility));
 }
 
-/// Writes the metadata of a hop, with `null` for an item that is present but unavailable. Items that are not
-/// in the bitmap are left out.
+/// Writes the metadata of a hop. An item that is present but unavailable is `null`; an item outside the bitmap is left out.
 fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
     if hop.carried.contains(Items::NODE_ID) {
         o.field("node_id", hop.node_id);

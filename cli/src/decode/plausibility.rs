@@ -1,10 +1,10 @@
-//! Judges hop latencies by the profile of the node, otherwise by that of the source.
+//! Checks hop latencies for plausibility with the profile of the node or, if it has none, of the report's source.
 
 use collector::Profile;
 use detect::Prefix;
 use wire::Hop;
 
-/// The profiles of a configuration.
+/// Profiles of a configuration.
 #[derive(Debug)]
 pub(super) struct PlausibilityCheck {
     pub(super) default: Profile,
@@ -12,7 +12,7 @@ pub(super) struct PlausibilityCheck {
     pub(super) nodes: Vec<(u32, Profile)>,
 }
 
-/// The profiles for the reports of one source.
+/// Profiles that apply to the reports of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourcePlausibility<'a> {
     profile: &'a Profile,
@@ -20,7 +20,7 @@ pub(super) struct SourcePlausibility<'a> {
 }
 
 impl PlausibilityCheck {
-    /// Returns the rules for reports from `source`: those of the longest prefix that contains it.
+    /// Returns the profiles for reports from `source`, by the longest prefix that contains it.
     pub(super) fn for_source(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
         let matching = self
             .by_source
@@ -33,7 +33,7 @@ impl PlausibilityCheck {
         }
     }
 
-    /// Returns the rules for data packets, which have no source of reports.
+    /// Returns the profiles for data packets, which have no report source.
     pub(super) fn for_packets(&self) -> SourcePlausibility<'_> {
         SourcePlausibility {
             profile: &self.default,
@@ -43,7 +43,7 @@ impl PlausibilityCheck {
 }
 
 impl SourcePlausibility<'_> {
-    /// Returns the hop latency in ns, if it is implausible.
+    /// Returns the hop latency in ns if it is implausible, otherwise `None`.
     pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
         let own = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));
         collector::implausible_latency(hop, own.map_or(self.profile, |(_, profile)| profile))

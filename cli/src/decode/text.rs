@@ -1,4 +1,4 @@
-//! A report as text: a headline, a line for the flow, a table of hops.
+//! Text output of `hopwise decode`: a headline, lines for flow and annotations, and a table of hops.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -67,7 +67,8 @@ pub(super) fn report(
         plausibility,
     );
     if report.is_single_record() && report.has_metadata() {
-        // The record in the packet is of another packet, unless its state is medium.
+        // In SF-INT the record in the packet describes another packet, unless its state is medium, so the reporter's record
+        // is apart.
         out.pop();
         out.push_str("  the reporter's own record, of the packet that it has reported\n");
         write_table(out, &[report.metadata_hop()], plausibility);
@@ -75,7 +76,7 @@ pub(super) fn report(
     }
 }
 
-/// The annotations of a report, as text.
+/// Explanations of a report's annotations.
 const ANNOTATIONS: [(Annotations, &str); 4] = [
     (
         Annotations::PARTIAL,
@@ -132,7 +133,7 @@ fn flags(flags: Flags) -> String {
         .collect()
 }
 
-/// Writes the path, and a table of the items that any hop has.
+/// Writes the INT version and a table of the hops.
 fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], plausibility: SourcePlausibility<'_>) {
     if let Some(int) = int {
         out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
@@ -185,7 +186,7 @@ fn write_table(out: &mut String, hops: &[Hop], plausibility: SourcePlausibility<
     }
 }
 
-/// A column of the table: shown when a hop has one of `items`.
+/// Column of the hop table; shown if any hop carries one of `items`.
 struct Column {
     name: &'static str,
     items: &'static [Items],
@@ -197,8 +198,7 @@ impl Column {
         Self { name, items, cell }
     }
 
-    /// Formats an item of a hop: `?` if it is present but unavailable, and nothing if it is not in the
-    /// bitmap.
+    /// Formats an item of a hop: `?` if it is present but unavailable, empty if it is not in the bitmap.
     fn cell(&self, hop: &Hop) -> String {
         let present = self.items.iter().any(|items| hop.carried.contains(*items));
         let missing = if present { "?" } else { "" };

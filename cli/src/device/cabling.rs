@@ -1,4 +1,5 @@
-//! Turns the objects of NetBox into an inventory: interfaces that are ports, and the far end of each.
+//! Converts the objects of NetBox into an inventory: numbers the interfaces that are switch ports, and derives links, edge
+//! ports and hosts from the far end of each port's cable.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +17,11 @@ use super::{
     netbox::{Address, Device, Interface, Objects, Options},
 };
 
-/// Problems that are shown; more only with their number.
+/// Maximum number of listed problems; of the rest, the number is given.
 const MAX_PROBLEMS: usize = 20;
-/// Interfaces of these kinds are no ports.
+/// Kinds of interfaces that are not switch ports.
 const NO_PORTS: [&str; 3] = ["virtual", "bridge", "lag"];
-/// Addresses of these roles belong to several hosts.
+/// Roles of addresses that belong to several hosts.
 const SHARED: [&str; 6] = ["anycast", "vip", "vrrp", "hsrp", "glbp", "carp"];
 
 impl Interface {
@@ -28,7 +29,7 @@ impl Interface {
         !self.mgmt_only && !NO_PORTS.contains(&self.kind.value.as_str())
     }
 
-    /// Returns whether a cable leads somewhere, if only to a circuit.
+    /// Returns whether a cable is connected to something, if only to a circuit.
     fn is_connected(&self) -> bool {
         let ends = self
             .connected_endpoints
@@ -38,10 +39,10 @@ impl Interface {
     }
 }
 
-/// Imports the inventory. Returns it with a note for everything that was left out.
+/// Converts NetBox objects to an inventory, with notes about what was left out.
 ///
 /// # Errors
-/// Each problem in a sentence.
+/// The inventory would be invalid; each problem is a line.
 pub(super) fn import(found: &Objects, options: &Options) -> Result<(Import, Vec<String>), String> {
     let mut work = Work {
         options,
@@ -64,7 +65,7 @@ pub(super) fn import(found: &Objects, options: &Options) -> Result<(Import, Vec<
             Err(problem) => work.problems.push(problem),
         }
     }
-    // A link whose other end is missing only because of these problems is no problem of its own.
+    // Links only if all devices are fine: a missing far end would otherwise be reported as a problem of the link.
     if work.problems.is_empty() {
         for (device, ports) in &devices {
             work.device(device, ports)
@@ -91,7 +92,7 @@ pub(super) fn import(found: &Objects, options: &Options) -> Result<(Import, Vec<
     Err(problems.join("\n"))
 }
 
-/// A port, and the interface that it is.
+/// Switch port with its number and its interface in NetBox.
 #[derive(Clone, Debug)]
 struct Port<'a> {
     device: &'a str,
@@ -100,24 +101,26 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
+    /// Returns (device name, port number).
     fn end(&self) -> (String, PortId) {
         (self.device.to_owned(), self.number)
     }
 }
 
-/// The name of a device that is not managed, and the ports that lead to it.
+/// Name of a device that is not managed, and the managed ports connected to it.
 type Neighbour<'a> = (Option<&'a str>, Vec<(String, PortId)>);
 
+/// State of one conversion; problems are collected and reported together.
 struct Work<'a> {
     options: &'a Options,
     import: Import,
-    /// All ports, by the id of their interface.
+    /// All ports by the NetBox id of their interface.
     ports: BTreeMap<u64, Port<'a>>,
     problems: Vec<String>,
 }
 
 impl<'a> Work<'a> {
-    /// Returns the ports of a device with their numbers, ascending.
+    /// Numbers a device's ports by a custom field, else by their position in natural order. Returns them ascending.
     fn number(
         &self,
         device: &'a Device,
@@ -166,6 +169,7 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Adds a device with its node id, address, labels and edge ports; an error names the field to correct.
     fn device(&mut self, device: &'a Device, ports: &[Port<'a>]) -> Result<(), String> {
         let name = device.name.clone().unwrap_or_default();
         let field = self
@@ -217,7 +221,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Returns whether a port leads to something that is not managed.
+    /// Returns whether a port is connected to a device that is not managed.
     fn is_edge(&self, port: &Port<'_>) -> bool {
         port.interface.is_connected()
             && !port
@@ -226,6 +230,7 @@ impl<'a> Work<'a> {
                 .any(|(end, _)| self.ports.contains_key(&end))
     }
 
+    /// Adds the links between managed ports, each once: from the interface with the smaller id.
     fn links(&mut self) {
         for port in self.ports.values() {
             let ends: Vec<u64> = port.interface.ends().map(|(end, _)| end).collect();
@@ -257,7 +262,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Adds the neighbours that are not managed and have addresses; returns what was left out.
+    /// Adds the unmanaged neighbours that have addresses as hosts. Returns notes about what was left out.
     fn hosts(&mut self, found: &Objects) -> Vec<String> {
         let mut at: BTreeMap<u64, Neighbour<'_>> = BTreeMap::new();
         for port in self.ports.values().filter(|port| self.is_edge(port)) {
@@ -280,7 +285,7 @@ impl<'a> Work<'a> {
             let name = host_name(name, id);
             *names.entry(name.clone()).or_insert(0) += 1;
             ports.dedup();
-            // A host with several links is at none of them in particular.
+            // With several links, the host's port is not known.
             let port = if ports.len() == 1 { ports.pop() } else { None };
             hosts.push((name, id, addresses, port));
         }
@@ -300,13 +305,13 @@ impl<'a> Work<'a> {
 }
 
 impl Port<'_> {
-    /// Formats the cable for messages.
+    /// Formats the port for messages.
     fn shown(&self) -> String {
         format!("`{}` of `{}`", shown(&self.interface.name), self.device)
     }
 }
 
-/// Returns the addresses that only one device has, by its id, and the number of the others.
+/// Returns the addresses that belong to one device only, by its id, and the number of shared addresses.
 fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
     let mut owners = BTreeMap::new();
     let mut shared = BTreeSet::new();
@@ -345,7 +350,7 @@ fn host_letter(c: char) -> char {
     }
 }
 
-/// Returns the name of a host, with `-` in place of characters that a name may not have.
+/// Makes a valid host name: replaces other characters by `-`, and an empty name by the id.
 fn host_name(name: Option<&str>, id: u64) -> String {
     let name = name.map_or_else(|| format!("device-{id}"), str::to_owned);
     let name: String = name.chars().map(host_letter).take(63).collect();
@@ -356,7 +361,7 @@ fn host_name(name: Option<&str>, id: u64) -> String {
     }
 }
 
-/// Parses an address, and ignores its prefix length.
+/// Parses an address without its prefix length; IPv4-mapped addresses become IPv4.
 fn address(text: &str) -> Option<IpAddr> {
     text.split('/')
         .next()?
@@ -365,7 +370,7 @@ fn address(text: &str) -> Option<IpAddr> {
         .map(|ip| ip.to_canonical())
 }
 
-/// Parses a custom field, a number or a text, as a number from 1.
+/// Parses a custom field (number or text) as a number of at least 1.
 fn number(value: &Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())?;
     u32::try_from(number).ok().filter(|number| *number > 0)
@@ -376,7 +381,7 @@ fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
-/// Orders names as people do: numbers in them by their value.
+/// Splits a name into text and number parts as a sort key, so that `swp10` comes after `swp9`.
 fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0_u64)];
     let mut in_number = false;

@@ -1,4 +1,4 @@
-//! An inventory as CSV (RFC 4180): the first row names the columns, each other row is a device, a link or a host.
+//! Reads an inventory from CSV (RFC 4180): the first row names the columns, each other row is a device, a link or a host.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use manager::device::PortId;
 
 use super::inventory::{DeviceRow, Import};
 
-/// The columns that a file may have, in any order.
+/// Columns that a file may have, in any order.
 const COLUMNS: [&str; 13] = [
     "kind",
     "name",
@@ -23,24 +23,24 @@ const COLUMNS: [&str; 13] = [
     "addresses",
     "at",
 ];
-/// Problems that are shown; more only with their number.
+/// Maximum number of listed problems; of the rest, the number is given.
 const MAX_PROBLEMS: usize = 20;
 
-/// A row: its line, and its cells by column.
+/// Row with its line number and its nonempty cells by column.
 struct Row {
     line: usize,
     cells: BTreeMap<String, String>,
 }
 
-/// Reads an inventory; `file` is its name in messages.
+/// Parses an inventory; `file` is its name in messages.
 ///
 /// # Errors
-/// Every problem with its line and what to do.
+/// Every problem with its line and a remedy.
 pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
     let mut import = Import::default();
     let mut problems = Vec::new();
     let rows = rows(text).map_err(|(line, problem)| format!("{file}:{line}: {problem}"))?;
-    // Links and hosts may come before their devices, and node ids are free only when all given ones are known.
+    // Three passes: a link or host may precede its devices, and free node ids are chosen after all given ones are known.
     for turn in 0..3 {
         for row in rows.iter().filter(|row| row.turn() == turn) {
             if let Err(problem) = row.add(&mut import) {
@@ -64,6 +64,7 @@ pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
     Err(lines.join("\n"))
 }
 
+/// Parses the header and the rows. An error is (line number, problem).
 fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
     let mut records = records(text.trim_start_matches('\u{feff}'))?.into_iter();
     let (line, header) = records.next().ok_or((
@@ -144,7 +145,7 @@ impl Row {
             .map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
     }
 
-    /// Parses a list in one cell, separated by spaces or semicolons.
+    /// Parses a list in one cell; items are separated by spaces or semicolons.
     fn list<T: FromStr>(&self, column: &str, what: &str) -> Result<Vec<T>, String> {
         let cell = self.cell(column).unwrap_or_default();
         cell.split([' ', ';'])
@@ -157,13 +158,14 @@ impl Row {
             .collect()
     }
 
-    /// Parses the port at one end of a link.
+    /// Parses the required port at one end of a link.
     fn end(&self, column: &str) -> Result<(String, PortId), String> {
         self.needed(column)
             .and(self.port(column))
             .map(Option::unwrap_or_default)
     }
 
+    /// Parses `DEVICE:PORT`; `None` if the cell is empty.
     fn port(&self, column: &str) -> Result<Option<(String, PortId)>, String> {
         let Some(cell) = self.cell(column) else {
             return Ok(None);
@@ -201,10 +203,10 @@ impl Row {
     }
 }
 
-/// The line on which a record begins, and its fields.
+/// Line on which a record begins, and its cells.
 type Record = (usize, Vec<String>);
 
-/// Splits a file into records.
+/// Splits CSV text into records. A doubled quotation mark inside a quoted cell stands for one.
 fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
     let mut records = Vec::new();
     let mut record = Vec::new();

@@ -1,4 +1,4 @@
-//! An inventory that is being imported: checked like the one of a file, and written as `[[inventory.…]]` tables.
+//! Builds an imported inventory: checks each row like a configuration entry, then writes `[[inventory.…]]` tables.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use manager::{
 };
 use terminal::units;
 
-/// A device of the source.
+/// Device of the CSV file or NetBox; without a node id it gets a free one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeviceRow {
     pub(super) name: String,
@@ -18,14 +18,14 @@ pub(super) struct DeviceRow {
     pub(super) labels: Vec<String>,
     pub(super) ports: PortId,
     pub(super) edge: Vec<PortId>,
-    /// A line for people, without line breaks; empty: none.
+    /// One-line comment for people, written above the table; empty for none.
     pub(super) comment: String,
 }
 
-/// The ports at both ends of a link, by the names of their devices, and its MTU.
+/// Ports at both ends of a link, as (device name, port), and the link's MTU.
 type ImportedLink = ([(String, PortId); 2], Option<u32>);
 
-/// The devices, links and hosts imported so far.
+/// Devices, links and hosts imported so far.
 #[derive(Debug, Default)]
 pub(super) struct Import {
     inventory: Inventory,
@@ -35,10 +35,10 @@ pub(super) struct Import {
 }
 
 impl Import {
-    /// Adds a device.
+    /// Adds a device with its ports.
     ///
     /// # Errors
-    /// The problem with the row, in one sentence.
+    /// The row is invalid; the error is one sentence.
     pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
         let node = row.node.unwrap_or_else(|| self.inventory.free_node());
         let DeviceRow {
@@ -86,7 +86,7 @@ impl Import {
     /// Adds a link between two ports.
     ///
     /// # Errors
-    /// The problem with the row, in one sentence.
+    /// The row is invalid; the error is one sentence.
     pub(super) fn link(&mut self, ends: [(String, PortId); 2], mtu: Option<u32>) -> Result<(), String> {
         let [a, b] = &ends;
         let from = self.resolve(a)?;
@@ -106,10 +106,10 @@ impl Import {
         Ok(())
     }
 
-    /// Adds a host.
+    /// Adds a host, if known at its port.
     ///
     /// # Errors
-    /// The problem with the row, in one sentence.
+    /// The row is invalid; the error is one sentence.
     pub(super) fn host(
         &mut self,
         name: String,
@@ -137,13 +137,13 @@ impl Import {
         Ok(())
     }
 
-    /// Returns a port with its device's node id. The error names the device that the inventory lacks.
+    /// Finds the node id of a port's device. Fails if the inventory does not have the device.
     fn resolve(&self, port: &(String, PortId)) -> Result<(NodeId, PortId), String> {
         let node = self.inventory.node(&port.0).map_err(|error| error.to_string())?;
         Ok((node, port.1))
     }
 
-    /// Formats the size, as `3 devices, 2 links and 4 hosts`.
+    /// Formats the size of the inventory: `3 devices, 2 links and 4 hosts`.
     pub(super) fn summary(&self) -> String {
         let Self {
             devices,
@@ -157,7 +157,7 @@ impl Import {
         format!("{devices}, {links} and {hosts}")
     }
 
-    /// Formats the tables for the configuration.
+    /// Formats the inventory as tables of the configuration.
     pub(super) fn toml(&self) -> String {
         let mut out = String::new();
         for row in &self.devices {
@@ -214,9 +214,9 @@ fn port_text(port: &(String, PortId)) -> String {
     text(&format!("{}:{}", port.0, port.1))
 }
 
-/// Quotes a string for TOML, whose escapes include those of JSON.
+/// Quotes a string for TOML.
 fn text(value: &str) -> String {
-    // Texts of TOML have the escape sequences of JSON.
+    // TOML's strings have the escape sequences of JSON.
     terminal::json::escaped(&serde_json::Value::from(value).to_string()).into_owned()
 }
 

@@ -1,7 +1,7 @@
-//! An inventory from NetBox (REST, 3.3 and newer): devices with their interfaces, what these are cabled to, and the addresses of hosts.
+//! Reads devices, interfaces and addresses from the REST API of NetBox (3.3 and newer), for `hopwise device import --netbox`.
 //!
-//! `connected_endpoints` of an interface is where its cable ends, through patch panels; so the cables themselves are not read.
-//! Pages are asked for by offset: the URL of the next page in an answer is not followed, and no other server gets the token.
+//! Cables are not read: `connected_endpoints` of an interface already names the far end, also through patch panels. Pages are
+//! requested by offset instead of by the `next` URL in a response, so that the token never goes to another server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +42,7 @@ pub(super) struct Options {
     pub(super) port_field: Option<String>,
 }
 
+/// Parses `NAME=VALUE` of `--filter`; rejects names that would change the paging or the fields of responses.
 fn filter(text: &str) -> Result<(String, String), String> {
     let read = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = read.ok_or("write NAME=VALUE, such as role=leaf")?;
@@ -58,58 +59,58 @@ fn address(text: &str) -> Result<String, String> {
         .ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
 }
 
-/// Objects of a page that are asked for.
+/// Maximum number of objects in one page.
 const PAGE: usize = 250;
-/// Devices in the filter of one request, which bounds its URL.
+/// Maximum number of device ids in one request, which bounds the length of its URL.
 const BATCH: usize = 40;
-/// Interfaces and addresses that are read at most.
+/// Maximum number of interfaces, and of addresses, that are read.
 const MAX_OBJECTS: usize = 1 << 18;
 
-/// One page of a list.
+/// One page of a list in NetBox's API.
 #[derive(Deserialize)]
 struct Page<T> {
     count: usize,
     results: Vec<T>,
 }
 
-/// An object with an id.
+/// NetBox object with an id.
 pub(super) trait Object: DeserializeOwned {
-    /// Returns the id in NetBox.
+    /// Returns the object's id in NetBox.
     fn id(&self) -> u64;
 }
 
-/// A reference to another object.
+/// Reference to another NetBox object.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Reference {
-    /// The id in NetBox.
+    /// Id of the object in NetBox.
     pub(super) id: u64,
-    /// The name, if this kind of object has one.
+    /// Name of the object, if its kind has one.
     #[serde(default)]
     pub(super) name: Option<String>,
 }
 
-/// A site, role or tag.
+/// Site, role or tag of a device.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Slug {
-    /// The short name that URLs and filters use.
+    /// Short name that URLs and filters use.
     pub(super) slug: String,
 }
 
-/// A value out of a set.
+/// Value of an enumeration.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Choice {
-    /// The value that the API uses, such as `active`.
+    /// Value as in the API, such as `active`.
     pub(super) value: String,
 }
 
-/// An address with its prefix length.
+/// Address with its prefix length.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Prefix {
-    /// The address with its prefix length, such as `10.0.0.1/24`.
+    /// Text form, such as `10.0.0.1/24`.
     pub(super) address: String,
 }
 
-/// A device with the fields that the import uses.
+/// Device with the fields that the import uses.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Device {
     pub(super) id: u64,
@@ -117,7 +118,7 @@ pub(super) struct Device {
     pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) primary_ip: Option<Prefix>,
-    /// Before 4.0 it was `device_role`.
+    /// Role of the device; before NetBox 4.0 the key was `device_role`.
     #[serde(default, alias = "device_role")]
     pub(super) role: Option<Slug>,
     #[serde(default)]
@@ -128,7 +129,7 @@ pub(super) struct Device {
     pub(super) custom_fields: BTreeMap<String, Value>,
 }
 
-/// An interface of a device.
+/// Interface of a device, with the far end of its cable.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Interface {
     pub(super) id: u64,
@@ -151,7 +152,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Returns the interfaces at the other end of the cable, with their devices.
+    /// Returns (interface id, device id) of each reachable interface at the far end of the cable.
     pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let leads = self.connected_endpoints_reachable != Some(false)
             && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
@@ -160,7 +161,7 @@ impl Interface {
     }
 }
 
-/// The end of a cable.
+/// Far end of a cable.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Endpoint {
     pub(super) id: u64,
@@ -168,7 +169,7 @@ pub(super) struct Endpoint {
     pub(super) device: Option<Reference>,
 }
 
-/// An address of an interface.
+/// IP address assigned to an interface.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Address {
     pub(super) id: u64,
@@ -179,7 +180,7 @@ pub(super) struct Address {
     pub(super) assigned_object: Option<Assigned>,
 }
 
-/// The object to which an address is assigned.
+/// Interface to which an address is assigned; only its device is used.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Assigned {
     #[serde(default)]
@@ -204,23 +205,23 @@ impl Object for Address {
     }
 }
 
-/// The objects read from NetBox.
+/// Objects read from NetBox.
 #[derive(Debug)]
 pub(super) struct Objects {
-    /// The NetBox, for messages.
+    /// URL of the NetBox, for messages.
     pub(super) url: String,
-    /// The devices that are to be managed.
+    /// Devices to be managed.
     pub(super) devices: Vec<Device>,
-    /// The interfaces of all devices that were read.
+    /// Interfaces of these devices.
     pub(super) interfaces: Vec<Interface>,
-    /// The addresses of their neighbours.
+    /// Addresses of their unmanaged neighbours.
     pub(super) addresses: Vec<Address>,
 }
 
-/// Reads what NetBox has.
+/// Reads the selected devices, their interfaces, and the addresses of their neighbours.
 ///
 /// # Errors
-/// NetBox cannot be read.
+/// NetBox does not answer, rejects a request, or has too many objects.
 pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, CliError> {
     let source = Source::new(url, api)?;
     let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
@@ -235,7 +236,7 @@ pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, C
     })
 }
 
-/// Returns the ids of the devices that are connected to these and not among them, ascending.
+/// Returns the ids of devices that are connected to these but not among them, ascending.
 fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
     let managed: BTreeSet<u64> = devices.iter().copied().collect();
     let all = interfaces
@@ -253,7 +254,7 @@ fn query(filters: &[(String, String)]) -> String {
     each.chain(["&exclude=config_context".to_owned()]).collect()
 }
 
-/// A client of one NetBox.
+/// HTTP client of one NetBox.
 struct Source {
     client: Client,
 }
@@ -271,7 +272,7 @@ fn is_visible(text: &str) -> bool {
 
 impl Source {
     fn new(url: &str, api: &Api) -> Result<Self, CliError> {
-        // Without a scheme, with TLS: the token is a secret.
+        // A URL without a scheme means https, because the token is a secret.
         let base_url = if url.contains("://") {
             url.to_owned()
         } else {
@@ -289,7 +290,7 @@ impl Source {
         if !is_visible(path) {
             return Err(invalid_url(url));
         }
-        // The token of hopwise is not for others.
+        // Not HOPWISE_TOKEN: hopwise's own token must not be sent to another server.
         let token = api
             .token
             .clone()
@@ -301,7 +302,7 @@ impl Source {
             ));
         }
         let authorization = token.map(|token| {
-            // Tokens of version 2 (4.5) say so.
+            // Version 2 tokens (NetBox 4.5) begin with `nbt_` and use another scheme.
             let scheme = if token.starts_with("nbt_") {
                 "Bearer"
             } else {
@@ -330,7 +331,7 @@ impl Source {
         })
     }
 
-    /// Reads all objects of a list that belong to these devices.
+    /// Reads all objects of a list that belong to these devices, in batches.
     fn list_for_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         for batch in devices.chunks(BATCH) {
@@ -340,7 +341,7 @@ impl Source {
         Ok(all)
     }
 
-    /// Reads all objects of a list, at most `limit`.
+    /// Reads all objects of a list; fails if there are more than `limit`, or if the list changes meanwhile.
     fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         let mut seen = BTreeSet::new();
@@ -378,6 +379,7 @@ impl Source {
         CliError::new(format!("NetBox at {}: {problem}", self.client.url()))
     }
 
+    /// Requests one page of a list; explains HTTP errors by what the user can change.
     fn page<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let url = self.client.url();
         let list = path.split("/?").next().unwrap_or(path);
@@ -411,7 +413,7 @@ impl Source {
     }
 }
 
-/// Returns the reason of a refusal by NetBox, in one line.
+/// Extracts the reason from NetBox's error response, at most 200 characters.
 fn detail(message: &str) -> String {
     let json = serde_json::from_str::<Value>(message).ok();
     let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());

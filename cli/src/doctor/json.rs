@@ -1,11 +1,11 @@
-//! The report for programs. The fields are described in `docs/reference/cli-json.md`; none is renamed.
+//! JSON output of `hopwise doctor`. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
 use nic::device::{Facts, Feature, Level, Machine};
 
 use crate::examine::{Check, Examined, Expected, Report};
 use terminal::json::{Object, object};
 
-/// Formats a report as one object, and ends the line.
+/// Formats a report as one JSON object and a newline.
 pub(super) fn report(report: &Report) -> String {
     let mut out = String::new();
     object(&mut out, |o| {
@@ -20,7 +20,7 @@ pub(super) fn report(report: &Report) -> String {
     out
 }
 
-/// Converts a limit in bytes, with -1 for none.
+/// Converts a limit in bytes; -1 means unlimited.
 fn limit(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(-1)
 }

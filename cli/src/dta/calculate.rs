@@ -1,4 +1,4 @@
-//! `hopwise calculate`: size of a store, and the probability that it answers.
+//! `hopwise calculate`: calculates the size of a Key-Write store and its query success rate (see `dta::calculate`).
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `hopwise count`: the count of a key.
+//! `hopwise count`: estimates the count of a key from a Key-Increment store of collector memory.
 
 use std::process::ExitCode;
 
@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 .as_ref()
                 .map(|map| map.collectors_of_key(&args.key))
                 .unwrap_or_default();
-            // Counts from before the map grew are at another collector; only the current one is queried.
+            // Only the key's current collector is queried; counts from before the map grew are elsewhere and cannot be added.
             let collectors = &collectors[..collectors.len().min(1)];
             let asked = query(&[
                 ("key", Some(args.key.to_string())),

@@ -1,4 +1,4 @@
-//! `hopwise get`: the data or path of a key.
+//! `hopwise get`: reads the data of a key from a Key-Write store, or its path from a Postcarding store, of collector memory.
 
 use std::process::ExitCode;
 
@@ -78,6 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     })
 }
 
+/// Asks the collectors of the key in turn, by the map; the first answer that is not empty counts.
 fn ask(args: &Args) -> Result<Answer, CliError> {
     let map = args.source.map()?;
     let collectors = map

@@ -1,4 +1,4 @@
-//! `hopwise map`: which of several collectors stores a key.
+//! `hopwise map`: creates, extends and shows a collector map, which assigns DTA keys to one of several collectors.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `hopwise sketch`: queries of a merged sketch.
+//! `hopwise sketch`: queries a sketch that the translator merged in collector memory (Count-Min, Count, HyperLogLog, AROMA).
 
 use std::process::ExitCode;
 

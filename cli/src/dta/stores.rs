@@ -1,4 +1,4 @@
-//! `hopwise stores`: the stores of collector memory, their occupancy and expected answers.
+//! `hopwise stores`: lists collector memory's stores, occupancy and expected share of answered keys; takes snapshots.
 
 use std::{path::Path, process::ExitCode};
 
@@ -39,24 +39,24 @@ pub struct Args {
     source: Source,
 }
 
-/// `/dta/stores`, of one collector or several.
+/// Response of `/dta/stores`, merged over collectors.
 #[derive(Default, Serialize, Deserialize)]
 struct Stores {
     stores: Vec<FromCollector<StoreView>>,
 }
 
-/// `/dta/snapshots`, of one collector or several.
+/// Response of `/dta/snapshots`, merged over collectors.
 #[derive(Default, Serialize, Deserialize)]
 struct Snapshots {
     snapshots: Vec<FromCollector<SnapshotView>>,
 }
 
-/// An item of a collector.
+/// Item with the collector that it came from.
 #[derive(Serialize, Deserialize)]
 struct FromCollector<T> {
     #[serde(flatten)]
     view: T,
-    /// The collector's name in the map; absent without one.
+    /// Name of the collector in the map; absent without a map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     collector: Option<String>,
 }
@@ -101,8 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(code)
 }
 
-/// Returns the snapshots of a collector. With `take`, takes snapshots of the store with this name, or of all
-/// if it is empty, and returns only these.
+/// Lists a collector's snapshots. With `take`, takes one of the store of this name (of all if empty) and returns only these.
 fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
     let Some(store) = take else {
         return fetch(client, "/dta/snapshots");
@@ -112,7 +111,8 @@ fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError>
     serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Queries the collector, or each collector of a map. If one of several fails, its error is printed and the others are still queried; then
+/// Queries the collector, or each collector of a map. If one of several fails, its error is printed, the others are still
+/// queried, and
 /// the exit code is 1.
 fn for_each_collector(
     source: &Source,
@@ -131,7 +131,7 @@ fn for_each_collector(
     Ok(code)
 }
 
-/// Creates a table, with a first column of collectors if there are several.
+/// Creates a table, with a first column for the collector if items come from a map.
 fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
     let collector = of
         .iter()

@@ -1,4 +1,4 @@
-//! `hopwise tail`: the newest entries of a list, and those that follow.
+//! `hopwise tail`: prints the newest entries of an Append list and, with `--follow`, new ones as they arrive.
 
 use std::{process::ExitCode, thread, time::Duration};
 
@@ -8,7 +8,7 @@ use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::CliError;
 use terminal::text::json_line;
 
-/// Time between two polls.
+/// Interval between two polls with `--follow`.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Show the newest entries of a list in collector memory
@@ -42,7 +42,7 @@ pub struct Args {
     source: Source,
 }
 
-/// The source of entries.
+/// Source of entries: mapped memory or a running hopwise.
 enum Asked {
     DtaSource(DtaSource),
     Client(net::client::Client),
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Explains that there are no entries from this batch on.
+/// Explains why there are no entries from this batch on.
 fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
     let newest = match from {
         Some(_) => ask(asked, list, None, 1)?

@@ -1,4 +1,4 @@
-//! Checks of an interface that is to be read by AF_XDP.
+//! Checks of an interface that AF_XDP is to read: link, driver, attached programs, queues, ring, MTU and offloads.
 
 use nic::device::{Facts, Feature, Machine};
 
@@ -13,7 +13,7 @@ pub(super) fn missing(name: &str) -> Check {
         .fixed_by("ip -br link")
 }
 
-/// Returns all checks; those on which others depend come first.
+/// Returns all checks, in an order in which later ones depend on earlier ones.
 pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(queues(facts, machine));
@@ -27,7 +27,7 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     checks
 }
 
-/// Returns the checks that matter to every XDP program.
+/// Returns the checks that apply to any XDP program, also without AF_XDP sockets.
 pub(super) fn program_checks(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(peer_queues(facts));
@@ -85,7 +85,7 @@ fn program(facts: &Facts) -> Check {
             .with(Verdict::Blocking)
             .fixed_by("pgrep -a hopwise");
     }
-    // `off` alone would not touch a program of another mode.
+    // `xdp off` alone does not remove a program that is attached in another mode.
     let mode = match first.mode {
         nic::device::Mode::Native => "xdpdrv",
         nic::device::Mode::Generic => "xdpgeneric",
@@ -109,7 +109,7 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     let max = queues.receiving_max();
     let check = Check::good(name, format!("{now} of at most {max}"), why);
     let useful = max.min(machine.cpus.unwrap_or(1));
-    // The other end of a veth decides how many of its queues are used.
+    // With a veth, the peer determines how many queues are used.
     if now >= useful || facts.peer.is_some() {
         return Some(check);
     }
@@ -127,7 +127,7 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     )
 }
 
-/// Checks that a veth has as many receive queues as its peer has transmit queues, as the native mode needs.
+/// Checks a veth's peer: native mode needs as many RX queues here as the peer has TX queues, and a peer MTU within a page.
 fn peer_queues(facts: &Facts) -> Option<Check> {
     let peer = facts.peer.as_ref()?;
     let why = "The veth driver runs no program if its peer has more TX queues than it has RX queues, or an MTU larger than a page.";
@@ -172,7 +172,7 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
     Some(Check::good("peer", format!("{named}, sends on {queues}"), why))
 }
 
-/// Descriptors for a burst of one millisecond at some millions of frames per second.
+/// Recommended ring size, descriptors: absorbs a burst of 1 ms at about 4 million frames/s.
 const RING: u32 = 4096;
 
 fn ring(facts: &Facts) -> Option<Check> {
@@ -197,7 +197,7 @@ fn mtu(facts: &Facts) -> Option<Check> {
     let mtu = facts.mtu?;
     let why = "Most drivers without multi-buffer XDP refuse a program if the MTU is larger than a page.";
     let check = Check::good("mtu", mtu.to_string(), why);
-    // Of a veth the peer's counts.
+    // For a veth, the peer's MTU matters, and `peer_queues` checks it.
     if !rx_path::too_long(facts, mtu) || facts.peer.is_some() {
         return Some(check);
     }
@@ -251,8 +251,7 @@ fn vlan(facts: &Facts) -> Option<Check> {
     ))
 }
 
-/// Checks an offload that should be off. `option` is its name in `ethtool`, and `verdict` applies if it is
-/// on.
+/// Checks an offload that should be off. `option` is its `ethtool` name; `verdict` applies if it is on and can be changed.
 fn switch(
     facts: &Facts,
     name: &'static str,
@@ -263,7 +262,7 @@ fn switch(
 ) -> Check {
     match feature {
         Feature { on: false, .. } => Check::good(name, "off", why),
-        // There is no fix: the next receive path is used.
+        // Cannot be fixed; the receive path is chosen accordingly.
         Feature {
             on: true,
             fixed: true,

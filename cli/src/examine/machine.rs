@@ -1,4 +1,4 @@
-//! Checks of the machine that the inputs require.
+//! Checks of the machine: socket buffers, backlog, kernel version, AF_XDP, capabilities, locked memory, huge pages and BPF.
 
 use nic::capabilities::Cap;
 use nic::device::Machine;
@@ -7,21 +7,21 @@ use nic::receive;
 use super::{Check, Examined, HIDDEN, Requirements, Verdict, rx_path};
 use terminal::units;
 
-/// The check that each socket repeats when it opens.
+/// Name of the check that every socket repeats when it opens, so the log need not have it twice.
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
 
-/// The requirements of AF_XDP.
+/// Machine's requirements for AF_XDP.
 struct XdpRequirements<'a> {
     machine: &'a Machine,
-    /// Bytes of frames in all.
+    /// Memory for the frames of all interfaces, bytes.
     frames: u64,
-    /// `mode = "kernel"` is configured: detection in the kernel.
+    /// True if the configuration has `mode = "kernel"`: detection in the kernel.
     kernel_mode: bool,
-    /// The verdict if a requirement is not met: blocking if an interface was requested.
+    /// Verdict on an unmet requirement: blocking if the user requested an interface.
     verdict: Verdict,
 }
 
-/// Returns all checks; those of AF_XDP only if there is an interface to read.
+/// Returns all checks; the checks for AF_XDP only if there is an interface to read.
 pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
     let interfaces: Vec<&Examined> = inputs
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     checks
 }
 
-/// Returns the memory for the frames of an interface, bytes.
+/// Returns the memory that AF_XDP needs for the frames of an interface, bytes.
 fn frame_memory(examined: &Examined, requirements: &Requirements) -> u64 {
     let facts = examined.facts.as_ref();
     let queues = facts
@@ -165,8 +165,7 @@ impl XdpRequirements<'_> {
         }
     }
 
-    /// Checks the capability that `mode = "kernel"` needs: the detection program uses variable packet
-    /// offsets, the steering program does not.
+    /// Checks the capability that `mode = "kernel"` needs: only the detection program uses variable packet offsets.
     fn detection(&self) -> Check {
         let name = "kernel_mode";
         let why = "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
@@ -258,14 +257,14 @@ impl XdpRequirements<'_> {
     }
 }
 
-/// Grants the capabilities to read interfaces.
+/// Command that grants the capabilities to read interfaces by AF_XDP.
 const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
-/// Grants the capabilities to read interfaces and to detect events in the kernel.
+/// Command that grants the capabilities for AF_XDP and for detection in the kernel.
 const SETCAP_KERNEL: &str =
     "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
-/// Formats a size in the largest binary unit that divides it, as settings are written.
+/// Formats a size in the largest binary unit that divides it, as settings do.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b.is_multiple_of(1 << 30) => format!("{} GiB", b >> 30),

@@ -1,4 +1,5 @@
-//! Checks of collector memory that the kernel or an RDMA device writes, of a translator with an RDMA device, and of the secrets of the exchange.
+//! Checks of roles that write or offer collector memory other than by a socket: the responder in the kernel (XDP), RDMA
+//! devices (libibverbs), and the secret that protects the exchange of connection parameters.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -13,18 +14,19 @@ use config::Settings;
 use dta::settings::MemoryMode;
 use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings::TransportMode};
 
-/// A role that writes memory, or whose memory is written, other than by a socket.
+/// Component that writes memory, or through which peers may write it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Writer {
     /// `[collector.memory] mode = "xdp"` on this interface.
     Kernel { interface: String },
-    /// `mode = "verbs"`: of which section, at which address, and the bytes to lock.
+    /// RDMA device (`mode = "verbs"`): the section that uses it, its IP address, and the bytes to lock.
     Verbs {
         section: &'static str,
         address: IpAddr,
         bytes: u64,
     },
-    /// Every peer with the secret of the exchange; without a secret, every peer that reaches it.
+    /// Exchange of connection parameters. Any peer that knows the secret, or any that reaches it without one, can write the
+    /// memory.
     Exchange {
         section: &'static str,
         at: SocketAddr,
@@ -32,12 +34,12 @@ pub(super) enum Writer {
     },
 }
 
-/// Memory that a translator's RDMA device locks for requests in flight: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
-/// while it connects again; and queues.
+/// Memory that a translator's RDMA device locks per collector, bytes: two queue pairs with 1,024 slots of 8 KiB for requests
+/// in flight, twice because a reconnection opens two more, and 1 MiB for queues.
 const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
 impl Writer {
-    /// Returns the writers that a configuration has.
+    /// Returns the writers of a configuration.
     pub(super) fn from_settings(settings: &Settings) -> Vec<Self> {
         let mut writers = Vec::new();
         if let Some(memory) = &settings.collector.memory {
@@ -74,7 +76,7 @@ impl Writer {
         writers
     }
 
-    /// Returns the exchanges of a configuration, from either side.
+    /// Returns the exchanges of a configuration: the memory's own, and those that the translator connects to.
     fn exchanges(settings: &Settings) -> Vec<Self> {
         let own = settings.collector.memory.iter().map(|memory| Self::Exchange {
             section: "[collector.memory]",
@@ -95,7 +97,7 @@ impl Writer {
         own.chain(others).collect()
     }
 
-    /// Returns the interface of the access, if it has one.
+    /// Returns the interface that the writer attaches to, if any.
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),
@@ -112,7 +114,7 @@ impl Writer {
     }
 }
 
-/// The facts about its interface and devices.
+/// Facts for the checks: the interface, RDMA devices, and whether libibverbs can be loaded.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryFacts {
     pub(super) facts: Option<Facts>,
@@ -120,7 +122,7 @@ pub(super) struct MemoryFacts {
     pub(super) library: Result<(), &'static str>,
 }
 
-/// Examines one writer. `program` is the kernel's result of loading the responder, if it was tried.
+/// Runs the checks of one writer. `program` is the result of loading the responder into the kernel, if that was tried.
 pub(super) fn examine(
     writer: &Writer,
     machine: &Machine,
@@ -131,7 +133,7 @@ pub(super) fn examine(
     match writer {
         Writer::Kernel { interface } => {
             let mut kernel = kernel(machine);
-            // Some distributions backport features to a kernel with an older version: then the result of loading decides.
+            // Some distributions backport features to older versions, so a successful load overrides the version.
             if program
                 .as_ref()
                 .is_some_and(|program| program.verdict == Verdict::Ok)
@@ -186,7 +188,7 @@ fn kernel(machine: &Machine) -> Check {
     }
 }
 
-/// The name of the check of an exchange's secret.
+/// Name of the check of an exchange's secret.
 pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
 
 fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
@@ -208,7 +210,7 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
     }
 }
 
-/// Grants the capabilities that the responder needs.
+/// Command that grants the capabilities for the responder.
 const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
 
 fn capabilities(machine: &Machine) -> Check {

@@ -1,7 +1,7 @@
 //! Checks whether this machine meets the requirements of a configuration. [`nic::device`] reads the facts; this module judges
-//! each, with the reason and, where there is one, the command that fixes it.
+//! each, gives the reason and, if there is one, the command that fixes it.
 //!
-//! `hopwise doctor` shows every check; `hopwise run` logs the failed ones at its start.
+//! `hopwise doctor` prints all checks; `hopwise run` logs the failed ones when it starts.
 
 mod interface;
 mod machine;
@@ -26,12 +26,12 @@ use settings::listen::Listen;
 use terminal::CliError;
 
 wire::named! {
-    /// The judgement of a fact, the worst last.
+    /// Verdict on a fact; the worst is last.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub(crate) enum Verdict, name {
-        /// As it should be.
+        /// The fact meets the requirement.
         Ok => "ok",
-        /// The kernel does not say.
+        /// The kernel does not reveal the fact.
         Unknown => "unknown",
         /// It works, but slower than it could.
         Suboptimal => "suboptimal",
@@ -40,17 +40,17 @@ wire::named! {
     }
 }
 
-/// A fact about the machine with its verdict.
+/// Fact about the machine with its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Check {
-    /// The stable name of the check.
+    /// Stable name of the check.
     pub(crate) name: &'static str,
     pub(crate) verdict: Verdict,
-    /// The fact, in words.
+    /// The fact in words.
     pub(crate) found: String,
-    /// The reason why it matters, in a sentence.
+    /// Reason that the fact matters, in a sentence.
     pub(crate) why: String,
-    /// The command that fixes it.
+    /// Shell command that fixes the problem, if there is one.
     pub(crate) fix: Option<String>,
 }
 
@@ -106,26 +106,26 @@ fn quoted(name: &str) -> String {
     format!("'{}'", name.replace('\'', "'\\''"))
 }
 
-/// The reason why some settings cannot be seen.
+/// Explanation of facts that are visible only in the initial network namespace.
 const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
 
-/// An input, and what it opens.
+/// Input with the sockets and the interface that it opens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Input {
-    /// As it is written in the configuration.
+    /// Address of the input as in the configuration.
     pub(crate) listen: String,
-    /// The interface, of `xdp://`.
+    /// Interface of an `xdp://` input.
     pub(crate) interface: Option<String>,
-    /// Sockets that it opens.
+    /// Addresses of the UDP sockets that the input opens.
     sockets: Vec<SocketAddr>,
-    /// Whether only some senders may report; `None` where that is not examined.
+    /// True if only listed senders may report; `None` for loopback inputs, which are not checked.
     restricted: Option<bool>,
-    /// Requested by the user; others are listed for information only.
+    /// True if the user requested the input; others are listed for information.
     pub(crate) requested: bool,
 }
 
 impl Input {
-    /// Creates an input that reads the interface by AF_XDP.
+    /// Creates an input that reads an interface by AF_XDP.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -140,7 +140,7 @@ impl Input {
         let sockets = match listen {
             Listen::Udp(address) => vec![*address],
             Listen::UdpAny(port) => on_every_address(&[*port]),
-            // For packets that the XDP program passes to the network stack.
+            // These sockets receive packets that the XDP program passes to the network stack, such as fragments.
             Listen::Xdp { ports, .. } => on_every_address(ports),
         };
         let interface = listen.interface().map(str::to_owned);
@@ -169,28 +169,28 @@ fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// The requirements of a configuration on the machine.
+/// Requirements of a configuration on the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Requirements {
     pub(crate) inputs: Vec<Input>,
-    /// The network namespace of the inputs' sockets, if it is not ours.
+    /// Network namespace of the inputs' sockets, if not this process's.
     namespace: Option<String>,
-    /// Bytes of receive buffer per socket.
+    /// Receive buffer per socket, bytes.
     receive_buffer: u64,
-    /// Memory for the frames of an interface.
+    /// Options that determine the memory for the frames of an interface.
     memory: nic::xdp::Options,
-    /// `mode = "kernel"` is configured: detection in the kernel.
+    /// True if the configuration has `mode = "kernel"`: detection in the kernel.
     kernel_mode: bool,
-    /// The fastest allowed receive path.
+    /// Fastest receive path that the configuration allows.
     best: RxPath,
-    /// The slowest acceptable receive path.
+    /// Slowest receive path that the configuration accepts.
     lowest: RxPath,
-    /// Roles that write memory other than by a socket.
+    /// Roles that write collector memory other than by a socket.
     writers: Vec<Writer>,
 }
 
 impl Requirements {
-    /// Returns the requirements of a configuration.
+    /// Derives the requirements from a configuration.
     pub(crate) fn new(settings: &Settings) -> Self {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
@@ -211,27 +211,27 @@ impl Requirements {
     }
 }
 
-/// Intrusive checks, each only on request.
+/// Intrusive checks, each enabled on request.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Depth {
-    /// Attach a program and open sockets, for a moment.
+    /// Attach an XDP program and open AF_XDP sockets for a moment.
     pub(crate) try_rx_paths: bool,
-    /// Open the inputs' own sockets, for a moment.
+    /// Open the inputs' own UDP sockets for a moment.
     pub(crate) try_ports: bool,
 }
 
-/// An input with the facts about its interface and the checks of both.
+/// Input with the facts about its interface and all its checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
     pub(crate) input: Input,
-    /// The facts about the interface, when there is one.
+    /// Facts about the interface, if it exists.
     pub(crate) facts: Option<Facts>,
-    /// The expected receive path; `None` if the interface does not exist.
+    /// Expected receive path; `None` if the interface does not exist.
     pub(crate) expected: Option<Expected>,
     pub(crate) checks: Vec<Check>,
 }
 
-/// The findings about the machine and all inputs.
+/// Results for the machine and all inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -240,7 +240,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Returns the worst verdict on the machine and the requested inputs.
+    /// Returns the worst verdict on the machine and on the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
         let requested = self.inputs.iter().filter(|examined| examined.input.requested);
         let all = self
@@ -251,10 +251,10 @@ impl Report {
     }
 }
 
-/// Examines the machine and the inputs.
+/// Examines the machine and all inputs.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The kernel does not answer a request for facts.
 pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Report, CliError> {
     let machine = device::machine();
     let mut inputs = Vec::new();
@@ -341,12 +341,12 @@ fn senders(restricted: bool) -> Check {
     }
 }
 
-/// Checks that the kernel accepts this object's programs and maps. They are removed at once.
+/// Checks that the kernel accepts the programs and maps of an object file. They are removed at once.
 fn program(name: &'static str, object: &[u8]) -> Check {
     let why = "The kernel's verifier proves that a program terminates and accesses only its own memory; older verifiers accept fewer programs.";
     match Object::load(object, &LoadOptions::default()) {
         Ok(_) => Check::good(name, "accepted by the kernel", why),
-        // An error of the verifier has many lines; the log has them all.
+        // The verifier's error has many lines; the log contains all of them.
         Err(error) => Check::good(name, error.to_string().lines().next().unwrap_or_default(), why)
             .with(Verdict::Blocking),
     }
@@ -361,7 +361,7 @@ fn no_namespace(name: &str, error: &nic::Error) -> Check {
         .fixed_by("ip netns list")
 }
 
-/// Checks that the addresses belong to this machine and, with `try_ports`, that the ports are free.
+/// Checks that the addresses belong to this machine and, with `try_ports`, that the UDP ports are free.
 fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     for address in addresses {
@@ -387,7 +387,7 @@ fn port(address: SocketAddr) -> Check {
     }
 }
 
-/// Returns the interfaces suitable for listening: hardware that is up.
+/// Returns the interfaces that could receive reports: hardware that is up.
 pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
     let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());
@@ -397,7 +397,7 @@ pub(crate) fn candidates() -> Vec<Input> {
         .collect()
 }
 
-/// Logs the failed checks for the inputs of these settings.
+/// Logs the failed checks of a configuration when hopwise starts.
 #[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
 pub fn at_start(settings: &Settings) {
     let requirements = Requirements::new(settings);
@@ -405,7 +405,7 @@ pub fn at_start(settings: &Settings) {
         Ok(report) => report,
         Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
     };
-    // The socket logs the size of its buffer, and the memory role a missing secret.
+    // Both are logged elsewhere: the first by each socket, the second by the memory role.
     let logged = [machine::RECEIVE_BUFFER, memory::EXCHANGE_SECRET];
     let machine = report.checks.iter().filter(|check| !logged.contains(&check.name));
     let machine = machine.map(|check| ("machine", check));

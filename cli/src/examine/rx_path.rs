@@ -1,4 +1,5 @@
-//! The receive paths of an interface, and the fastest that works on this machine.
+//! Predicts or probes the fastest receive path of an interface: AF_XDP zero-copy, native XDP, generic XDP, packet socket, UDP
+//! socket. [`RxPath`] orders them, the fastest first.
 
 use nic::capabilities::Cap;
 use nic::device::{self, Facts, Machine};
@@ -6,21 +7,21 @@ use nic::receive::RxPath;
 
 use super::{Check, Verdict};
 
-/// The receive path expected for an input.
+/// Receive path expected for an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
-    /// The fastest that certainly works.
+    /// Fastest path that certainly works.
     pub(crate) rx_path: RxPath,
-    /// Faster ones that may work: the kernel does not say.
+    /// Faster paths that may work; the kernel does not reveal it.
     pub(crate) perhaps: Vec<RxPath>,
-    /// Faster ones that do not work, and why.
+    /// Faster paths that do not work, each with the reason.
     pub(crate) not: Vec<(RxPath, String)>,
-    /// Whether the paths were probed.
+    /// True if the paths were probed instead of predicted.
     pub(crate) tried: bool,
 }
 
 impl Default for Expected {
-    /// Returns the path of a UDP socket, which always works.
+    /// Returns the UDP socket, which always works.
     fn default() -> Self {
         Self {
             rx_path: RxPath::Udp,
@@ -31,13 +32,14 @@ impl Default for Expected {
     }
 }
 
+/// Result for one receive path; `No` has the reason.
 enum Possible {
     Yes,
     No(String),
     Unknown,
 }
 
-/// Derives the receive path from the facts. `best` is the fastest that is allowed.
+/// Predicts the receive path from facts. `best` is the fastest allowed path.
 pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected {
     let mut expected = Expected::default();
     for rx_path in RxPath::ALL.into_iter().filter(|rx_path| *rx_path >= best) {
@@ -53,6 +55,7 @@ pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected
     expected
 }
 
+/// Judges a receive path by driver, attached programs and capabilities.
 fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     match rx_path {
         RxPath::ZeroCopy | RxPath::Native | RxPath::Generic => {
@@ -75,7 +78,7 @@ fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     }
 }
 
-/// Returns whether the driver can serve a receive path, zero-copy or native.
+/// Returns whether the driver supports the zero-copy or the native path.
 fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);
@@ -93,7 +96,7 @@ fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
             "the driver ({driver}) cannot write into a program's memory"
         ));
     }
-    // Most drivers then refuse, some disable it themselves, and none announces which.
+    // With LRO or hardware GRO on, most drivers reject a program, and some disable the offload; no driver announces which.
     if is_on(facts.offloads.lro) || is_on(facts.offloads.gro_hw) || long {
         Possible::Unknown
     } else {
@@ -105,7 +108,7 @@ fn is_on(feature: Option<device::Feature>) -> bool {
     feature.is_some_and(|feature| feature.on)
 }
 
-/// Returns the capabilities that AF_XDP requires and this process lacks.
+/// Returns the capabilities that AF_XDP requires and this process lacks; `None` if they are unknown.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let capabilities = machine.capabilities?;
     let wanted = [
@@ -142,18 +145,16 @@ fn taken(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// Longest packet that one page holds beside what programs and the kernel put into it: 4096 bytes without 256 of headroom, 320
-/// of the kernel's own and 14 of the Ethernet header, as `veth_xdp_set` of drivers/net/veth.c counts.
+/// Maximum MTU with which a frame fits into one page for XDP, bytes: 4096 minus 256 of headroom, 320 for `skb_shared_info`
+/// and 14 for the Ethernet header, as `veth_xdp_set` in drivers/net/veth.c calculates.
 pub(super) const PAGE_MTU: u32 = 3506;
 
-/// Returns whether packets of this length may need several buffers, and the driver announces that it does not
-/// pass such packets to programs.
+/// Returns whether frames of this MTU may need several buffers while the driver does not support multi-buffer XDP.
 pub(super) fn too_long(facts: &Facts, mtu: u32) -> bool {
     mtu > PAGE_MTU && facts.xdp_features.is_some_and(|features| !features.frags())
 }
 
-/// Checks the two conditions of `veth_xdp_set`, as far as the other end can be seen. Returns the reason if
-/// one is not met.
+/// Checks the two conditions of `veth_xdp_set`, as far as the peer is visible. Returns the reason if one is not met.
 fn veth(facts: &Facts) -> Option<String> {
     let peer = facts.peer.as_ref()?;
     if let Some(mtu) = peer.mtu.filter(|mtu| too_long(facts, *mtu)) {
@@ -164,7 +165,7 @@ fn veth(facts: &Facts) -> Option<String> {
     (sends > receives).then(|| format!("its peer sends on {sends} queues, and it receives on {receives}"))
 }
 
-/// Probes the receive paths. If zero-copy works but is not allowed, native works, too.
+/// Probes the receive paths. If zero-copy works but is not allowed, `best` is returned, since slower paths work too.
 pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
     let device::Probe {
         zero_copy,
@@ -197,7 +198,7 @@ pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
     expected
 }
 
-/// Returns a failed check if the expected receive path is slower than the requested one.
+/// Returns a failed check if the expected receive path is slower than the slowest accepted one.
 pub(super) fn low(expected: &Expected, lowest: RxPath) -> Option<Check> {
     (expected.rx_path > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
         let found = format!("{} at best, {} requested", expected.rx_path.name(), lowest.name());

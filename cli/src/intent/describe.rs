@@ -1,4 +1,4 @@
-//! An intent in words: everything that it says.
+//! Describes all fields of an intent in words, for `hopwise intent show`.
 
 use detect::Metric;
 use manager::intent::amount_text;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use manage_role::role::view::IntentView;
 
-/// Returns the parts of an intent, each with its name on the command line.
+/// Returns (label, text) of each part of an intent; labels are those of the command line.
 pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
     let intent = &view.intent;
     let reporting = intent.get("report").unwrap_or(&Value::Null);
@@ -43,7 +43,7 @@ pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Formats a value as the configuration has it, lists with commas.
+/// Formats a value as in the configuration; list items are separated by commas.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -91,7 +91,7 @@ fn flows(intent: &Value) -> String {
     parts.join("; ")
 }
 
-/// Returns the name of TCP or UDP, or else the number.
+/// Returns the name of TCP or UDP, otherwise the number.
 fn protocol(number: &str) -> String {
     match number {
         "6" => "tcp".to_owned(),
@@ -100,7 +100,7 @@ fn protocol(number: &str) -> String {
     }
 }
 
-/// Returns the devices that an intent names under `at`, or `None` if there are none.
+/// Returns the devices or hosts under `at.KEY`; `None` if there are none.
 fn devices(intent: &Value, key: &str) -> Option<Vec<String>> {
     let names = intent.get("at")?.get(key)?;
     let names: Vec<String> = match names.as_array() {
@@ -121,7 +121,7 @@ fn location(intent: &Value) -> String {
     }
 }
 
-/// Returns the mode in force with the instructions of each node, or else the requested mode.
+/// Returns the active mode with its instructions or, if there is none yet, the requested mode; `None` for `auto`.
 fn mode(view: &IntentView) -> Option<String> {
     let asked = view.intent.get("mode").map(text).filter(|mode| mode != "auto");
     match (&view.mode, &view.instructions) {

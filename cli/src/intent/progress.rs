@@ -1,4 +1,4 @@
-//! Waits until intents work, and shows on a terminal what becomes of them and of their devices.
+//! Waits until intents work or devices are in sync, and prints each change of state on a terminal.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,7 @@ use manage_role::role::view::{ChangeView, DeviceState, DevicesView, DomainView, 
 use net::client::{Client, escape};
 use terminal::{CliError, Terminal};
 
-/// Waits until all of `intents` work, or for `limit`. Changes come by the manager's stream; without it, the intents are read
-/// again and again.
+/// Waits until all `intents` work, or for `limit`: by the manager's event stream or, without it, by polling.
 pub(super) fn wait(
     client: &Client,
     intents: &mut [IntentView],
@@ -45,11 +44,11 @@ pub(super) fn wait(
             }
         }
     }
-    // The stream has states only.
+    // The stream carries states only; read the rest.
     read(client, intents)
 }
 
-/// Waits until all devices have what they should have, or for `limit`. Returns whether they have.
+/// Waits until all devices are in sync and no intent is pending, or for `limit`. Returns whether that was reached.
 pub(super) fn wait_for_devices(
     client: &Client,
     domain: &mut DomainView,
@@ -64,7 +63,7 @@ pub(super) fn wait_for_devices(
     let wanted = domain.stopped;
     loop {
         *domain = fetch(client, "/domain")?;
-        // Somebody may have changed it meanwhile.
+        // Somebody else may have started or stopped INT meanwhile, so that the wanted state is never reached.
         if domain.stopped != wanted
             || (domain.in_sync == domain.devices && (wanted || !any_is_pending(client)?))
         {
@@ -102,12 +101,12 @@ fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns whether reports of the intent arrive.
+/// Returns whether reports of the intent have arrived.
 pub(super) fn works(intent: &IntentView) -> bool {
     matches!(intent.state.as_str(), "seen" | "complete")
 }
 
-/// Follows the changes at the manager. The channel is disconnected if there is no stream.
+/// Follows the manager's event stream on a thread. The channel is disconnected if there is no stream.
 fn follow(client: &Client) -> Receiver<ChangeView> {
     let (sender, changes) = mpsc::sync_channel(1_024);
     let client = client.clone();
@@ -117,7 +116,7 @@ fn follow(client: &Client) -> Receiver<ChangeView> {
         };
         for message in stream {
             let Ok(message) = message else { return };
-            // `shed` is no change; the intents are read again after a moment without changes.
+            // `shed` (the server dropped messages) is not a change; the poll after a pause catches up.
             let Ok(change) = serde_json::from_str(&message.data) else {
                 continue;
             };
@@ -129,17 +128,16 @@ fn follow(client: &Client) -> Receiver<ChangeView> {
     changes
 }
 
-/// Lines on the terminal: one for each new state.
+/// Prints one line on the terminal for each new state.
 #[derive(Default)]
 struct Lines {
     shown: bool,
-    /// The last state by name.
+    /// Last printed state by name of the intent or device.
     last: BTreeMap<String, String>,
 }
 
 impl Lines {
-    /// Shows the state of a device of one of the intents. A device that is in sync from the start is not
-    /// worth a line.
+    /// Prints the state of a device that one of the intents uses. A device that was in sync from the start gets no line.
     fn device(&mut self, device: &DeviceState, intents: &[IntentView]) {
         let concerns = intents.iter().any(|intent| intent.devices.contains(&device.name));
         if concerns && (device.state != "in_sync" || self.last.contains_key(&device.name)) {
@@ -166,5 +164,5 @@ impl Lines {
     }
 }
 
-/// The longest time between two looks at an intent.
+/// Maximum interval between two reads of an intent.
 const POLL: Duration = Duration::from_millis(200);

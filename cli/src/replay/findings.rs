@@ -1,5 +1,6 @@
-//! The results of the collector that a replay stores: the latest state of each flow, extremes per node and queue, drops,
-//! losses. Everything is bounded; results that do not fit are counted.
+//! Collects the results that `hopwise replay` prints: the latest state of each flow, extremes per node and queue, drops and
+//! sequence anomalies. All tables are bounded; what exceeds a bound is only counted. With `--store`, results also go to a
+//! store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,52 +12,52 @@ use wire::FlowKey;
 use crate::store_writer::StoreWriter;
 use collect_role::replay::ReplayOutput;
 
-/// Maximum number of flows.
+/// Maximum number of flows with their state.
 const MAX_FLOWS: usize = 2_000_000;
-/// Maximum number of flows that are only counted.
+/// Maximum number of further flows, of which only the id is stored.
 const MAX_COUNTED: usize = 16_000_000;
-/// Maximum number of notes about sequence numbers.
+/// Maximum number of listed sequence anomalies.
 const MAX_NOTES: usize = 100_000;
 
-/// See the module documentation.
+/// Results of a replay, as the collector outputs them.
 #[derive(Debug)]
 pub(super) struct Findings {
     /// Flows with their last state.
     pub(super) flows: HashMap<FlowKey, Flow>,
-    /// [`MAX_FLOWS`], except in tests.
+    /// Limit on `flows`: [`MAX_FLOWS`], except in tests.
     max_flows: usize,
-    /// Flows beyond `max_flows`, by id.
+    /// Ids of flows beyond `max_flows`.
     counted: HashSet<u64>,
     /// Values per metric, node and queue or interface.
     pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
     /// Drop reports per node and reason.
     pub(super) drops: BTreeMap<(Option<u32>, Option<u8>), u64>,
-    /// Drop reports per reason code, by the name that the profile gives it.
+    /// Names of drop reason codes, from all profiles.
     reasons: BTreeMap<u8, String>,
     /// Anomalies of sequence numbers, if they were requested.
     pub(super) notes: Option<Vec<SequenceEvent>>,
     /// Number of anomalies beyond [`MAX_NOTES`], which are not listed.
     pub(super) notes_left_out: u64,
-    /// The unit of queue occupancy, by the profile's number.
+    /// Units of queue occupancy, by profile number.
     units: Vec<String>,
-    /// The profile that decoded the values of each node, by the node's id, `u32::MAX` where unavailable.
+    /// Number of the profile that decoded each node's values; the key is the node id, `u32::MAX` if unavailable.
     read_by: BTreeMap<u32, u8>,
 }
 
-/// A flow as last reported.
+/// Latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Flow {
-    /// The last row; its `reports` and `first_seen` include the time before the flow last expired.
+    /// Latest row; its `reports` and `first_seen` include the time before the flow last expired from the flow table.
     pub(super) row: FlowRow,
     /// Reports before the flow last expired.
     earlier: u64,
-    /// `first_seen` since the flow last expired.
+    /// Value of `first_seen` in the current life of the flow.
     born: u64,
-    /// Nodes of the path, `u32::MAX` where unavailable.
+    /// Node ids of the path, `u32::MAX` where unavailable.
     pub(super) path: Box<[u32]>,
 }
 
-/// Exact figures over all intervals.
+/// Extremes and sum of a metric over all intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Extremes {
     /// Number of values over all intervals.
@@ -77,7 +78,7 @@ impl Extremes {
 }
 
 impl Findings {
-    /// Creates findings without any result.
+    /// Creates empty findings; `notes` enables the list of sequence anomalies.
     pub(super) fn new(config: &Config, notes: bool) -> Self {
         let profiles = [&config.default_profile]
             .into_iter()
@@ -116,7 +117,7 @@ impl Findings {
             .map_or("", String::as_str)
     }
 
-    /// Returns the flows with the most reports first; equal ones are in the order of their keys.
+    /// Returns at most `limit` flows, those with the most reports first; ties are in the order of their keys.
     pub(super) fn busiest(&self, limit: usize) -> Vec<&Flow> {
         let mut flows: Vec<&Flow> = self.flows.values().collect();
         flows.sort_by(|a, b| {
@@ -129,7 +130,7 @@ impl Findings {
         flows
     }
 
-    /// Returns flows and reports per path, the busiest first.
+    /// Returns (path, number of flows, number of reports) of each path, the one with the most reports first.
     pub(super) fn paths(&self) -> Vec<(&[u32], u64, u64)> {
         let mut paths: BTreeMap<&[u32], (u64, u64)> = BTreeMap::new();
         for flow in self.flows.values() {
@@ -145,12 +146,12 @@ impl Findings {
         paths
     }
 
-    /// Returns the number of flows; from 18 million on, it is a lower bound.
+    /// Returns the number of flows; a lower bound from [`MAX_FLOWS`] + [`MAX_COUNTED`] on.
     pub(super) fn flows_total(&self) -> u64 {
         (self.flows.len() + self.counted.len()) as u64
     }
 
-    /// Returns the nodes that reported anything, in order.
+    /// Returns the nodes on paths or with values, sorted.
     pub(super) fn nodes(&self) -> Vec<Option<u32>> {
         let on_paths = self
             .flows
@@ -167,7 +168,7 @@ impl Findings {
         nodes
     }
 
-    /// Returns the series of one metric of one node.
+    /// Returns (queue or interface, extremes) of one metric of one node.
     pub(super) fn of(
         &self,
         metric: Metric,
@@ -186,14 +187,14 @@ impl Findings {
     }
 }
 
-/// Returns `None` for the node id that means "unavailable".
+/// Returns the node id, or `None` for the value that means "unavailable".
 pub(super) fn known(node: u32) -> Option<u32> {
     (node != u32::MAX).then_some(node)
 }
 
 impl Output for Findings {
     fn rollup(&mut self, rollup: &Rollup) {
-        // Rollups of seconds cover every value once; those of minutes would count them again.
+        // One-second rollups cover every value once; one-minute rollups would count them again.
         if rollup.interval != 1 || rollup.flow.is_some() {
             return;
         }
@@ -249,6 +250,7 @@ impl Output for Findings {
 
 impl Flow {
     fn update(&mut self, row: &FlowRow, path: &[u32]) {
+        // A new `first_seen`: the flow had expired, and its counters restarted.
         if row.first_seen != self.born {
             (self.earlier, self.born) = (self.row.reports, row.first_seen);
         }
@@ -264,7 +266,7 @@ impl Flow {
     }
 }
 
-/// The output of a replayed collector.
+/// Collector output of a replay: to the findings and, with `--store`, to a store.
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) findings: Findings,

@@ -1,4 +1,4 @@
-//! The results of a replay as JSON. See `docs/reference/cli-json.md`.
+//! JSON output of `hopwise replay`, one object. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
 use collector::event::Kind;
 use collector::event::SequenceEvent;
@@ -11,7 +11,7 @@ use super::findings::{Extremes, Flow, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
 use terminal::json::{self, Object, Text};
 
-/// Writes one object for all files, and a newline.
+/// Formats the results as one JSON object and a newline.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let Summary {
         account,
@@ -114,7 +114,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Writes the results of joining records of SF-INT.
+/// Writes the results of joining SF-INT records into sets, one record per hop.
 fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("reports", sf.reports).field("records", sf.records);
     o.field("complete_sets", sf.complete.sets)

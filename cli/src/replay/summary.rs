@@ -1,4 +1,4 @@
-//! Parts of the summary that both its forms, text and JSON, use.
+//! Helpers for the text and the JSON output of a replay.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use wire::Refusal;
 
 use super::Summary;
 
-/// Returns the number of frames and reports that were refused for this reason.
+/// Returns the number of frames and reports refused for this reason: frames by the capture reader, reports by the collector.
 pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
     let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
     frames + stats.refused[refusal.index()]
@@ -28,18 +28,17 @@ pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamVie
     streams
 }
 
-/// Formats the report version: `0.5`, `1.0` or `2.0`.
+/// Formats a report version, which is stored as ten times its value: `0.5`, `1.0` or `2.0`.
 pub(super) fn version(id: &StreamId) -> String {
     format!("{}.{}", id.version / 10, id.version % 10)
 }
 
-/// Formats the source address in its usual text form.
+/// Formats the source address; IPv4-mapped addresses appear as IPv4.
 pub(super) fn source(id: &StreamId) -> String {
     Ipv6Addr::from(id.source).to_canonical().to_string()
 }
 
-/// Returns the name of the anomaly, the first sequence number that it concerns, and the number of sequence
-/// numbers.
+/// Returns (name of the anomaly, first sequence number concerned, number of sequence numbers).
 pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
     match *kind {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),

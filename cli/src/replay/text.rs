@@ -1,4 +1,4 @@
-//! The findings of a replay as text.
+//! Text output of `hopwise replay`: paragraphs and tables for clocks, paths, flows, nodes, drops, events and sources.
 
 use collector::event::{Basis, Kind};
 use detect::Metric;
@@ -11,7 +11,7 @@ use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
 
-/// Writes the whole summary, in paragraphs.
+/// Formats the whole summary; empty paragraphs are left out.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let paragraphs = [
         head(summary) + &clocks(summary),
@@ -31,7 +31,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     all.join("\n")
 }
 
-/// Writes the differences between the clocks of interfaces, one a line.
+/// Formats the differences between the clocks of capture interfaces, one per line.
 fn clocks(summary: &Summary<'_>) -> String {
     let mut out = String::new();
     for Difference {
@@ -125,7 +125,7 @@ fn head(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Writes the account of SF-INT records.
+/// Formats how many SF-INT records were joined into complete sets, and the reasons for incomplete ones.
 fn joined(summary: &Summary<'_>) -> String {
     let sf = summary.collector.stats().sf;
     if sf.records == 0 {
@@ -204,7 +204,7 @@ fn flows(summary: &Summary<'_>) -> String {
     )
 }
 
-/// Formats the flow, with the names of its hosts.
+/// Formats a flow with the names of its hosts, if known.
 fn flow_text(names: &Names, flow: &FlowKey) -> String {
     let text = flow.to_string();
     let hosts = || names.hosts(&flow.src().to_string(), &flow.dst().to_string());
@@ -214,7 +214,7 @@ fn flow_text(names: &Names, flow: &FlowKey) -> String {
     }
 }
 
-/// Renders the table, and the number of rows that are not in it.
+/// Renders a table and the number of rows that were left out.
 fn listed(table: &Table, total: usize, limit: usize, noun: &str) -> String {
     if table.is_empty() {
         return String::new();

@@ -1,4 +1,5 @@
-//! `hopwise report load`: many reports, at a rate.
+//! `hopwise report load`: sends many DTA reports at a constant rate. Keys and values follow from the report's number and a
+//! seed, so a load can be repeated.
 
 use std::time::Duration;
 
@@ -71,10 +72,10 @@ enum OperationArg {
     Postcard,
 }
 
-/// Reports between two reads of the clock.
+/// Maximum number of reports between two reads of the clock.
 const BURST: u64 = 64;
 
-/// Sends the load at its rate.
+/// Sends the load at its rate and shows the progress.
 pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     let longest = usize::from(args.data) * usize::from(args.entries);
     if args.operation == OperationArg::Append && longest > 1300 {
@@ -109,17 +110,17 @@ pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the number of reports that should have been sent after `elapsed` ns.
+/// Returns the number of reports due after `elapsed` ns; the first is due at once.
 fn due(elapsed: u64, rate: u64) -> u64 {
     (u128::from(elapsed) * u128::from(rate) / 1_000_000_000) as u64 + 1
 }
 
-/// Bytes of a key: a 5-tuple of IPv4.
+/// Length of a key, bytes: the IPv4 5-tuple.
 const KEY: usize = 13;
 const _: () = assert!(KEY <= MAX_KEY, "a key of a load is too long");
 
 impl Args {
-    /// Builds the report with this number.
+    /// Builds the report with this number. All hops of a key's path are consecutive reports.
     fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY], scratch: &'a mut [u8]) -> Operation<'a> {
         let hops = u64::from(self.hops);
         let of_key = if self.operation == OperationArg::Postcard {
@@ -178,7 +179,7 @@ fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// Writes the key with this number: a 5-tuple of UDP with random addresses and ports.
+/// Writes key `number`: an IPv4 5-tuple of UDP with random addresses and ports.
 fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
     let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     key[..8].copy_from_slice(&first.to_be_bytes());
@@ -186,7 +187,7 @@ fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
     key[12] = 17;
 }
 
-/// Writes a value that contains its report's number.
+/// Writes a value: the report's number in big-endian order, then zeros.
 fn number_it(number: u64, data: &mut [u8]) {
     data.fill(0);
     let bytes = (number as u32).to_be_bytes();

@@ -1,4 +1,4 @@
-//! One flow: its hops, the paths that it took, and what happened to it.
+//! The screen of one flow in `hopwise top`: its hops, the paths that it took, and its events.
 
 use super::state::{FlowName, Range};
 use crate::events::sentence;
@@ -7,20 +7,20 @@ use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{Events, FlowDetail, HistoryView, Names};
 
-/// The responses from which the screen is made.
+/// Responses from which the screen is drawn.
 #[derive(Debug)]
 pub(super) struct Detail {
     flow: FlowDetail,
-    /// Without a store nothing is requested; the text gives the reason.
+    /// Path history; the error text if the server has no store.
     history: Result<HistoryView, String>,
     events: Result<Events, String>,
     names: Names,
 }
 
 impl Detail {
-    /// Requests a flow. `range` has the parameters of a time, each with `&` before it.
+    /// Requests a flow with its history and events. `range` has the URL parameters of a time range, each preceded by `&`.
     pub(super) fn fetch(client: &Client, flow: &FlowName, range: &str) -> Result<Self, CliError> {
-        // The store finds a flow faster by its whole text.
+        // By id in memory, by text in the store, which has an index on it.
         let name = if range.is_empty() {
             escape(&flow.id)
         } else {
@@ -41,7 +41,7 @@ impl Detail {
         })
     }
 
-    /// Renders the whole screen.
+    /// Renders the whole screen as text.
     pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
         let flow = &self.flow.flow;
         let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));
@@ -116,6 +116,7 @@ impl Detail {
     }
 }
 
+/// Limits of the requests, and the number of paths that fit on a screen.
 const MAX_PATHS: usize = 50;
 const MAX_EVENTS: usize = 20;
 const SHOWN_PATHS: usize = 8;

@@ -1,4 +1,4 @@
-//! The screen of `top`: what is drawn on it, and the keys that are pressed.
+//! The terminal of `hopwise top`: the alternate screen, drawing without flicker, and decoding of keys.
 
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use terminal::{CliError, Terminal};
 
-/// A key that a person pressed.
+/// Key that was pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     Char(char),
@@ -25,20 +25,20 @@ pub(super) enum Key {
     Backspace,
 }
 
-/// The keys that are pressed.
+/// Receiver of the bytes of pressed keys.
 pub(super) struct Keys {
     bytes: Receiver<u8>,
 }
 
 impl Keys {
-    /// Waits for the next key, at most for this time.
+    /// Waits for the next key, at most for `wait`.
     pub(super) fn next(&self, wait: Duration) -> Result<Key, RecvTimeoutError> {
         let first = self.bytes.recv_timeout(wait)?;
         Ok(key(first, || self.bytes.recv_timeout(REST).ok()))
     }
 }
 
-/// Decodes a key from its bytes. `more` returns those that follow at once.
+/// Decodes a key from its first byte. `more` returns the next byte, or `None` if it does not follow at once.
 fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
     match first {
         b'\r' | b'\n' => Key::Enter,
@@ -49,7 +49,7 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
         },
         0..0x80 => Key::Char(char::from(first)),
         _ => {
-            // UTF-8 of several bytes.
+            // The number of leading ones in the first byte is the length of a UTF-8 character.
             let length = (first.leading_ones() as usize).clamp(1, 4);
             let bytes: Vec<u8> = std::iter::once(first)
                 .chain(std::iter::from_fn(more).take(length - 1))
@@ -64,7 +64,7 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
     }
 }
 
-/// Decodes a key that sends a sequence, such as `ESC [ A` or `ESC [ 5 ~`. An unknown one does nothing.
+/// Decodes the rest of an escape sequence, such as `[A` or `[5~`. An unknown sequence becomes NUL, which does nothing.
 fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
     let mut number = 0_u8;
     for byte in std::iter::from_fn(more).take(LONGEST) {
@@ -92,7 +92,7 @@ fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
     Key::Char('\0')
 }
 
-/// Overwrites the previous screen line by line, which avoids flicker.
+/// Overwrites the previous screen line by line, which avoids the flicker of clearing it.
 pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
     for line in terminal
@@ -111,7 +111,7 @@ pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
         .map_err(CliError::output)
 }
 
-/// Cuts a line to `width` columns, without counting colours: a line that wraps would push the others down.
+/// Cuts a line to `width` columns, not counting colour sequences. A line that wraps would shift the lines below it.
 fn cut(line: &str, width: usize) -> &str {
     let mut columns = 0;
     let mut in_escape = false;
@@ -127,9 +127,9 @@ fn cut(line: &str, width: usize) -> &str {
     line
 }
 
-/// The alternate screen, with keys read one by one. Dropping it restores the terminal.
+/// Alternate screen with unbuffered keys. Dropping it restores the terminal.
 ///
-/// The terminal's mode is changed by `stty`, which every system with a terminal has: doing it here would need unsafe code.
+/// `stty` changes the terminal's mode, because `tcsetattr` would need unsafe code here.
 pub(super) struct Screen {
     mode: Option<String>,
 }
@@ -138,14 +138,14 @@ impl Screen {
     pub(super) fn enter() -> Self {
         let mode = stty(&["-g"]).map(|mode| mode.trim().to_string());
         if mode.is_some() {
-            // Without isig Ctrl-C comes as a key, so that it is handled like `q`.
+            // Without isig, Ctrl-C arrives as a character and is handled like `q`.
             stty(&["-icanon", "-echo", "-isig", "min", "1"]);
         }
         print!("\x1b[?1049h\x1b[?25l\x1b[2J");
         Self { mode }
     }
 
-    /// Starts to read keys. The reading thread ends with the process.
+    /// Starts a thread that reads keys; it ends with the process.
     pub(super) fn keys(&self) -> Keys {
         let (sender, bytes) = mpsc::channel();
         if self.mode.is_some() {
@@ -165,7 +165,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         print!("\x1b[?25h\x1b[?1049l");
-        // No error handling: the terminal may be gone.
+        // Errors are ignored: the terminal may be gone.
         let _ = io::stdout().flush();
         if let Some(mode) = &self.mode {
             stty(&[mode]);
@@ -186,9 +186,9 @@ fn stty(args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The longest gap between two bytes of one key.
+/// Maximum gap between two bytes of one key; a longer one after ESC means the Escape key.
 const REST: Duration = Duration::from_millis(40);
-/// Bytes of a key.
+/// Maximum number of bytes in an escape sequence.
 const LONGEST: usize = 16;
 
 #[cfg(test)]

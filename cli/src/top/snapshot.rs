@@ -1,4 +1,4 @@
-//! Flows, nodes and links as tables.
+//! The tables of `hopwise top`: requests flows, nodes and links, and renders them under the status and the loss budget.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{Evidence, Flows, Links, Names, NodeView, Nodes, QueueView, StatusView};
 
-/// The responses from which one screen is made.
+/// Responses from which the tables are drawn; `--json` prints them.
 #[derive(Serialize, Debug)]
 pub(super) struct Snapshot {
     status: StatusView,
@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Requests all tables. `range` has the parameters of a time, each with `&` before it.
+    /// Requests all tables. `range` has the URL parameters of a time range, each preceded by `&`.
     pub(super) fn fetch(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
         let sort = if order == Order::Rate {
             "reports"
@@ -46,7 +46,7 @@ impl Snapshot {
         })
     }
 
-    /// Renders everything that is printed once.
+    /// Renders the status and one table for printing once.
     pub(super) fn picture(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let (table, _) = self.table(page, Some(terminal.height.saturating_sub(6)));
         let body = if table.is_empty() {
@@ -57,7 +57,7 @@ impl Snapshot {
         format!("{}\n{body}", self.head(page, range, client, terminal))
     }
 
-    /// Renders the table with a mark at the selected row, for a screen of which `taken` lines are used.
+    /// Renders the table, scrolled to the selected row, which has a mark. `taken` is the number of lines used above.
     pub(super) fn body(&self, page: &Page, terminal: Terminal, taken: usize) -> String {
         let (table, rows) = self.table(page, None);
         if table.is_empty() {
@@ -83,7 +83,7 @@ impl Snapshot {
         out
     }
 
-    /// Returns the table of a view, and the target of each row. `most` limits the rows of flows.
+    /// Builds the table of the page's view, and the target of each row. `most` limits the number of flows.
     pub(super) fn table(&self, page: &Page, most: Option<usize>) -> (Table, Vec<Target>) {
         match page.view {
             View::Flows => self.flow_table(most.unwrap_or(usize::MAX)),
@@ -92,7 +92,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns whether a console answered, from ClickHouse.
+    /// Returns whether the server is a console, which answers from ClickHouse.
     pub(super) fn is_console(&self) -> bool {
         self.status.console == Some(true)
     }
@@ -112,7 +112,7 @@ impl Snapshot {
         }
     }
 
-    /// Renders the lines above the tables.
+    /// Renders the lines above the table: status, inputs, losses, and the keys.
     pub(super) fn head(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let StatusView {
             version,
@@ -137,7 +137,7 @@ impl Snapshot {
             }
         });
         let about = match range {
-            // A console has nothing of now.
+            // A console has no live state, so it always returns a time range.
             Range::Now if self.flows.range.is_none() => format!(
                 "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}",
                 client.url(),
@@ -157,7 +157,7 @@ impl Snapshot {
         )
     }
 
-    /// Formats the range of time that the responses give.
+    /// Formats the time range of the responses; empty for the live state.
     fn time(&self, terminal: Terminal) -> String {
         let Some(range) = self.flows.range else {
             return String::new();
@@ -184,8 +184,7 @@ impl Snapshot {
         format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
     }
 
-    /// Formats the receive method of each interface, and inputs that fail, as `in: xdp://eth1 by xdp-native ·
-    /// …`. Working sockets are omitted.
+    /// Formats each interface's receive path and the inputs that are down (`in: xdp://eth1 by xdp-native`), not working UDP.
     fn inputs(&self, terminal: Terminal) -> String {
         let listed = self
             .status
@@ -205,8 +204,7 @@ impl Snapshot {
         }
     }
 
-    /// Formats the losses of each stage with the most frequent reason, as `lost: network 12 (lost),
-    /// unconfirmed 3 · kernel 0 · …`.
+    /// Formats the losses of each stage with its most frequent reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0`.
     fn losses(&self, terminal: Terminal) -> String {
         let stages = self.status.loss_budget.iter().map(|stage| {
             let total: u64 = stage.drops.values().sum();
@@ -230,6 +228,7 @@ impl Snapshot {
         format!("lost: {}", stages.collect::<Vec<_>>().join(" · "))
     }
 
+    /// Returns the table of flows, and what Enter opens on each row.
     fn flow_table(&self, most: usize) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let slowest = self
@@ -263,12 +262,13 @@ impl Snapshot {
         (table, rows)
     }
 
+    /// Returns the table of nodes in this order, and what Enter opens on each row.
     fn node_table(&self, order: Order) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let mut nodes: Vec<_> = self.nodes.nodes.iter().collect();
         nodes.sort_by_key(|node| {
             Reverse(match order {
-                // Of another time only the extremes are stored.
+                // For a past time range, only extremes are stored.
                 Order::Latency => {
                     let latency = node.hop_latency;
                     latency.p99.or(latency.latest).or(latency.max).unwrap_or(0)
@@ -292,7 +292,7 @@ impl Snapshot {
             ("UNIT", Left),
         ];
         let last = [("DROPS", Right), ("REPORTS", Right)];
-        // A column that concerns few networks.
+        // Shown only if some node has implausible latencies.
         let implausible = nodes.iter().any(|node| node.implausible_latencies > 0);
         let odd = implausible.then_some(("IMPLAUSIBLE", Right));
         let mut table = Table::new(heads.into_iter().chain(more).chain(last).chain(odd));
@@ -322,6 +322,7 @@ impl Snapshot {
         (table, rows)
     }
 
+    /// Returns the table of links in this order, and what Enter opens on each row.
     fn link_table(&self, order: Order) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let mut links: Vec<_> = self.links.links.iter().collect();

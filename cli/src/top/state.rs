@@ -1,38 +1,39 @@
-//! The state of `top`: the time and rows that it shows, and the way there.
+//! The state of `hopwise top` and its changes by keys: time range, table, order, filter, selected row, and the pages to go
+//! back to.
 
 use super::{Order, View, screen::Key};
 
-/// The time that is shown.
+/// Time range of the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// The live view, not the store.
+    /// Live state, not from the store.
     Now,
-    /// So many ns until now, from the store.
+    /// Last so many ns, from the store.
     Last(u64),
-    /// From one time until another, ns.
+    /// From one time to another, ns since the epoch, from the store.
     Between(u64, u64),
 }
 
-/// A page to which one can go back.
+/// One page of the screen: a table or a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Page {
     pub(super) view: View,
     pub(super) order: Order,
     pub(super) filter: String,
     pub(super) selected: usize,
-    /// The flow that the page shows hop by hop, or `None` for a table.
+    /// Flow that the page shows hop by hop; `None` for a table.
     pub(super) flow: Option<FlowName>,
 }
 
-/// The names of a flow in the API.
+/// Identifiers of a flow in the API.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct FlowName {
     pub(super) id: String,
-    /// The flow key as text.
+    /// Text of the flow key.
     pub(super) text: String,
 }
 
-/// The target that a row of a table leads to.
+/// Target of a table row, which Enter opens.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Target {
     Flow(FlowName),
@@ -40,23 +41,23 @@ pub(super) enum Target {
     Link(u32, u32),
 }
 
-/// Everything that keys change.
+/// State that keys change.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct State {
     pub(super) range: Range,
     pub(super) page: Page,
-    /// Pages to which the back key returns.
+    /// Earlier pages, to which the back key returns.
     before: Vec<Page>,
-    /// The filter that is being written.
+    /// Text of the filter while it is being typed.
     pub(super) writing: Option<String>,
 }
 
-/// The action that follows a key.
+/// Action that follows a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Draw without new answers.
+    /// Redraw with the responses at hand.
     Draw,
-    /// Ask again, and draw.
+    /// Request the data again, then redraw.
     Ask,
     Quit,
 }
@@ -74,7 +75,7 @@ impl Range {
         }
     }
 
-    /// Formats the range as parameters of a request, each with `&` before it.
+    /// Formats the range as URL parameters, each preceded by `&`; empty for the live state.
     pub(super) fn query(self, now: u64) -> String {
         match self {
             Self::Now => String::new(),
@@ -83,11 +84,12 @@ impl Range {
         }
     }
 
-    /// Returns whether the content of the page may change by itself.
+    /// Returns whether the range ends now, so that its data changes.
     pub(super) fn is_live(self) -> bool {
         !matches!(self, Self::Between(..))
     }
 
+    /// Returns (from, to) of the range, ns since 1970.
     fn limits(self, now: u64) -> (u64, u64) {
         match self {
             Self::Now => (now.saturating_sub(USUAL), now),
@@ -105,14 +107,14 @@ impl Range {
         let (from, to) = self.limits(now);
         let length = to - from;
         match to.saturating_add(length) {
-            // The future is not entered.
+            // A range that would reach into the future ends now instead.
             end if end >= now && length == USUAL => Self::Now,
             end if end >= now => Self::Last(length),
             end => Self::Between(to, end),
         }
     }
 
-    /// Returns a range twice or half as long around the same middle. A range that lasts until now still does.
+    /// Returns a range of twice or half the length around the same middle. A range that ends now still does.
     fn stretched(self, now: u64, is_longer: bool) -> Self {
         let (from, to) = self.limits(now);
         let length = to - from;
@@ -147,7 +149,7 @@ impl State {
         }
     }
 
-    /// Changes the state by a key. `rows` are the targets of the rows of the table.
+    /// Handles a key. `rows` are the targets of the table's rows.
     pub(super) fn press(&mut self, key: Key, rows: &[Target], now: u64) -> Action {
         if self.writing.is_some() {
             return self.write(key);
@@ -162,7 +164,7 @@ impl State {
             Key::Home => self.select(0),
             Key::End => self.select(last),
             Key::Enter | Key::Right => {
-                // There may be fewer rows than before.
+                // The table may have become shorter since the row was selected.
                 let selected = rows.get(self.page.selected.min(last));
                 let Some(target) = selected.filter(|_| self.page.flow.is_none()) else {
                     return Action::Draw;
@@ -183,6 +185,7 @@ impl State {
         Action::Draw
     }
 
+    /// Handles a letter: `f`, `n`, `l` select the table, `s` the order, the others move or stretch the time range.
     fn press_letter(&mut self, letter: char, now: u64) -> Action {
         let view = match letter {
             'f' => Some(View::Flows),
@@ -210,6 +213,7 @@ impl State {
         self.page.selected = row;
     }
 
+    /// Opens the selected row: a flow's own page, or the flows of the node or link. The current page is kept to go back to.
     fn enter(&mut self, target: Target) {
         if self.before.len() == DEEPEST {
             self.before.remove(0);
@@ -223,7 +227,7 @@ impl State {
             Target::Node(node) => format!("node == {node}"),
             Target::Link(from, to) => format!("path ~ {from}>{to}"),
         };
-        // The filter of the flows may be one of alternatives.
+        // Parentheses, because the filter may contain `or`. A single word is a search text and must be quoted in a condition.
         self.page.filter = match self.page.filter.trim() {
             "" => narrow,
             filter if filter.contains(char::is_whitespace) => format!("({filter}) and {narrow}"),
@@ -232,6 +236,7 @@ impl State {
         (self.page.view, self.page.selected) = (View::Flows, 0);
     }
 
+    /// Edits the filter while it is typed. Enter applies it, Escape leaves the old one.
     fn write(&mut self, key: Key) -> Action {
         let Some(text) = &mut self.writing else {
             return Action::Draw;
@@ -255,14 +260,15 @@ impl State {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// A time whose length is not given.
+/// Length of a range of which only one end is given.
 const USUAL: u64 = 900 * SECOND;
+/// Minimum length of a range after zooming in.
 const SHORTEST: u64 = 60 * SECOND;
-/// Rows of a step by a page key.
+/// Rows per step of the page keys.
 const PAGE: usize = 20;
-/// Pages to which one can go back.
+/// Maximum number of pages to go back to.
 const DEEPEST: usize = 32;
-/// Bytes of a filter.
+/// Maximum length of a filter, bytes.
 const LONGEST: usize = 4_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Output of `hopwise lab`.
+//! Output of `hopwise lab`: tables for people, JSON for programs.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ fn print_json(value: &Value) -> Result<(), CliError> {
     print(&terminal::json::escaped(&format!("{value:#}\n")))
 }
 
-/// The nodes of a new lab, and commands to try next.
+/// Prints the nodes of a new lab, its URL, and commands to try next.
 pub(super) fn created(created: &Created) -> Result<(), CliError> {
     let Created { lab, has_web_page } = created;
     let topology = &lab.topology;
@@ -69,7 +69,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { plural })
 }
 
-/// Commands to try, with the names of this lab.
+/// Returns commands to try, with names from this lab, each with a remark.
 fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let (Some(first), Some(last)) = (topology.hosts.first(), topology.hosts.last()) else {
         return Vec::new();
@@ -125,7 +125,8 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// A rate that the switches forward. BMv2 is a model: it forwards about a hundred packets per second on a busy machine.
+/// Returns a rate that the switches can forward. BMv2 is a model: it forwards about a hundred packets per second on a
+/// busy machine.
 fn rate(topology: &Topology) -> &'static str {
     if topology.has_bmv2() {
         "500kbit/s"
@@ -176,7 +177,7 @@ fn switches(topology: &Topology) -> String {
     table.render()
 }
 
-/// Prints the counts of removed objects.
+/// Prints how many processes and namespaces were removed.
 pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
     let Removed {
         processes,
@@ -187,7 +188,7 @@ pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
     ))
 }
 
-/// The labs of this machine.
+/// Prints the labs of this machine.
 pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     if as_json {
         return print_json(&labs.iter().map(|lab| {
@@ -216,7 +217,7 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     print(&table.render())
 }
 
-/// Says that a switch runs again.
+/// Prints how long a switch took to restart and to get its rules back.
 pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) -> Result<(), CliError> {
     let filled = match filled {
         Some(time) => format!(
@@ -231,7 +232,7 @@ pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) ->
     ))
 }
 
-/// Shows the state of a lab. Exit code 1 if a process of it does not answer.
+/// Prints the state of a lab. Exit code 1 if one of its processes does not answer.
 pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
     let lab = Lab::open(named)?;
     let processes = down::processes(&lab.directory)?.len();
@@ -331,7 +332,7 @@ fn status_text(
     out
 }
 
-/// Loss and latency of the packets. Exit code 1 if none arrived.
+/// Prints loss and latency of generated traffic. Exit code 1 if no packet arrived.
 pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
     let sent: u64 = figures.iter().map(|one| one.sent).sum();
     let received: u64 = figures.iter().map(|one| one.received).sum();
@@ -364,7 +365,7 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
     Ok(ExitCode::from(u8::from(received == 0)))
 }
 
-/// Minimum, mean and maximum latency.
+/// Returns minimum, mean and maximum latency, ns; `None` if no packet arrived.
 fn delays(figures: &Figures) -> Option<[u64; 3]> {
     let mean = figures.sum.checked_div(figures.received.into())?;
     Some([figures.min, u64::try_from(mean).unwrap_or(u64::MAX), figures.max])

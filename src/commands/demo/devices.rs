@@ -1,4 +1,5 @@
-//! The demo's switches as devices of its manager: they start without INT, and the intents make what one sees.
+//! The demo's simulated switches as devices of the manager in this process. They start without INT; intents enable it, as in
+//! a real network, and the manager's requests arrive over channels instead of the network.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,20 +20,21 @@ use switch_role::settings::filter;
 use switch_role::settings::{ManagedSettings, SwitchSettings, int_config, watchlist};
 use terminal::CliError;
 
-/// The switches, as the manager sees them.
+/// Management side of all switches; applies the manager's requests to the simulated network.
 #[derive(Debug)]
 pub(super) struct Devices {
     commands: Receiver<ToDevice>,
     switches: BTreeMap<u32, Device>,
-    /// When packets were last counted.
+    /// Time of the latest count of measured packets.
     counted: Instant,
 }
 
+/// Simulated switch as the manager sees it.
 struct Device {
     managed: Managed,
-    /// The settings of the switch, without the rules of the manager.
+    /// Settings of the switch without the manager's rules.
     settings: SwitchSettings,
-    /// Who takes what it reports by itself.
+    /// Receiver of the switch's unsolicited messages (packet counts), set by the manager.
     follower: Option<Box<dyn Fn(Message) + Send>>,
 }
 
@@ -45,7 +47,7 @@ impl std::fmt::Debug for Device {
 }
 
 impl Devices {
-    /// The switches of a network, without rules, and where to send commands.
+    /// Creates the devices, without rules. The second element is the channel on which the manager sends commands.
     pub(super) fn new(fabric: &mut Fabric) -> Result<(Self, Local), CliError> {
         let (sender, commands) = channel();
         let mut switches = BTreeMap::new();
@@ -82,7 +84,7 @@ impl Devices {
         ))
     }
 
-    /// Executes the commands that have arrived, and reports once a second how many packets were measured.
+    /// Executes pending commands, and reports once a second how many packets each rule has measured.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
         while let Ok(arrived) = self.commands.try_recv() {
             let (command, reply) = match arrived {
@@ -115,6 +117,7 @@ impl Devices {
 }
 
 impl Device {
+    /// Executes a manager's request. If the simulated switch refuses the new rules, the old ones are restored.
     fn execute(&mut self, request: Request, fabric: &mut Fabric) -> Answer {
         let (proposal, done) = match request {
             Request::Read => {
@@ -146,7 +149,7 @@ impl Device {
                 Ok(()) => done,
                 Err(message) => {
                     self.managed.restore(before);
-                    // It followed these before.
+                    // Cannot fail: the switch has followed these rules before.
                     let _ = self.follow(fabric);
                     Answer::Refused(message)
                 }
@@ -158,7 +161,7 @@ impl Device {
         }
     }
 
-    /// Configures the switch as the rules say.
+    /// Configures the simulated switch according to the rules.
     fn follow(&self, fabric: &mut Fabric) -> Result<(), String> {
         let settings = self.managed.settings(&self.settings)?;
         for port in &settings.ports {
@@ -195,7 +198,7 @@ fn node_name(fabric: &Fabric, id: u32) -> String {
     node.map_or_else(String::new, |node| node.name.clone())
 }
 
-/// Adds the manager and the inventory of the network to the settings.
+/// Adds the manager and an inventory of the network to the settings.
 pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
     let switches = switches_of(fabric);
     let mut text = "[manager]\nclocks = \"synchronised\"\ncalm = \"100ms\"\ndrain = \"200ms\"\n".to_owned();
@@ -245,7 +248,8 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
     Ok(())
 }
 
-/// Adds the intents of the demo, and lets the switches `obey` before the network starts.
+/// Adds the demo's intents through the API. `obey` executes the manager's commands, because the network's thread does not run
+/// yet.
 pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(), CliError> {
     let client = client.clone().by("demo");
     let watch = [
@@ -272,7 +276,7 @@ fn are_installed(view: &Value) -> bool {
     intents.iter().all(|intent| intent["state"] != "pending")
 }
 
-/// Between two counts of packets.
+/// Interval between two reports of packet counts.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time for the switches to follow the intents at the start.
+/// Maximum wait for the switches to follow the intents at the start.
 const INSTALL: Duration = Duration::from_secs(2);

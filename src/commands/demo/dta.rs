@@ -1,5 +1,7 @@
-//! Direct Telemetry Access in the demo: every simulated switch has the reporter and the sockets of a real one, and its reports go
-//! through a translator into memory, all in this process and over loopback. This module has the switches' end, and the accounting.
+//! Direct Telemetry Access (DTA) in the demo. Every simulated switch has the reporter and the sockets of a real one. Reports
+//! pass over loopback through a translator, which writes them to collector memory by RoCEv2; all of it runs in this process.
+//!
+//! This module has the switches' side, and the loss budget from the switches to the memory.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,14 +23,14 @@ use terminal::CliError;
 use terminal::units;
 use view::{NamedCounts, Stage};
 
-/// Settings of the reporters, the translator and the memory.
+/// Settings of reporters, translator and memory, in TOML.
 const SETTINGS: &str = include_str!("dta.toml");
 /// Attempts to find a port that is free at the addresses of all switches.
 const TRIES: u32 = 20;
-/// Maximum time for the translator to connect to the memory.
+/// Maximum wait for the translator to connect to the memory.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The settings of translator and memory, and those of the switches' reporters.
+/// Returns the settings of translator and memory, and the settings of the switches' reporters.
 pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
     let mut settings =
         Settings::parse(SETTINGS, "dta.toml").map_err(|error| CliError::new(error.to_string()))?;
@@ -38,7 +40,7 @@ pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
     Ok((settings, switch))
 }
 
-/// Fills in what is known at run time: the directory of the memory, and the port for messages to the switches.
+/// Fills in values known only at run time: the directory of the memory, and the port for control messages to the switches.
 pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: u16) {
     if let Some(memory) = &mut settings.collector.memory {
         memory.directory = directory.to_path_buf();
@@ -48,8 +50,8 @@ pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: 
     }
 }
 
-/// Sockets for messages of the translator, one per switch: each has its own loopback address, and all have the same port, because a
-/// translator has one port for all.
+/// Sockets for the translator's control messages, one per switch. Each has its own loopback address; all have the same port,
+/// because a translator has one control port for all reporters.
 #[derive(Debug)]
 pub(super) struct ControlSockets {
     of: Vec<(u32, Sockets)>,
@@ -57,12 +59,12 @@ pub(super) struct ControlSockets {
 }
 
 impl ControlSockets {
-    /// Opens them at a port of the kernel's choice.
+    /// Opens the sockets at a port chosen by the kernel.
     pub(super) fn open(nodes: &[u32]) -> Result<Self, CliError> {
         let mut tries = 1..TRIES;
         loop {
             match Self::try_open(nodes) {
-                // The port that was free at the first address is not at another.
+                // The port is free at the first address but in use at another; try a new port.
                 Err(_) if tries.next().is_some() => {}
                 Err(error) => return Err(CliError::new(format!("the demo's switches: {error}"))),
                 Ok(sockets) => return Ok(sockets),
@@ -76,6 +78,7 @@ impl ControlSockets {
             port: 0,
         };
         for &node in nodes {
+            // 127.0.HIGH.LOW from the node id.
             let own = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
             let opened = Sockets::open(&[], SocketAddr::new(own, sockets.port))?;
             sockets.port = opened.control_address().port();
@@ -85,12 +88,12 @@ impl ControlSockets {
     }
 }
 
-/// The reporters of all switches.
+/// DTA reporters of all switches.
 #[derive(Debug, Default)]
 pub(super) struct Reporters(Vec<(u32, Dta)>);
 
 impl Reporters {
-    /// Lets every switch report to the translator at `to`.
+    /// Attaches a reporter to every switch; it reports to the translator at `to`.
     pub(super) fn attach(
         sockets: ControlSockets,
         settings: &DtaSettings,
@@ -121,7 +124,7 @@ impl Reporters {
         }
     }
 
-    /// Totals of all reporters.
+    /// Sums the counters of all reporters.
     pub(super) fn account(&self, fabric: &Fabric) -> Reported {
         let mut reported = Reported::default();
         for (node, dta) in &self.0 {
@@ -159,24 +162,24 @@ impl Reporters {
     }
 }
 
-/// Counts of the DTA reports of the switches.
+/// Totals of the switches' DTA reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reported {
-    /// Operations of mappings; for lists, entries.
+    /// Operations of mappings; for Append lists, entries.
     pub(super) made: u64,
-    /// Those of `made` that were sent in reports.
+    /// Operations out of `made` that were sent in reports.
     pub(super) sent: u64,
-    /// Those of `made` that are entries and wait for a full report.
+    /// Append entries out of `made` that wait until a report is full.
     pub(super) held: u64,
-    /// The others of `made`, by reason.
+    /// Operations out of `made` that were not sent, by reason.
     pub(super) unsent_operations: BTreeMap<&'static str, u64>,
     /// Columns of sketches that were reported.
     pub(super) columns: u64,
-    /// Reports, each counted once.
+    /// Distinct reports, without retransmissions.
     pub(super) reports: u64,
     /// Retransmissions of reports to the translator.
     pub(super) again: u64,
-    /// Reports in the retransmit buffer, or overwritten there.
+    /// Reports that wait in the retransmit buffer, or were overwritten there.
     pub(super) waiting: u64,
     /// Datagrams that the kernel accepted.
     pub(super) datagrams: u64,
@@ -186,19 +189,19 @@ pub(super) struct Reported {
     pub(super) flows: Vec<FlowKey>,
 }
 
-/// Views of the translator and the memory.
+/// Counters of the translator and the memory, as the API returned them.
 #[derive(Debug)]
 pub(super) struct Done {
     translator: Value,
     memory: Value,
 }
 
-/// Waits for the translator to find the memory.
+/// Waits until the translator is connected to the memory.
 pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
     let begun = Instant::now();
     while Done::ask(client)?.translator["collectors"][0]["state"] != "up" {
         if begun.elapsed() > CONNECT_TIMEOUT {
-            // Reports that the switches send meanwhile are counted.
+            // Reports that the switches send meanwhile are counted as dropped, so the demo can go on.
             terminal::note(format_args!(
                 "the translator has not found the memory yet; see {}/api/v1/translator",
                 client.url()
@@ -211,7 +214,7 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
 }
 
 impl Done {
-    /// Asks the API for the views of the translator and the memory.
+    /// Requests the counters of the translator and the memory from the API.
     pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
         Ok(Self {
             translator: fetch(client, "/translator")?,
@@ -219,7 +222,7 @@ impl Done {
         })
     }
 
-    /// The stages from the switches to the memory.
+    /// Builds the loss budget's stages, from the switches to the memory.
     fn stages(&self, reported: &Reported) -> Vec<Stage> {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
@@ -273,7 +276,7 @@ impl Done {
         ]
     }
 
-    /// Whether all is reported, and all reports are completed or counted.
+    /// Returns whether everything has been reported and every report is completed or counted as dropped.
     pub(super) fn is_settled(&self, reported: &Reported) -> bool {
         let translator = &self.translator;
         let stages = self.stages(reported);
@@ -287,7 +290,7 @@ impl Done {
             && number("unacknowledged", &translator["collectors"][0]) == 0
     }
 
-    /// The budget, stage by stage, and the verdict. `found`: the number of flows whose path is in memory.
+    /// Formats the loss budget, one line per stage, and the verdict. `found` is the number of flows whose path is in memory.
     pub(super) fn budget(&self, reported: &Reported, found: usize) -> String {
         let again = match reported.again {
             0 => String::new(),
@@ -317,7 +320,7 @@ fn number(count: &str, view: &Value) -> u64 {
     view[count].as_u64().unwrap_or(0)
 }
 
-/// `sums`: the numbers in, out and queued.
+/// Builds a stage; `sums` is (in, out, queued).
 fn stage(stage: &'static str, unit: &'static str, sums: (u64, u64, u64), drops: NamedCounts) -> Stage {
     let (into, out, queued) = sums;
     Stage {
@@ -331,7 +334,7 @@ fn stage(stage: &'static str, unit: &'static str, sums: (u64, u64, u64), drops: 
     }
 }
 
-/// Number of flows whose path is in memory.
+/// Counts the flows whose path is in memory.
 pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliError> {
     let mut found = 0;
     for flow in &reported.flows {

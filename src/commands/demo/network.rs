@@ -1,4 +1,5 @@
-//! The simulated network in real time: each step sends the reports that are due.
+//! Drives the simulated network in real time: each 5 ms step simulates up to the present, then sends the reports that it
+//! produced through UDP sockets, one socket and loopback address per switch.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,18 +22,18 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
 
-/// Simulated time per step. Shorter steps are smoother, longer ones cost less.
+/// Simulated time per step. Shorter steps are smoother, longer ones cost less CPU time.
 const STEP: Duration = Duration::from_millis(5);
-/// A network with a greater lag is not realistic; the command warns.
+/// Lag behind real time above which the simulation is no longer realistic; the command prints a warning once.
 const LAG: Duration = Duration::from_secs(2);
 
-/// The network and its schedule.
+/// Simulated network with its schedule of bursts and failures.
 #[derive(Debug)]
 pub(super) struct Network {
     fabric: Fabric,
     script: Vec<Line>,
     start: u64,
-    /// The datagrams of the simulated past.
+    /// Datagrams of the simulated past that the collector has not received yet.
     streams: Streams,
     sockets: Option<ControlSockets>,
     reporters: Reporters,
@@ -40,7 +41,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// A network that started `past` ago, and the names of its switches.
+    /// Creates a network that started `past` ago. The second element has (node id, name) of its switches.
     pub(super) fn new(seed: u64, past: Duration) -> Result<(Self, Vec<(u32, String)>), CliError> {
         let start = nic::time::now() - past.as_nanos() as u64;
         let (fabric, script) = demo::scenario_at(seed, start)
@@ -68,17 +69,17 @@ impl Network {
         ))
     }
 
-    /// When it started, ns since the epoch.
+    /// Returns the start of the simulation, ns since the epoch.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Simulates up to the time `until`, ns.
+    /// Simulates up to `until`, ns since the epoch.
     pub(super) fn run_until(&mut self, until: u64, sink: &mut impl FabricSink) {
         self.fabric.run_until(until, sink);
     }
 
-    /// Runs on in real time from the time reached; `streams` are the datagrams in flight.
+    /// Continues in real time from the simulated time reached so far. `streams` counts the datagrams in flight.
     pub(super) fn continue_from(&mut self, streams: Streams) {
         let past = self.fabric.now() - self.start;
         self.start = self.fabric.now();
@@ -87,14 +88,14 @@ impl Network {
         self.script.iter_mut().for_each(|line| line.at -= past);
     }
 
-    /// Leaves the configuration of the switches to a manager: where it sends its commands.
+    /// Leaves the configuration of the switches to a manager. Returns the channel for its commands.
     pub(super) fn manage(&mut self) -> Result<Local, CliError> {
         let (devices, commands) = Devices::new(&mut self.fabric)?;
         self.devices = Some(devices);
         Ok(commands)
     }
 
-    /// Executes what the manager has sent.
+    /// Executes the manager's pending commands.
     pub(super) fn obey(&mut self) {
         if let Some(devices) = &mut self.devices {
             devices.poll(&mut self.fabric);
@@ -105,7 +106,7 @@ impl Network {
         &self.fabric
     }
 
-    /// Opens the sockets at which the switches listen to translators: the port of all of them.
+    /// Opens the sockets on which the switches receive the translator's control messages. Returns their common port.
     pub(super) fn listen(&mut self) -> Result<u16, CliError> {
         let switches = self
             .fabric
@@ -118,7 +119,7 @@ impl Network {
         Ok(sockets.port)
     }
 
-    /// Lets the switches report by DTA as well, to the translator at `to`.
+    /// Makes the switches report by DTA as well, to the translator at `to`.
     pub(super) fn report_to(&mut self, to: SocketAddr, settings: &DtaSettings) -> Result<(), CliError> {
         if let Some(sockets) = self.sockets.take() {
             self.reporters = Reporters::attach(sockets, settings, to, &mut self.fabric)?;
@@ -126,21 +127,22 @@ impl Network {
         Ok(())
     }
 
-    /// A flow for the example queries: IPv4, between two leaves.
+    /// Returns a flow for the example queries: IPv4, between two leaves.
     pub(super) fn example(&self) -> Option<FlowKey> {
         let mut flows = self.fabric.flows().map(|totals| totals.flow);
         flows.find(|flow| match (flow.src(), flow.dst()) {
+            // The third octet of a host's address identifies its leaf.
             (IpAddr::V4(src), IpAddr::V4(dst)) => src.octets()[2] != dst.octets()[2],
             _ => false,
         })
     }
 
-    /// The schedule, by the time since the start.
+    /// Returns the schedule; times are ns since the start.
     pub(super) fn script(&self) -> &[Line] {
         &self.script
     }
 
-    /// `6 switches, 8 hosts, 60 flows`.
+    /// Describes the size of the network: `6 switches, 8 hosts, 60 flows`.
     pub(super) fn describe(&self) -> String {
         let nodes = self.fabric.topology().nodes();
         let switches = nodes.iter().filter(|node| is_switch(&node.kind)).count();
@@ -152,7 +154,7 @@ impl Network {
         )
     }
 
-    /// Runs in real time until `stop`, or for `span`; prints each line of the schedule when it is due.
+    /// Runs in real time until `stop` is set, or for `span`, and prints each line of the schedule when it is due.
     pub(super) fn run(
         mut self,
         to: SocketAddr,
@@ -187,7 +189,7 @@ impl Network {
         ))
     }
 
-    /// Simulates until `until`, in steps, and sends the reports: a switch queues DTA reports only until its buffer is full.
+    /// Simulates until `until` in steps and sends the reports after each: a switch's queue of DTA reports is bounded.
     fn advance(&mut self, until: u64, wire: &mut Outbox) -> Result<(), CliError> {
         while self.fabric.now() < until {
             let next = self.fabric.now() + STEP.as_nanos() as u64;
@@ -209,10 +211,10 @@ impl Network {
     }
 }
 
-/// Simulated time after which no packet is in flight.
+/// Simulated time after which no packet is in flight any more.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A hint on where the effect of a line of the schedule is visible.
+/// Returns a hint on where the effect of a line of the schedule is visible in the web UI.
 pub(super) fn look_at(text: &str) -> &'static str {
     if text.contains("microburst") {
         "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; DTA lists: congestion, losses"
@@ -235,11 +237,11 @@ fn announce(line: &Line) -> Result<(), CliError> {
     }
 }
 
-/// Reports queued for the socket: each switch has a socket of its own, with a loopback address of its own.
+/// Reports queued for sending. Each switch has its own socket with its own loopback address.
 struct Outbox {
     to: SocketAddr,
     senders: BTreeMap<u32, Sender>,
-    /// The sender, and the end of its payload in `bytes`.
+    /// Sending node of each report, and the end of its payload in `bytes`.
     waiting: Vec<(u32, usize)>,
     bytes: Vec<u8>,
     streams: Streams,
@@ -302,7 +304,7 @@ fn sender(senders: &mut BTreeMap<u32, Sender>, node: u32, to: SocketAddr) -> Res
     match senders.entry(node) {
         Entry::Occupied(known) => Ok(known.into_mut()),
         Entry::Vacant(new) => {
-            // 127.0.0.101 for node 101; systems with a smaller loopback network send all from 127.0.0.1.
+            // 127.0.0.101 for node 101. Systems where only 127.0.0.1 is a local address send from there.
             let own = Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8);
             let sender = Sender::connect(SocketAddr::from((own, 0)), to)
                 .or_else(|_| Sender::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), to));

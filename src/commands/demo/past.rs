@@ -1,4 +1,4 @@
-//! The demo's past: the network runs in simulated time, as fast as the machine can, into the store that the demo then continues.
+//! `hopwise demo --past`: simulates past traffic at full speed and stores what a collector detects, for the demo to continue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use cli::store_writer::StoreWriter;
 use collect_role::datagram::octets;
 use config::Settings;
 
-/// Simulated time between two ticks, ns: as often as a running collector ticks.
+/// Interval between two ticks of the collector in simulated time, ns; the same as in a running collector.
 const TICK: u64 = 20_000_000;
 
-/// Simulates the network for `past` and stores what a collector finds. Returns whether it came to the end: Ctrl-C stops it.
+/// Simulates the network for `past` and stores the collector's results. Returns false if Ctrl-C interrupted it.
 pub(super) fn simulate(
     network: &mut Network,
     settings: &Settings,
@@ -34,7 +34,7 @@ pub(super) fn simulate(
     let (done, waiting) = tokio::sync::oneshot::channel::<()>();
     thread::scope(|scope| {
         let simulation = scope.spawn(|| {
-            // Dropped at the end, also of a panic, so that the thread that waits for Ctrl-C ends too.
+            // Dropped at the end, also by a panic, which ends the wait for Ctrl-C below.
             let _done = done;
             collected.run(network, past, &stop);
         });
@@ -55,11 +55,11 @@ pub(super) fn simulate(
     } = collected;
     network.continue_from(streams.handed_over());
     store_writer.close();
-    // Relaxed: no other data depends on the flag.
+    // Relaxed: no other data depends on the flag, and the thread has been joined.
     Ok(!stop.load(Ordering::Relaxed))
 }
 
-/// A collector that receives what the simulated switches send.
+/// Collector that receives the reports of the simulated switches directly and writes to the store.
 struct Collected {
     collector: Collector,
     store_writer: StoreWriter,
@@ -84,7 +84,8 @@ impl Collected {
         let past = past.as_nanos() as u64;
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
         let mut now = start;
-        // Time passes meanwhile: it ends at the present, so that there is no gap, or after twice the time on a machine that is slower than that.
+        // Real time passes during the simulation. It continues up to the present, so that the history has no gap. A machine
+        // that simulates slower than real time stops after twice the span.
         while now < nic::time::now().min(start + 2 * past) && !stop.load(Ordering::Relaxed) {
             now += TICK;
             network.run_until(now, self);

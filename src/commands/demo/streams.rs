@@ -1,18 +1,21 @@
-//! Account of the datagrams that the simulated switches send.
+//! Ground truth about the simulated switches' report datagrams: how many were sent, lost and duplicated per sequence space.
+//!
+//! A collector detects losses as gaps in the sequence numbers of a stream (node and hardware subsystem). Losses before the
+//! first or after the last datagram that arrived leave no gap; they are counted as `unseen`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dataplane::fabric::{DatagramOutcome, GroundTruth};
 
-/// Counts of the sent datagrams, and of those that the simulated network lost or duplicated.
+/// Totals of sent, lost and duplicated datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sent {
-    /// Datagrams that the switches sent.
+    /// Datagrams sent by the switches.
     pub(super) sent: u64,
-    /// Those of `sent` that the simulated network lost: they were not passed to the socket.
+    /// Datagrams out of `sent` that the simulated network lost: they were not passed to the socket.
     pub(super) lost: u64,
-    /// Those of `lost` that were the first or last of a stream: they leave no gap in the sequence numbers.
+    /// Datagrams out of `lost` at the start or end of a stream, where they leave no gap in the sequence numbers.
     pub(super) unseen: u64,
     /// Datagrams passed to the socket twice.
     pub(super) duplicated: u64,
@@ -21,27 +24,27 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Datagrams that reached the socket, or its kernel.
+    /// Returns the number of datagrams passed to the socket; its kernel may have dropped some.
     pub(super) fn arrived(&self) -> u64 {
         self.sent - self.lost + self.duplicated
     }
 }
 
-/// The datagrams of all switches, by node and subsystem.
+/// Streams of all switches, by (node, hardware id of the subsystem).
 #[derive(Default, Debug)]
 pub(super) struct Streams(BTreeMap<(u32, u8), Stream>);
 
-/// The datagrams of one switch's subsystem. Losses are visible as gaps between sequence numbers, from that of the first datagram that
-/// arrives; it is not always the lowest, because datagrams are reordered.
+/// Datagrams of one switch's subsystem. A loss is visible as a gap between the sequence number of the first datagram that
+/// arrived, which is not always the lowest because datagrams are reordered, and the highest one.
 #[derive(Default, Debug)]
 struct Stream {
     sent: u64,
     duplicated: u64,
     /// Sequence numbers of the lost datagrams.
     lost: Vec<u32>,
-    /// Sequence number of the first datagram that arrived, and the highest one.
+    /// Sequence numbers of the first datagram that arrived, and of the highest.
     arrived: Option<(u32, u32)>,
-    /// Copies that have not arrived yet, by sequence number.
+    /// Number of copies that have not arrived yet, by sequence number.
     in_flight: BTreeMap<u32, u8>,
 }
 
@@ -67,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Losses without a gap.
+    /// Counts the losses that leave no gap.
     fn unseen(&self) -> u64 {
         let Some((first, highest)) = self.arrived else {
             return self.lost.len() as u64;
@@ -76,7 +79,7 @@ impl Stream {
         (self.lost.len() - gaps.count()) as u64
     }
 
-    /// Returns the part of this stream that another collector, which begins now, receives: datagrams in flight, and losses after the first of them.
+    /// Returns what a collector starting now would see of this stream: datagrams in flight, and losses after the first.
     fn handed_over(self) -> Self {
         let first = self
             .in_flight
@@ -97,7 +100,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Records what became of datagrams in the fabric.
+    /// Records a sent or arrived datagram of the fabric.
     pub(super) fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
             GroundTruth::Datagram(sent) => {
@@ -116,7 +119,7 @@ impl Streams {
         }
     }
 
-    /// The outcomes of all datagrams.
+    /// Sums the outcomes of all datagrams.
     pub(super) fn account(&self, span: Duration) -> Sent {
         let mut sent = Sent {
             span,
@@ -131,7 +134,7 @@ impl Streams {
         sent
     }
 
-    /// The account of a collector that begins now: it receives what is in flight.
+    /// Returns the streams as a collector that starts now would see them: only datagrams in flight.
     pub(super) fn handed_over(self) -> Self {
         Self(
             self.0
