@@ -72,6 +72,9 @@ use settings::values::Size;
 use switch_role::role as switch;
 use terminal::CliError;
 
+/// Maximum wait for a worker to apply a reload.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Server with its roles. Nothing runs before [`Server::start`].
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -795,9 +798,6 @@ impl Collecting {
         }
     }
 }
-
-/// Maximum wait for a worker to apply a reload.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)

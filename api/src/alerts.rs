@@ -53,6 +53,35 @@ pub(super) const ALERTS: &[Param] = &[
     ),
     Param::limit(200, 2_000),
 ];
+const SECOND: u64 = 1_000_000_000;
+/// Default length of a span, ns.
+const USUAL: u64 = 900 * SECOND;
+/// Maximum age of a span's end, ns, to count as ending now.
+const RECENT: u64 = 30 * SECOND;
+/// Time before a span in which the beginning of a lasting alert is searched, ns: 30 days.
+const BEFORE: u64 = 30 * 86_400 * SECOND;
+/// Time before a span in which the last values that still hold are searched, ns.
+const LEAD: u64 = 3_600 * SECOND;
+/// Maximum number of events read of each kind: rule became true, rule became false.
+const MAX_EVENTS: usize = 20_000;
+/// Maximum number of events on which a rule is tried; about 30 MiB.
+const MAX_TRIED: usize = 100_000;
+/// Maximum number of alerts that the collector reports once more at a time.
+const MAX_ASKED: usize = 2_000;
+/// Maximum number of recordings that are read.
+const MAX_RECORDINGS: usize = 1_000;
+/// Number of intervals of a span in which firings are counted.
+const PARTS: u64 = 120;
+/// Maximum length of a comment, characters.
+const MAX_SAID: usize = 500;
+/// Maximum duration of a silence, seconds: a year.
+const LONGEST: u64 = 31_536_000;
+/// Note on the trial of a rule about queues or links.
+const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
+/// Note on the trial of a rule with `for`.
+const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
+/// Note on every trial.
+const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
 
 /// Returns the alerts of a time span, the worst first.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -598,33 +627,3 @@ fn said(comment: String) -> Result<String, Refusal> {
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect())
 }
-
-const SECOND: u64 = 1_000_000_000;
-/// Default length of a span, ns.
-const USUAL: u64 = 900 * SECOND;
-/// Maximum age of a span's end, ns, to count as ending now.
-const RECENT: u64 = 30 * SECOND;
-/// Time before a span in which the beginning of a lasting alert is searched, ns: 30 days.
-const BEFORE: u64 = 30 * 86_400 * SECOND;
-/// Time before a span in which the last values that still hold are searched, ns.
-const LEAD: u64 = 3_600 * SECOND;
-/// Maximum number of events read of each kind: rule became true, rule became false.
-const MAX_EVENTS: usize = 20_000;
-/// Maximum number of events on which a rule is tried; about 30 MiB.
-const MAX_TRIED: usize = 100_000;
-/// Maximum number of alerts that the collector reports once more at a time.
-const MAX_ASKED: usize = 2_000;
-/// Maximum number of recordings that are read.
-const MAX_RECORDINGS: usize = 1_000;
-/// Number of intervals of a span in which firings are counted.
-const PARTS: u64 = 120;
-/// Maximum length of a comment, characters.
-const MAX_SAID: usize = 500;
-/// Maximum duration of a silence, seconds: a year.
-const LONGEST: u64 = 31_536_000;
-/// Note on the trial of a rule about queues or links.
-const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
-/// Note on the trial of a rule with `for`.
-const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
-/// Note on every trial.
-const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

@@ -25,6 +25,9 @@ use super::transport::Transport;
 use net::tls::{Endpoint, Failure};
 use runtime::lock::lock;
 
+/// Maximum time for a TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
 /// Listener that always accepts; it closes an older connection if there are too many.
 pub(super) struct Limited {
     listener: tokio::net::TcpListener,
@@ -355,9 +358,6 @@ impl AsyncWrite for Connection {
         self.stream.is_write_vectored()
     }
 }
-
-/// Maximum time for a TLS handshake.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

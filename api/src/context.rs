@@ -10,6 +10,13 @@ use history::{History, alerts::Notes};
 use net::{dns::Resolver, tls};
 use runtime::{control::Control, current::Current};
 
+/// Maximum number of concurrent reads of past data for the web pages: separate permits, so heavy SQL cannot block them.
+pub const READS: usize = 4;
+/// Memory budget for responses that clients have not received yet, KiB: 256 MiB.
+pub const UNSENT: usize = 256 << 10;
+/// Maximum size of a request body, bytes; ample for SQL queries.
+pub(crate) const MAX_BODY: usize = 256 << 10;
+
 /// State and role handles for the API's handlers.
 #[derive(Debug)]
 pub struct Context {
@@ -60,12 +67,3 @@ pub struct Context {
     /// Budget for responses that clients have not received yet, in KiB.
     pub unsent: Arc<Semaphore>,
 }
-
-/// Maximum number of concurrent reads of past data for the web pages: separate permits, so heavy SQL cannot block them.
-pub const READS: usize = 4;
-
-/// Memory budget for responses that clients have not received yet, KiB: 256 MiB.
-pub const UNSENT: usize = 256 << 10;
-
-/// Maximum size of a request body, bytes; ample for SQL queries.
-pub(crate) const MAX_BODY: usize = 256 << 10;

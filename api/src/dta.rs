@@ -26,6 +26,38 @@ use dta_role::memory::{Memory, SnapshotView, view::MemoryView};
 
 /// Maximum number of samples in an answer.
 const MAX_SAMPLES: u64 = 10_000;
+const SNAPSHOT: Param = Param::integer(
+    "snapshot",
+    "Query the snapshot with this `ts` instead of the live store.",
+    0,
+    u64::MAX,
+);
+const KEY: Param = Param::new(
+    "key",
+    "The key: a flow such as 10.0.0.1:1234>10.0.0.2:80/6 (or '10.0.0.1:1234 > 10.0.0.2:80 tcp'), an address, a number (4 bytes; \
+     u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these separated by commas.",
+    Form::Text,
+);
+/// Parameters of `/dta/stores/{name}`.
+pub(super) const STORE: &[Param] = &[SNAPSHOT];
+/// Parameters of `/dta/stores/{name}/count`.
+pub(super) const COUNT: &[Param] = &[
+    KEY,
+    copies("Counters that each report adds to.", Some(2)),
+    SNAPSHOT,
+];
+/// Parameters of `/dta/lists`.
+pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
+/// Parameters of `/dta/lists/{list}`.
+pub(super) const TAIL: &[Param] = &[
+    Param::integer(
+        "from",
+        "First batch: `next` of the previous answer; default: the newest entries.",
+        0,
+        u32::MAX as u64,
+    ),
+    Param::limit(20, 10_000),
+];
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "this process has no collector memory; add [collector.memory] to its configuration";
@@ -108,19 +140,6 @@ pub(crate) async fn stores(
     .await
 }
 
-const SNAPSHOT: Param = Param::integer(
-    "snapshot",
-    "Query the snapshot with this `ts` instead of the live store.",
-    0,
-    u64::MAX,
-);
-const KEY: Param = Param::new(
-    "key",
-    "The key: a flow such as 10.0.0.1:1234>10.0.0.2:80/6 (or '10.0.0.1:1234 > 10.0.0.2:80 tcp'), an address, a number (4 bytes; \
-     u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these separated by commas.",
-    Form::Text,
-);
-
 const fn copies(about: &'static str, default: Option<u64>) -> Param {
     Param::new(
         "copies",
@@ -133,8 +152,6 @@ const fn copies(about: &'static str, default: Option<u64>) -> Param {
     )
 }
 
-/// Parameters of `/dta/stores/{name}`.
-pub(super) const STORE: &[Param] = &[SNAPSHOT];
 /// Parameters of `/dta/stores/{name}/get`.
 pub(super) const GET: &[Param] = &[
     KEY,
@@ -152,12 +169,6 @@ pub(super) const GET: &[Param] = &[
     ),
     SNAPSHOT,
 ];
-/// Parameters of `/dta/stores/{name}/count`.
-pub(super) const COUNT: &[Param] = &[
-    KEY,
-    copies("Counters that each report adds to.", Some(2)),
-    SNAPSHOT,
-];
 /// Parameters of `/dta/stores/{name}/sketch`.
 pub(super) const SKETCH: &[Param] = &[
     KEY,
@@ -172,18 +183,6 @@ pub(super) const SKETCH: &[Param] = &[
         },
     ),
     SNAPSHOT,
-];
-/// Parameters of `/dta/lists`.
-pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
-/// Parameters of `/dta/lists/{list}`.
-pub(super) const TAIL: &[Param] = &[
-    Param::integer(
-        "from",
-        "First batch: `next` of the previous answer; default: the newest entries.",
-        0,
-        u32::MAX as u64,
-    ),
-    Param::limit(20, 10_000),
 ];
 /// Parameters of `/dta/calculate`.
 pub(super) const CALCULATE: &[Param] = &[

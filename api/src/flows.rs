@@ -53,6 +53,14 @@ pub(super) const FLOWS: &[Param] = &[
 
 /// Parameters of `/flows/{id}`.
 pub(super) const FLOW: &[Param] = &[PAST_FROM, PAST_TO];
+/// Maximum number of flows per request to the workers.
+const FLOWS_AT_ONCE: usize = 256;
+/// Number of flows looked up per chunk for a filter on node values.
+const LOOKED_UP_AT_ONCE: usize = 2_048;
+/// Maximum number of flows looked up for one page; the page then ends early, with a cursor.
+const MAX_LOOKED_UP: usize = 16_384;
+/// Number of hops that certainly fills a page of JSON, in which each takes at least two bytes.
+const MAX_HOPS: usize = 2 << 20;
 
 /// Lists the flows that match a filter, sorted. `total` is the number of matches.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -419,12 +427,3 @@ fn no_flow(id: &str) -> Refusal {
         "there is no flow {id} now; it may have expired, see /api/v1/events?flow=… for its history"
     ))
 }
-
-/// Maximum number of flows per request to the workers.
-const FLOWS_AT_ONCE: usize = 256;
-/// Number of flows looked up per chunk for a filter on node values.
-const LOOKED_UP_AT_ONCE: usize = 2_048;
-/// Maximum number of flows looked up for one page; the page then ends early, with a cursor.
-const MAX_LOOKED_UP: usize = 16_384;
-/// Number of hops that certainly fills a page of JSON, in which each takes at least two bytes.
-const MAX_HOPS: usize = 2 << 20;

@@ -14,6 +14,20 @@ use store::{FlowHistory, FlowPoint, RollupFilter};
 use super::refusal::Refusal;
 use history::{History, Permit};
 
+const SECOND: u64 = 1_000_000_000;
+/// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
+/// changes detected in the kernel reach rollups once a second.
+const SECONDS: u64 = 2;
+/// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
+/// detected in the kernel.
+const THRESHOLDS: u64 = 3;
+/// Time, ns, for which the last value before a silence of unknown length holds: visible in a chart of 15 minutes.
+const VISIBLE: u64 = 3 * SECOND;
+/// Maximum number of nodes whose rollups are read for one response.
+const MAX_NODES: usize = 16;
+/// Maximum number of rollups per node for one response, the latest.
+const MAX_SECONDS: usize = 10_000;
+
 /// Evidence for the silence of a flow.
 #[derive(Default, Debug)]
 pub(super) struct Silences {
@@ -170,20 +184,6 @@ fn with_next(series: &[FlowPoint], end: u64) -> impl Iterator<Item = (&FlowPoint
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
-
-const SECOND: u64 = 1_000_000_000;
-/// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
-/// changes detected in the kernel reach rollups once a second.
-const SECONDS: u64 = 2;
-/// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
-/// detected in the kernel.
-const THRESHOLDS: u64 = 3;
-/// Time, ns, for which the last value before a silence of unknown length holds: visible in a chart of 15 minutes.
-const VISIBLE: u64 = 3 * SECOND;
-/// Maximum number of nodes whose rollups are read for one response.
-const MAX_NODES: usize = 16;
-/// Maximum number of rollups per node for one response, the latest.
-const MAX_SECONDS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

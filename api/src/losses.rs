@@ -23,6 +23,15 @@ use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// Parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
+/// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
+const UNSETTLED: u64 = 5_000_000_000;
+// Reasons that the loss of a link is unknown, as users read them.
+const NO_NODE_SEEN: &str =
+    "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
+const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";
+const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
+const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
+const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
 
 /// Returns the packets lost in a span, by place (node, interface, queue, reason) and by link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -264,16 +273,6 @@ fn needs(evidence: Evidence) -> &'static str {
         }
     }
 }
-
-/// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
-const UNSETTLED: u64 = 5_000_000_000;
-// Reasons that the loss of a link is unknown, as users read them.
-const NO_NODE_SEEN: &str =
-    "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
-const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";
-const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
-const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
-const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,11 @@
 //! `/metrics`: all metrics as a document in Prometheus' text format 0.0.4 or OpenMetrics 1.0.0. Metric names and labels are
 //! defined only here; a flow is never a label, so the cardinality stays bounded.
 
+/// Maximum number of reporters, nodes, queues and links that have samples.
+const MAX_SERIES: usize = 1_024;
+/// Maximum number of nodes, and of interfaces, that have a name sample.
+const MAX_NAMES: usize = 16_384;
+
 /// Writes metrics, each given as `name => value, help;`: HELP and TYPE lines, then a sample for each item of the loops. Loops
 /// (outer first) and labels are optional, and apply to every metric of the call: `metrics!(text [for x in y] ["label" = x.z]
 /// { … })`.
@@ -477,8 +482,3 @@ fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
         "aggregator_lost_total" => node.lost, "Postcards lost (missing sequence numbers), by node.";
     });
 }
-
-/// Maximum number of reporters, nodes, queues and links that have samples.
-const MAX_SERIES: usize = 1_024;
-/// Maximum number of nodes, and of interfaces, that have a name sample.
-const MAX_NAMES: usize = 16_384;

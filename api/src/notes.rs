@@ -9,6 +9,9 @@ use axum::{
     response::Response,
 };
 
+/// Name of the header with notes.
+const HEADER: &str = "hopwise-notes";
+
 /// Runs the request and puts the notes that handlers made into the header [`HEADER`].
 pub(super) async fn with_notes(request: Request, next: Next) -> Response {
     let (mut response, notes) = history::notes::collect(next.run(request)).await;
@@ -36,9 +39,6 @@ fn json(notes: &BTreeSet<String>) -> String {
     }
     out
 }
-
-/// Name of the header with notes.
-const HEADER: &str = "hopwise-notes";
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,13 @@ use tokio::{task, time};
 
 use super::{context::Context, refusal::Refusal};
 
+/// Maximum size of a page, bytes.
+const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of responses built at the same time.
+pub const PAGES: usize = 2;
+/// Maximum wait for a permit.
+const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);
+
 /// Response whose JSON is already serialized.
 #[derive(Debug)]
 pub(crate) struct Prepared(pub(super) Vec<u8>);
@@ -64,10 +71,3 @@ fn fault() -> Refusal {
 pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
     view::fill(rows, limit, MAX_BYTES)
 }
-
-/// Maximum size of a page, bytes.
-const MAX_BYTES: usize = 4 << 20;
-/// Maximum number of responses built at the same time.
-pub const PAGES: usize = 2;
-/// Maximum wait for a permit.
-const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);

@@ -7,6 +7,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+/// Content Security Policy: only our own scripts, styles and API, nothing inline, and no embedding in frames.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const WITHOUT_PAGES: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hopwise</title>
+<h1>hopwise is running</h1>
+<p>The pages are not in this build. To get them, build once more with Node.js installed:</p>
+<pre>make ui &amp;&amp; cargo build --release</pre>
+<p>The API is at <a href=\"/api/v1/status\">/api/v1/status</a>, described by
+<a href=\"/api/v1/openapi.json\">/api/v1/openapi.json</a>; figures for Prometheus are at <a href=\"/metrics\">/metrics</a>.</p>
+</html>
+";
+
 /// Embedded file of the web UI.
 struct Asset {
     /// Path of the file below `ui/dist`.
@@ -135,19 +147,6 @@ fn content_type(path: &str) -> &'static str {
         _ => "application/octet-stream",
     }
 }
-
-/// Content Security Policy: only our own scripts, styles and API, nothing inline, and no embedding in frames.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-const WITHOUT_PAGES: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hopwise</title>
-<h1>hopwise is running</h1>
-<p>The pages are not in this build. To get them, build once more with Node.js installed:</p>
-<pre>make ui &amp;&amp; cargo build --release</pre>
-<p>The API is at <a href=\"/api/v1/status\">/api/v1/status</a>, described by
-<a href=\"/api/v1/openapi.json\">/api/v1/openapi.json</a>; figures for Prometheus are at <a href=\"/metrics\">/metrics</a>.</p>
-</html>
-";
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,59 @@ use wire::FlowKey;
 
 use super::refusal::Refusal;
 
+/// Start of a time range.
+pub(crate) const FROM: Param = Param::new(
+    "from",
+    "At or after: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
+    Form::Time,
+);
+/// End of a time range.
+pub(crate) const TO: Param = Param::new(
+    "to",
+    "At or before: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
+    Form::Time,
+);
+/// Start of a past time span. With it or [`PAST_TO`], a list comes from the store instead of the live state.
+pub(crate) const PAST_FROM: Param = Param::new(
+    "from",
+    "Start of a span of time, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
+    Form::Time,
+);
+/// End of a past time span.
+pub(crate) const PAST_TO: Param = Param::new(
+    "to",
+    "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
+    Form::Time,
+);
+/// Restricts an answer to one node.
+pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
+/// Restricts an answer to one flow.
+pub(crate) const FLOW: Param = Param::new(
+    "flow",
+    "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
+    Form::Flow,
+);
+/// Filter of events.
+pub(crate) const EVENT_FILTER: Param = Param::new(
+    "filter",
+    "Only events that match this filter, such as `kind == drop and src in 10.0.1.0/24`.",
+    Form::Filter,
+);
+/// Kind of event.
+pub(crate) const KIND: Param = Param::new(
+    "kind",
+    "Only this kind.",
+    Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()),
+);
+/// Restricts an answer to one metric.
+pub(crate) const METRIC: Param = Param::new(
+    "metric",
+    "Only this metric.",
+    Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
+);
+/// Description of the accepted times, for messages.
+const TIMES: &str = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
+
 /// Declaration of a query parameter, for the parser and the OpenAPI document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
@@ -182,57 +235,6 @@ impl Param {
     }
 }
 
-/// Start of a time range.
-pub(crate) const FROM: Param = Param::new(
-    "from",
-    "At or after: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
-    Form::Time,
-);
-/// End of a time range.
-pub(crate) const TO: Param = Param::new(
-    "to",
-    "At or before: nanoseconds since the Unix epoch (years 2000 to 2199), or a time such as 2026-11-26T03:10Z.",
-    Form::Time,
-);
-/// Start of a past time span. With it or [`PAST_TO`], a list comes from the store instead of the live state.
-pub(crate) const PAST_FROM: Param = Param::new(
-    "from",
-    "Start of a span of time, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
-    Form::Time,
-);
-/// End of a past time span.
-pub(crate) const PAST_TO: Param = Param::new(
-    "to",
-    "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
-    Form::Time,
-);
-/// Restricts an answer to one node.
-pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
-/// Restricts an answer to one flow.
-pub(crate) const FLOW: Param = Param::new(
-    "flow",
-    "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
-    Form::Flow,
-);
-/// Filter of events.
-pub(crate) const EVENT_FILTER: Param = Param::new(
-    "filter",
-    "Only events that match this filter, such as `kind == drop and src in 10.0.1.0/24`.",
-    Form::Filter,
-);
-/// Kind of event.
-pub(crate) const KIND: Param = Param::new(
-    "kind",
-    "Only this kind.",
-    Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()),
-);
-/// Restricts an answer to one metric.
-pub(crate) const METRIC: Param = Param::new(
-    "metric",
-    "Only this metric.",
-    Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
-);
-
 /// Query parameters of a request. `token` belongs to the guard and is allowed everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
@@ -357,9 +359,6 @@ impl Params {
         self.text(METRIC.name).and_then(Metric::from_name)
     }
 }
-
-/// Description of the accepted times, for messages.
-const TIMES: &str = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
 
 /// Parses a time as ns since 1970. In a query string `+` is decoded as a space, so an offset may arrive as ` 05:30`. An error
 /// may contain the time that a bare number probably means.

@@ -33,6 +33,16 @@ pub(super) const ACTIVITY: &[Param] = &[
     PAST_TO,
     Param::columns("Maximum number of parts.", 1, 180, 1_000),
 ];
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+/// Default length of a span, ns.
+const USUAL: u64 = 15 * MINUTE;
+/// Maximum length of a span in which single events are counted, ns.
+const LONGEST_COUNTED: u64 = 30 * MINUTE;
+/// Time before a span in which the last value of a hop is searched, ns.
+const BEFORE: u64 = 60 * MINUTE;
+/// Maximum number of points of a flow's history that are read for the values of its hops.
+const POINTS: usize = 200;
 
 /// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
@@ -409,17 +419,6 @@ pub(super) async fn paths(
     })
     .await
 }
-
-const SECOND: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SECOND;
-/// Default length of a span, ns.
-const USUAL: u64 = 15 * MINUTE;
-/// Maximum length of a span in which single events are counted, ns.
-const LONGEST_COUNTED: u64 = 30 * MINUTE;
-/// Time before a span in which the last value of a hop is searched, ns.
-const BEFORE: u64 = 60 * MINUTE;
-/// Maximum number of points of a flow's history that are read for the values of its hops.
-const POINTS: usize = 200;
 
 #[cfg(test)]
 mod tests {

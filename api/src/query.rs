@@ -12,6 +12,9 @@ use tokio::{
 use super::{context::Context, page::Prepared, refusal::Refusal};
 use history::{History, Permit, sql::Failure};
 
+/// Maximum wait for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Returns the source of past data.
 ///
 /// # Errors
@@ -91,9 +94,6 @@ impl From<Failure> for Refusal {
 fn no_store() -> Refusal {
     Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
 }
-
-/// Maximum wait for a permit.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -24,6 +24,19 @@ use collect_role::monitor::Monitor;
 use terminal::CliError;
 use view::Name;
 
+/// Interval between two checks of the drop counters, seconds.
+const DROPS_EVERY: u64 = 10;
+/// Interval between two reads of the links in use.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+/// Maximum number of blocking threads, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
+const BLOCKING_THREADS: usize = 72;
+/// Maximum number of connections; another one evicts the connection that has been idle longest.
+const MAX_CONNECTIONS: usize = 512;
+/// Maximum time for a request to arrive, and for a response to be received.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
+/// Maximum time for running responses when the program stops.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
+
 /// The API with its thread.
 #[derive(Debug)]
 pub struct Api {
@@ -295,16 +308,3 @@ impl StoreLog {
         }
     }
 }
-
-/// Interval between two checks of the drop counters, seconds.
-const DROPS_EVERY: u64 = 10;
-/// Interval between two reads of the links in use.
-const LEARN_EVERY: Duration = Duration::from_secs(5);
-/// Maximum number of blocking threads, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
-const BLOCKING_THREADS: usize = 72;
-/// Maximum number of connections; another one evicts the connection that has been idle longest.
-const MAX_CONNECTIONS: usize = 512;
-/// Maximum time for a request to arrive, and for a response to be received.
-const CONNECTION_TIME: Duration = Duration::from_secs(60);
-/// Maximum time for running responses when the program stops.
-const LAST_RESPONSES: Duration = Duration::from_secs(1);

@@ -14,6 +14,9 @@ use settings::values::Secret;
 use super::{context::Context, params::NoParams, refusal::Refusal};
 use config::sections::Role;
 
+/// POST routes that only read, such as dry runs.
+const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
+
 /// Role and name that the token of a request proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
@@ -24,9 +27,6 @@ pub(super) struct Session {
     /// The token itself, if one was needed.
     pub(super) token: Option<Secret>,
 }
-
-/// POST routes that only read, such as dry runs.
-const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
 /// Returns whether a request may change something.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {

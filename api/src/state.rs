@@ -24,6 +24,25 @@ use collect_role::topology::Node;
 use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
+/// Parameters of `/nodes`.
+pub(super) const NODES: &[Param] = &[
+    Param::limit(4_096, MAX_ROWS),
+    Param::integer(
+        "after",
+        "Only nodes after this one: `next` of the previous page.",
+        0,
+        u32::MAX as u64,
+    ),
+    PAST_FROM,
+    PAST_TO,
+];
+/// Parameters of `/links`.
+pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
+/// Parameters of `/paths`.
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
+/// Maximum number of rows of a page.
+const MAX_ROWS: u64 = 10_000;
+
 /// Returns the status of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let monitor = Arc::clone(&context.monitor);
@@ -45,19 +64,6 @@ pub(crate) async fn rates(State(context): State<Arc<Context>>, _: NoParams) -> J
         rates: context.monitor.rate_history(),
     })
 }
-
-/// Parameters of `/nodes`.
-pub(super) const NODES: &[Param] = &[
-    Param::limit(4_096, MAX_ROWS),
-    Param::integer(
-        "after",
-        "Only nodes after this one: `next` of the previous page.",
-        0,
-        u32::MAX as u64,
-    ),
-    PAST_FROM,
-    PAST_TO,
-];
 
 /// Lists nodes that reported a latency or a queue or are on a path, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -136,9 +142,6 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     }
 }
 
-/// Parameters of `/links`.
-pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
-
 /// Lists the links observed on paths, sorted by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
@@ -158,9 +161,6 @@ pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -
     })
     .await
 }
-
-/// Parameters of `/paths`.
-pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 
 /// Lists the paths of flows, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -274,6 +274,3 @@ pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'stat
         _ => Ok("ok\n"),
     }
 }
-
-/// Maximum number of rows of a page.
-const MAX_ROWS: u64 = 10_000;

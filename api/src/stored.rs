@@ -55,6 +55,22 @@ pub(super) const EVENTS: &[Param] = &[
     FLOW,
     EVENT_FILTER,
 ];
+/// Parameters of `/rollups`.
+pub(super) const ROLLUPS: &[Param] = &[
+    METRIC,
+    NODE,
+    Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
+    Param::integer("interface", "Only this egress interface.", 0, u32::MAX as u64),
+    FLOW,
+    Param::integer("interval", "Only this length, seconds: 1 or 60.", 1, 60),
+    FROM,
+    TO,
+    Param::limit(2_000, MAX_ROWS),
+];
+/// Parameters of `/flows/{id}/history`.
+pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
+/// Maximum number of rows in a response.
+const MAX_ROWS: u64 = 10_000;
 
 /// Lists stored events, newest first and then by id. A selective filter may end a page early; `next` continues.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -102,19 +118,6 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// Parameters of `/rollups`.
-pub(super) const ROLLUPS: &[Param] = &[
-    METRIC,
-    NODE,
-    Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
-    Param::integer("interface", "Only this egress interface.", 0, u32::MAX as u64),
-    FLOW,
-    Param::integer("interval", "Only this length, seconds: 1 or 60.", 1, 60),
-    FROM,
-    TO,
-    Param::limit(2_000, MAX_ROWS),
-];
-
 /// Lists the latest matching rollups, in ascending order of time.
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
@@ -145,9 +148,6 @@ pub(crate) async fn rollups(
     })
     .await
 }
-
-/// Parameters of `/flows/{id}/history`.
-pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
 
 /// Returns the latencies and paths of a flow over time, with its silences.
 pub(crate) async fn history(
@@ -310,9 +310,6 @@ pub(crate) async fn query(
     let _permit = sql_permit(&context).await?;
     Ok(Prepared(history.query(request).await?))
 }
-
-/// Maximum number of rows in a response.
-const MAX_ROWS: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {

@@ -29,6 +29,8 @@ use collect_role::live::{Filter, Subscription, Topic};
 
 /// Parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
+/// Interval without events after which a comment is sent, so that both ends detect a broken connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Streams matching events, each as one `data:` line of JSON.
 pub(crate) async fn events(
@@ -76,9 +78,6 @@ fn subscribe(
     }
     Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
-
-/// Interval without events after which a comment is sent, so that both ends detect a broken connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Subscription of a client as a stream of server-sent events.
 struct Events {

@@ -73,6 +73,12 @@ pub(super) const TRAFFIC: &[Param] = &[
         },
     ),
 ];
+/// Maximum number of groups in a response.
+const MAX_GROUPS: u64 = 100;
+/// Default length of a span, ns: 15 minutes.
+const USUAL: u64 = 900_000_000_000;
+/// Latest time that the store can represent, ns: SQLite integers are signed.
+const LATEST: u64 = i64::MAX as u64;
 
 /// Returns the measure over time for the largest groups, and for all others together.
 pub(crate) async fn traffic(
@@ -192,10 +198,3 @@ fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
         ..TrafficRow::default()
     }
 }
-
-/// Maximum number of groups in a response.
-const MAX_GROUPS: u64 = 100;
-/// Default length of a span, ns: 15 minutes.
-const USUAL: u64 = 900_000_000_000;
-/// Latest time that the store can represent, ns: SQLite integers are signed.
-const LATEST: u64 = i64::MAX as u64;

@@ -19,6 +19,12 @@ use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream};
 
 use net::tls::Failure;
 
+/// First byte of a TLS connection: record type `handshake` (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+/// Response to a client that sends plain HTTP to the TLS port.
+const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
+                       {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
+
 /// Transport of one connection, and the state of its handshake.
 pub(super) enum Transport {
     /// Connection without TLS.
@@ -32,13 +38,6 @@ pub(super) enum Transport {
     /// TLS connection whose handshake has failed.
     Failed,
 }
-
-/// First byte of a TLS connection: record type `handshake` (RFC 8446, section 5.1).
-const HANDSHAKE: u8 = 22;
-
-/// Response to a client that sends plain HTTP to the TLS port.
-const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
-                       {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
 
 impl Transport {
     /// Creates the transport of a connection, with TLS if there is a `config`.

@@ -21,6 +21,13 @@ use config::{Settings, build, console::ConsoleSettings, sections::TlsSettings};
 use manage_role::settings::ManagerSettings;
 use terminal::CliError;
 
+const EXAMPLES: &str = "\
+Examples:
+  hopwise check -c hopwise.toml                  print all errors, with line and column; exit code 2
+  hopwise check -c hopwise.toml --dump           print the effective configuration
+  hopwise check -c hopwise.toml --connect        also connect to each system that receives exports; exit code 1 if one fails
+  hopwise check --dump > hopwise.toml            write a configuration with all defaults";
+
 /// Check a configuration without starting anything
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -37,13 +44,6 @@ pub struct Args {
     #[arg(long)]
     pub(crate) connect: bool,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  hopwise check -c hopwise.toml                  print all errors, with line and column; exit code 2
-  hopwise check -c hopwise.toml --dump           print the effective configuration
-  hopwise check -c hopwise.toml --connect        also connect to each system that receives exports; exit code 1 if one fails
-  hopwise check --dump > hopwise.toml            write a configuration with all defaults";
 
 /// Checks the configuration by building everything that it describes, without starting it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {

@@ -24,6 +24,11 @@ use net::client::escape;
 use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
 
+/// Maximum size of a CSV file, bytes.
+const MAX_CSV: u64 = 64 << 20;
+/// Maximum number of rules that `show` prints.
+const MAX_RULES: usize = 30;
+
 /// Show the devices of a manager: state, ports, rules
 ///
 /// Talks to a running hopwise with [manager]; `import` reads a CSV file or NetBox.
@@ -183,9 +188,6 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maximum size of a CSV file, bytes.
-const MAX_CSV: u64 = 64 << 20;
-
 /// Formats the share of a table's entries in use, or `-` for a device outside the INT domain.
 fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
     match &device.does {
@@ -327,9 +329,6 @@ fn counters(all: &[Counter]) -> String {
         format!("\n{}", table.indented(2).render())
     }
 }
-
-/// Maximum number of rules that `show` prints.
-const MAX_RULES: usize = 30;
 
 fn rules(device: &DeviceView) -> String {
     match &device.rules {

@@ -9,6 +9,16 @@ use terminal::{Terminal, Tone, units::counted};
 
 mod json;
 
+const EXAMPLES: &str = "\
+Examples:
+  hopwise doctor                        the defaults and the hardware
+  hopwise doctor eth1 eth2              whether AF_XDP works on these, and by which receive path
+  hopwise doctor -c hopwise.toml        the inputs of a configuration
+  hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
+Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
+/// Indentation of a check's details, columns.
+const INDENT: usize = 14;
+
 /// Check readiness and suggest fixes
 ///
 /// Checks the kernel, capabilities, limits and interfaces: those named here and those of the configuration. Without either,
@@ -36,14 +46,6 @@ pub struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  hopwise doctor                        the defaults and the hardware
-  hopwise doctor eth1 eth2              whether AF_XDP works on these, and by which receive path
-  hopwise doctor -c hopwise.toml        the inputs of a configuration
-  hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
-Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
 
 /// Runs `hopwise doctor`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -153,9 +155,6 @@ fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
         }
     }
 }
-
-/// Indentation of a check's details, columns.
-const INDENT: usize = 14;
 
 /// Wraps a text into lines of at most `width` columns; a longer word gets its own line.
 fn lines(text: &str, width: usize) -> Vec<String> {

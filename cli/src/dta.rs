@@ -22,6 +22,9 @@ use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;
 
+/// Name of the field in which the server adds the configured name of a drop reason.
+pub(crate) const REASON_NAME: &str = "reason_name";
+
 /// Options that select the memory to query: regions, a snapshot, or a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Source {
@@ -159,9 +162,6 @@ fn field_text(fields: &Values, name: &str, value: &Value) -> String {
         None => format!("{name}={shown}"),
     }
 }
-
-/// Name of the field in which the server adds the configured name of a drop reason.
-pub(crate) const REASON_NAME: &str = "reason_name";
 
 /// Returns the name of a common IP protocol number.
 fn protocol(number: u64) -> Option<&'static str> {

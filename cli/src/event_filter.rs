@@ -6,6 +6,9 @@ use net::client::escape;
 use terminal::CliError;
 use view::EventView;
 
+/// Kind of event that repeats an unchanged value at intervals; excluded unless requested.
+pub(super) const UNCHANGED: &str = "latest";
+
 /// A filter of events.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct Filter {
@@ -38,9 +41,6 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with = "follow")]
     pub(crate) to: Option<u64>,
 }
-
-/// Kind of event that repeats an unchanged value at intervals; excluded unless requested.
-pub(super) const UNCHANGED: &str = "latest";
 
 impl Filter {
     /// Formats the filter as URL query parameters. The text begins with `separator`, which is `?` or `&`.

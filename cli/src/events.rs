@@ -14,6 +14,16 @@ use terminal::text::json_line;
 use terminal::{Terminal, units};
 use view::{EventView, Events, Names};
 
+/// Number of events in one request.
+const PAGE: usize = 1000;
+/// Maximum number of requests for one list.
+const MAX_PAGES: usize = 1000;
+/// Bounds of the exponential backoff between attempts to reconnect.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// Age from which a connection counts as stable, so that its loss begins a new backoff.
+const STEADY: Duration = Duration::from_secs(5);
+
 /// List events, newest last, or follow them live
 ///
 /// Queries a running hopwise, or with --dir the store itself. Exit code 1 if no event matches.
@@ -103,11 +113,6 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventVie
     passed.reverse();
     Ok(passed)
 }
-
-/// Number of events in one request.
-const PAGE: usize = 1000;
-/// Maximum number of requests for one list.
-const MAX_PAGES: usize = 1000;
 
 /// Prints the live stream, and reconnects whenever it ends, until the time limit for reconnection.
 fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
@@ -218,12 +223,6 @@ impl ReconnectBackoff {
         Some(pause)
     }
 }
-
-/// Bounds of the exponential backoff between attempts to reconnect.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Age from which a connection counts as stable, so that its loss begins a new backoff.
-const STEADY: Duration = Duration::from_secs(5);
 
 struct Printer {
     json: bool,

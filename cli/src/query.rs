@@ -18,6 +18,9 @@ use terminal::progress::Waiting;
 use terminal::{Align, Table, table, units};
 use view::{Names, NamesView};
 
+/// Maximum length of a query from standard input, bytes.
+const MAX_QUERY: u64 = 256 << 10;
+
 /// Query the store in SQL; without a query, in a shell
 ///
 /// The shell has history, completion of tables and columns (Tab), commands such as `.schema`, and shows long results in $PAGER. Without a
@@ -125,9 +128,6 @@ fn read_query() -> Result<String, CliError> {
     }
     Ok(sql.trim().trim_end_matches(';').to_owned())
 }
-
-/// Maximum length of a query from standard input, bytes.
-const MAX_QUERY: u64 = 256 << 10;
 
 /// Runs queries in a helper process with bounded memory, as the API does. A shell uses one helper for all its queries.
 struct Asker {

@@ -18,6 +18,37 @@ use super::remote::path_variable;
 use super::store_query::{Format, Printed, StoreQuery, time};
 use terminal::{CliError, Terminal};
 
+const VIEWS: [&str; 7] = [
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "recordings",
+];
+const COMMANDS: [&str; 8] = [
+    ".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit",
+];
+const KEYWORDS: [&str; 34] = [
+    "SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "HAVING", "DISTINCT", "AND", "OR", "NOT",
+    "IN", "LIKE", "BETWEEN", "IS", "NULL", "AS", "ASC", "DESC", "CASE", "WHEN", "THEN", "ELSE", "END",
+    "JOIN", "LEFT", "USING", "UNION", "WITH", "COUNT", "DATETIME", "ROUND", "OFFSET",
+];
+const HELP: &str = "\
+.tables                 the tables
+.schema [TABLE]         their columns
+.format table|json|csv  how results are printed
+.from 2h, .to TIME      only this time: an age, or ns since 1970; without a value, all
+.limit N                maximum number of rows
+.quit                   ends (also Ctrl-D)
+A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, Ctrl-C discards a statement.
+";
+/// Maximum number of lines in the history file.
+const MAX_LINES: usize = 2_000;
+/// Maximum length of a statement, bytes; a longer one runs at once and is rejected.
+const LONGEST: usize = 256 << 10;
+
 /// Columns of each view, for `.schema` and completion.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Schema {
@@ -343,37 +374,6 @@ impl Completer for Shell {
         Ok(self.0.complete(line, at))
     }
 }
-
-const VIEWS: [&str; 7] = [
-    "events",
-    "rollups",
-    "flows",
-    "drops",
-    "losses",
-    "reports",
-    "recordings",
-];
-const COMMANDS: [&str; 8] = [
-    ".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit",
-];
-const KEYWORDS: [&str; 34] = [
-    "SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "HAVING", "DISTINCT", "AND", "OR", "NOT",
-    "IN", "LIKE", "BETWEEN", "IS", "NULL", "AS", "ASC", "DESC", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "JOIN", "LEFT", "USING", "UNION", "WITH", "COUNT", "DATETIME", "ROUND", "OFFSET",
-];
-const HELP: &str = "\
-.tables                 the tables
-.schema [TABLE]         their columns
-.format table|json|csv  how results are printed
-.from 2h, .to TIME      only this time: an age, or ns since 1970; without a value, all
-.limit N                maximum number of rows
-.quit                   ends (also Ctrl-D)
-A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, Ctrl-C discards a statement.
-";
-/// Maximum number of lines in the history file.
-const MAX_LINES: usize = 2_000;
-/// Maximum length of a statement, bytes; a longer one runs at once and is rejected.
-const LONGEST: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use terminal::CliError;
 
+const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z, \"2026-11-26 03:10\" or 2026-11-26, one with an offset such as \
+     2026-11-26T04:10+01:00, an age such as 30s, 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)";
+
 /// Query of one store, with its limits and output format.
 #[derive(Clone, Debug)]
 pub(super) struct StoreQuery {
@@ -65,9 +68,6 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
         .unwrap_or_default();
     time_at(text, now.as_nanos() as u64)
 }
-
-const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z, \"2026-11-26 03:10\" or 2026-11-26, one with an offset such as \
-     2026-11-26T04:10+01:00, an age such as 30s, 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)";
 
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
     match settings::time::parse(text) {

@@ -23,6 +23,9 @@ use net::client::Client;
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};
 
+/// Minimum interval between two requests to a console.
+const CONSOLE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Watch the busiest flows, nodes and links of a running hopwise, now or at another time
 ///
 /// Keys: f flows, n nodes, l links, s change the order, up and down select, enter a flow's hops or a node's flows, esc back,
@@ -208,9 +211,6 @@ fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
-
-/// Minimum interval between two requests to a console.
-const CONSOLE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Order {
     fn next(self) -> Self {

@@ -18,6 +18,17 @@ use crate::{capture, down, exec, fault, restart, state, traffic, up};
 use settings::values::{Rate, nanoseconds};
 use terminal::{CliError, generate};
 
+const EXAMPLES: &str = "\
+Examples (as root):
+  hopwise lab up examples/lab/three-switches.toml    create the network, then open the address it prints
+  hopwise lab exec h1 -- ping -c 3 10.0.3.1          run a program in a host
+  hopwise lab traffic flow h1 h3 --rate 20Mbit/s     a flow, with loss and latency
+  hopwise lab traffic burst h1,h2 h3                 microbursts: watch the queue of s2
+  hopwise lab mode sf                                measure with SF-INT; also md, md10, mx, postcard, off
+  hopwise lab fault loss s1-s2 2%                    inject a fault; `hopwise lab fault clear` removes it
+  hopwise lab down                                   remove everything
+The topology file: docs/reference/lab.md";
+
 /// Run a network on this machine: hosts, links and INT switches in namespaces, from one file
 ///
 /// Real packets, real sockets, real queues: programs in a host need no change. Every switch is a process of hopwise that
@@ -37,17 +48,6 @@ pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
-
-const EXAMPLES: &str = "\
-Examples (as root):
-  hopwise lab up examples/lab/three-switches.toml    create the network, then open the address it prints
-  hopwise lab exec h1 -- ping -c 3 10.0.3.1          run a program in a host
-  hopwise lab traffic flow h1 h3 --rate 20Mbit/s     a flow, with loss and latency
-  hopwise lab traffic burst h1,h2 h3                 microbursts: watch the queue of s2
-  hopwise lab mode sf                                measure with SF-INT; also md, md10, mx, postcard, off
-  hopwise lab fault loss s1-s2 2%                    inject a fault; `hopwise lab fault clear` removes it
-  hopwise lab down                                   remove everything
-The topology file: docs/reference/lab.md";
 
 #[derive(Subcommand, Debug)]
 enum Command {

@@ -12,6 +12,11 @@ use nic::process::{self, Process, Signal};
 use super::state::{self, Directory};
 use terminal::CliError;
 
+/// Maximum wait for processes to exit after SIGTERM, and again after SIGKILL.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum number of scans for processes: one may start another before it handles the signal.
+const ROUNDS: usize = 5;
+
 /// Number of objects that were removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Removed {
@@ -20,11 +25,6 @@ pub(crate) struct Removed {
     /// Number of namespaces deleted, each with its interfaces.
     pub(crate) namespaces: usize,
 }
-
-/// Maximum wait for processes to exit after SIGTERM, and again after SIGKILL.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum number of scans for processes: one may start another before it handles the signal.
-const ROUNDS: usize = 5;
 
 /// Removes a lab: its processes, its namespaces with everything in them, its directory. Missing parts are ignored.
 ///

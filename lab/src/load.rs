@@ -40,6 +40,19 @@ pub(crate) const HOST_MTU: u32 = 1500;
 pub(crate) const INT_ROOM: u32 = 640;
 /// Valid MTUs: IPv6 requires 1280 bytes, a lab supports at most 9216.
 const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
+/// Reserved names: `lo` is an interface of every namespace, `all` selects all hosts, the others are namespaces and files of a
+/// lab.
+const RESERVED: [&str; 9] = [
+    "lo",
+    "mgmt",
+    "collector",
+    "translator",
+    "aggregator",
+    "state",
+    "topology",
+    "store",
+    "all",
+];
 
 /// Reads and validates a topology file.
 ///
@@ -702,20 +715,6 @@ impl Builder<'_, '_> {
         }
     }
 }
-
-/// Reserved names: `lo` is an interface of every namespace, `all` selects all hosts, the others are namespaces and files of a
-/// lab.
-const RESERVED: [&str; 9] = [
-    "lo",
-    "mgmt",
-    "collector",
-    "translator",
-    "aggregator",
-    "state",
-    "topology",
-    "store",
-    "all",
-];
 
 fn is_word(name: &str) -> bool {
     !name.is_empty()

@@ -6,6 +6,27 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::topology::{Link, Node, Topology};
 
+/// Offloads to disable. With them a host would send packets without checksums, or several segments in one frame, which the
+/// switches cannot process. Offloads that a device does not support are ignored.
+const OFFLOADS: [&str; 8] = [
+    "tx-checksum-ip-generic",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+    "tx-generic-segmentation",
+    "tx-udp-segmentation",
+    "rx-gro",
+];
+/// Default gateways of hosts. No interface has these addresses: a switch answers ARP and ND for any address.
+const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
+/// The collector's address in the management network, as the switches see it.
+pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
+/// Address of a switch's API in the switch's namespace, and of the aggregator's in the management namespace.
+pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
+/// Name of the management network, which connects the collector with the switches.
+pub(crate) const MANAGEMENT: &str = "mgmt";
+
 /// Step in the construction of a lab.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
@@ -19,28 +40,6 @@ pub(crate) enum Step {
     Offload(String, String, &'static str),
 }
 
-/// Offloads to disable. With them a host would send packets without checksums, or several segments in one frame, which the
-/// switches cannot process. Offloads that a device does not support are ignored.
-const OFFLOADS: [&str; 8] = [
-    "tx-checksum-ip-generic",
-    "tx-tcp-segmentation",
-    "tx-tcp6-segmentation",
-    "tx-tcp-ecn-segmentation",
-    "tx-tcp-mangleid-segmentation",
-    "tx-generic-segmentation",
-    "tx-udp-segmentation",
-    "rx-gro",
-];
-
-/// Default gateways of hosts. No interface has these addresses: a switch answers ARP and ND for any address.
-const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
-
-/// The collector's address in the management network, as the switches see it.
-pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
-
-/// Address of a switch's API in the switch's namespace, and of the aggregator's in the management namespace.
-pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
-
 /// Returns the prefix of the lab's namespaces.
 pub(crate) fn prefix(lab: &str) -> String {
     format!("hw-{lab}-")
@@ -50,9 +49,6 @@ pub(crate) fn prefix(lab: &str) -> String {
 pub(crate) fn namespace(lab: &str, name: &str) -> String {
     format!("hw-{lab}-{name}")
 }
-
-/// Name of the management network, which connects the collector with the switches.
-pub(crate) const MANAGEMENT: &str = "mgmt";
 
 /// Returns a switch's address in the management network.
 pub(crate) fn management_address(switch: usize) -> Ipv4Addr {

@@ -23,6 +23,8 @@ pub(crate) const COLLECTOR_FILE: &str = "collector.toml";
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two polls of an API.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Number of entries of a switch's history that are searched.
+const ENTRIES: usize = 50;
 
 /// A lab that runs: its directory, network and saved state.
 #[derive(Debug)]
@@ -295,9 +297,6 @@ fn awaited(
     let intent = intents.iter().find(|intent| intent["state"] == "pending");
     Ok(device.or(intent).map(says))
 }
-
-/// Number of entries of a switch's history that are searched.
-const ENTRIES: usize = 50;
 
 fn is_filled_since(history: &[Value], since: u64) -> bool {
     let mut filled = history.iter().filter(|entry| entry["action"] == "in_sync");

@@ -19,6 +19,9 @@ use terminal::CliError;
 const LABS: &str = "/run/hopwise";
 /// Directory in which `ip netns` mounts named namespaces.
 const NAMESPACES: &str = "/run/netns";
+/// Name of the copy of the topology file in a lab's directory.
+pub(crate) const TOPOLOGY: &str = "topology.toml";
+const STATE: &str = "state.json";
 
 /// State that `hopwise lab up` saves for later commands.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -151,10 +154,6 @@ impl Directory {
         load::load(&self.file(TOPOLOGY))
     }
 }
-
-/// Name of the copy of the topology file in a lab's directory.
-pub(crate) const TOPOLOGY: &str = "topology.toml";
-const STATE: &str = "state.json";
 
 /// Builds the error for a lab name that is in use.
 pub(crate) fn exists(lab: &str) -> CliError {

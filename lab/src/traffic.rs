@@ -17,6 +17,15 @@ use super::topology::Topology;
 use settings::values::Rate;
 use terminal::CliError;
 
+/// Maximum number of concurrent flows; each needs a socket.
+const MAX_FLOWS: usize = 4_000;
+/// Length of the payload's fields, bytes: magic number, flow id, sequence number, send time.
+const HEADER: usize = 24;
+const MAGIC: [u8; 4] = *b"hwlt";
+/// Maximum wait for packets in flight after the last was sent: longer than the queues of a usual lab, and longer than a busy
+/// machine delays a switch process.
+const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
+
 /// Distribution of a flow's packets over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pattern {
@@ -57,9 +66,6 @@ pub(crate) struct Ends {
     pairs: Vec<(usize, usize)>,
     ipv6: bool,
 }
-
-/// Maximum number of concurrent flows; each needs a socket.
-const MAX_FLOWS: usize = 4_000;
 
 impl Ends {
     /// Builds all pairs of the named hosts (separated by commas, or `all`), without pairs of a host with itself.
@@ -170,10 +176,6 @@ impl Figures {
     }
 }
 
-/// Length of the payload's fields, bytes: magic number, flow id, sequence number, send time.
-const HEADER: usize = 24;
-const MAGIC: [u8; 4] = *b"hwlt";
-
 fn payload(buffer: &mut [u8], flow: u32, number: u64, now: u64) {
     buffer[..4].copy_from_slice(&MAGIC);
     buffer[4..8].copy_from_slice(&flow.to_be_bytes());
@@ -206,10 +208,6 @@ struct Flow {
 fn headers(ipv6: bool) -> usize {
     if ipv6 { 48 } else { 28 }
 }
-
-/// Maximum wait for packets in flight after the last was sent: longer than the queues of a usual lab, and longer than a busy
-/// machine delays a switch process.
-const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Sends all packets, waits for those in flight, and returns the figures of each pair.
 ///

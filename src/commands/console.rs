@@ -8,6 +8,14 @@ use crate::{commands::run::api_address, lifecycle::Server, log::Log};
 use config::{ConsoleOverrides, Overrides, Settings};
 use terminal::CliError;
 
+const EXAMPLES: &str = "\
+Examples:
+  hopwise console --url http://127.0.0.1:8123    the database hopwise of a ClickHouse on this machine; web UI on http://127.0.0.1:8080
+  hopwise console -c console.toml                TLS, tokens, pairs of collectors: docs/how-to/fleet.md
+  hopwise run -c console.toml                    the same, as a service does it
+  curl 'http://127.0.0.1:8080/api/v1/events?kind=path_change'
+SIGHUP reloads the configuration, SIGTERM stops.";
+
 /// Serve the API and the web UI over what many collectors exported to ClickHouse
 ///
 /// A console has no inputs and no store. It answers what a collector answers from its store: events, alerts, rollups, flows, nodes, links, queues and
@@ -44,14 +52,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", value_parser = api_address)]
     api: Option<SocketAddr>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  hopwise console --url http://127.0.0.1:8123    the database hopwise of a ClickHouse on this machine; web UI on http://127.0.0.1:8080
-  hopwise console -c console.toml                TLS, tokens, pairs of collectors: docs/how-to/fleet.md
-  hopwise run -c console.toml                    the same, as a service does it
-  curl 'http://127.0.0.1:8080/api/v1/events?kind=path_change'
-SIGHUP reloads the configuration, SIGTERM stops.";
 
 /// Starts the server and runs it until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {

@@ -44,6 +44,9 @@ use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
 use view::{Stage, StatusView};
 
+/// Text of the verdict if the sums agree.
+const FOR_ALL: &str = "every one is accounted for.";
+
 /// Run a simulated network with a real collector
 ///
 /// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. They report by DTA as
@@ -440,9 +443,6 @@ impl Verdict {
         }
     }
 }
-
-/// Text of the verdict if the sums agree.
-const FOR_ALL: &str = "every one is accounted for.";
 
 /// Returns the number of units that a stage dropped, for all reasons.
 fn dropped(stage: &Stage) -> u64 {

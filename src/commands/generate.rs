@@ -4,6 +4,9 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use terminal::{CliError, generate};
 
+/// Commands that execute other programs, which generate their own man pages.
+const OTHERS: [&str; 3] = ["lab", "bench", "experiment"];
+
 /// Write man pages, shell completions and the configuration reference (for packagers)
 #[derive(clap::Args, Debug)]
 #[command(hide = true)]
@@ -12,9 +15,6 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }
-
-/// Commands that execute other programs, which generate their own man pages.
-const OTHERS: [&str; 3] = ["lab", "bench", "experiment"];
 
 /// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory. `command` defines the command line.
 pub(crate) fn run(args: Args, command: clap::Command) -> Result<ExitCode, CliError> {

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 
 use terminal::{CliError, programs};
 
+const BENCH_REMEDY: &str = "install the package hopwise-lab, or build it with `make bench`";
+
 /// Arguments that are passed on unchanged; the other program parses them.
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
@@ -30,5 +32,3 @@ pub(crate) fn experiment(args: Args) -> CliError {
     let words = std::iter::once(OsString::from("experiment")).chain(args.arguments);
     programs::execute("hopwise-bench", words, BENCH_REMEDY)
 }
-
-const BENCH_REMEDY: &str = "install the package hopwise-lab, or build it with `make bench`";

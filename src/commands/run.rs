@@ -11,6 +11,14 @@ use config::{Overrides, Settings};
 use settings::listen::Listen;
 use terminal::CliError;
 
+const EXAMPLES: &str = "\
+Examples:
+  hopwise run                                    UDP port 32766, web UI on http://127.0.0.1:8080, store in ./hopwise-data
+  hopwise run -c hopwise.toml                    profiles, thresholds, rules, sizes: docs/reference/config.md
+  hopwise run -l udp://*:32766 -l udp://*:54321  two ports
+  hopwise run --api 127.0.0.1:9000 --store /tmp/try
+SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exit code 1 if something could not be written.";
+
 /// Receive reports, detect and store events, serve the API and the web UI
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -31,14 +39,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  hopwise run                                    UDP port 32766, web UI on http://127.0.0.1:8080, store in ./hopwise-data
-  hopwise run -c hopwise.toml                    profiles, thresholds, rules, sizes: docs/reference/config.md
-  hopwise run -l udp://*:32766 -l udp://*:54321  two ports
-  hopwise run --api 127.0.0.1:9000 --store /tmp/try
-SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exit code 1 if something could not be written.";
 
 /// Parses the value of `--api`.
 pub(crate) fn api_address(text: &str) -> Result<SocketAddr, String> {

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+const REPLACED: char = '·';
+
 /// Replaces each control or bidirectional character of a single line by `·`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
@@ -57,8 +59,6 @@ fn colour_len(text: &str) -> usize {
 pub(crate) fn is_control(char: char) -> bool {
     char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
-
-const REPLACED: char = '·';
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::{Terminal, plot, units};
 
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Duration from which work counts as long and gets a line.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Clears the rest of a longer earlier line, and returns the cursor to the start.
+const REWRITE: &str = "\x1b[K\r";
+const ERASE: &str = "\x1b[K";
+
 /// Progress of reading `total` bytes, with the number of items found so far and the time left.
 ///
 /// ```
@@ -172,13 +179,6 @@ fn waiting_line(label: &str, part: Option<(u64, u64)>, elapsed: Duration) -> Str
 fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).collect()
 }
-
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Duration from which work counts as long and gets a line.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Clears the rest of a longer earlier line, and returns the cursor to the start.
-const REWRITE: &str = "\x1b[K\r";
-const ERASE: &str = "\x1b[K";
 
 fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-9);

@@ -18,6 +18,18 @@ use super::{MAX_ASKED, USUAL, events, firing, true_rule};
 use crate::{context::Context, query::history_permit, refusal::Refusal};
 use history::alerts::{Alert, Notes};
 
+/// Interval between two checks without failures.
+const EVERY: Duration = Duration::from_secs(2);
+/// Maximum number of doublings of the interval; about one minute.
+const MAX_DOUBLINGS: u32 = 5;
+/// Number of failures in a row that is logged.
+const NOTABLE: u32 = 4;
+/// Delay after the end of a silence, ns. Then all reports received before are evaluated, and the ends that they cause have
+/// earlier times.
+const SETTLED: Nanos = 5_000_000_000;
+/// Maximum number of parts of events that are read.
+const MAX_PARTS: usize = 10;
+
 /// Checks at intervals for silences that have ended, until the context is dropped.
 pub(crate) async fn remind(context: Weak<Context>) {
     let mut after = settled();
@@ -186,18 +198,6 @@ fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
         basis: collector::event::Basis::Measured,
     }
 }
-
-/// Interval between two checks without failures.
-const EVERY: Duration = Duration::from_secs(2);
-/// Maximum number of doublings of the interval; about one minute.
-const MAX_DOUBLINGS: u32 = 5;
-/// Number of failures in a row that is logged.
-const NOTABLE: u32 = 4;
-/// Delay after the end of a silence, ns. Then all reports received before are evaluated, and the ends that they cause have
-/// earlier times.
-const SETTLED: Nanos = 5_000_000_000;
-/// Maximum number of parts of events that are read.
-const MAX_PARTS: usize = 10;
 
 #[cfg(test)]
 mod tests;

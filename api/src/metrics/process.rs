@@ -4,6 +4,13 @@ use std::fs;
 
 use super::Text;
 
+/// Clock ticks per second in `/proc` (USER_HZ), the same on all architectures.
+const TICKS: f64 = 100.0;
+/// Number of the first field after the program name.
+const FIRST: usize = 3;
+/// Size of a memory page, bytes.
+const PAGE: f64 = 4096.0;
+
 /// Writes the process metrics; values that the system does not provide are omitted.
 pub(super) fn process(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -66,13 +73,6 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
         .lines()
         .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
-
-/// Clock ticks per second in `/proc` (USER_HZ), the same on all architectures.
-const TICKS: f64 = 100.0;
-/// Number of the first field after the program name.
-const FIRST: usize = 3;
-/// Size of a memory page, bytes.
-const PAGE: f64 = 4096.0;
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,9 @@ use p4runtime::{program::Program, programs::INCLUDED};
 use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
+/// Maximum number of intents or devices that are described.
+const MAX_LINES: usize = 20;
+
 /// Predictions about intents or devices.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
@@ -172,9 +175,6 @@ fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabiliti
         .filter(|_| device.driver == "p4runtime")?;
     Some(bound(of_device, device).ok()?.capabilities())
 }
-
-/// Maximum number of intents or devices that are described.
-const MAX_LINES: usize = 20;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -12,6 +12,8 @@ use super::Refused;
 use super::plausibility::SourcePlausibility;
 use terminal::{Align, Table, units};
 
+const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
+
 /// Appends a report as text: a header line and a table of hops.
 pub(super) fn report(
     out: &mut String,
@@ -211,8 +213,6 @@ impl Column {
 fn text(value: Option<impl Display>) -> Option<String> {
     value.map(|value| value.to_string())
 }
-
-const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
 
 const COLUMNS: &[Column] = &[
     Column::new("node", &[Items::NODE_ID], |hop| text(hop.node_id)),

@@ -14,6 +14,13 @@ use net::client::{Client, Error, escape};
 use net::tls;
 use terminal::CliError;
 
+/// Maximum number of objects in one page.
+const PAGE: usize = 250;
+/// Maximum number of device ids in one request, which bounds the length of its URL.
+const BATCH: usize = 40;
+/// Maximum number of interfaces, and of addresses, that are read.
+const MAX_OBJECTS: usize = 1 << 18;
+
 /// Options for the objects to read, and their roles in the inventory.
 #[derive(clap::Args, Debug)]
 pub(super) struct Options {
@@ -58,13 +65,6 @@ fn address(text: &str) -> Result<String, String> {
         .then(|| text.to_owned())
         .ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
 }
-
-/// Maximum number of objects in one page.
-const PAGE: usize = 250;
-/// Maximum number of device ids in one request, which bounds the length of its URL.
-const BATCH: usize = 40;
-/// Maximum number of interfaces, and of addresses, that are read.
-const MAX_OBJECTS: usize = 1 << 18;
 
 /// One page of a list in NetBox's API.
 #[derive(Deserialize)]

@@ -10,6 +10,9 @@ use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;
 
+const COLLECTOR_SYNTAX: &str =
+    "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";
+
 /// Create, extend and show the map that assigns keys to collectors
 ///
 /// Create the file once and distribute it to all reporters ([switch.dta] map, hopwise report --map) and to all users of query commands
@@ -58,9 +61,6 @@ enum MapCommand {
         json: bool,
     },
 }
-
-const COLLECTOR_SYNTAX: &str =
-    "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";
 
 fn collector(text: &str) -> Result<Collector, String> {
     let (name, api) = text.split_once('=').ok_or(COLLECTOR_SYNTAX)?;

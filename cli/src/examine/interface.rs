@@ -5,6 +5,9 @@ use nic::device::{Facts, Feature, Machine};
 use super::{Check, Verdict, quoted, rx_path};
 use terminal::units;
 
+/// Recommended ring size, descriptors: absorbs a burst of 1 ms at about 4 million frames/s.
+const RING: u32 = 4096;
+
 /// Returns the check of an interface that does not exist.
 pub(super) fn missing(name: &str) -> Check {
     let why = "Until the interface exists, only UDP sockets receive reports.";
@@ -171,9 +174,6 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
     let queues = units::counted(sends.into(), "queue");
     Some(Check::good("peer", format!("{named}, sends on {queues}"), why))
 }
-
-/// Recommended ring size, descriptors: absorbs a burst of 1 ms at about 4 million frames/s.
-const RING: u32 = 4096;
 
 fn ring(facts: &Facts) -> Option<Check> {
     let why =

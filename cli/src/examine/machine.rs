@@ -9,6 +9,11 @@ use terminal::units;
 
 /// Name of the check that every socket repeats when it opens, so the log need not have it twice.
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
+/// Command that grants the capabilities to read interfaces by AF_XDP.
+const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+/// Command that grants the capabilities for AF_XDP and for detection in the kernel.
+const SETCAP_KERNEL: &str =
+    "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
 /// Machine's requirements for AF_XDP.
 struct XdpRequirements<'a> {
@@ -256,13 +261,6 @@ impl XdpRequirements<'_> {
         }
     }
 }
-
-/// Command that grants the capabilities to read interfaces by AF_XDP.
-const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
-
-/// Command that grants the capabilities for AF_XDP and for detection in the kernel.
-const SETCAP_KERNEL: &str =
-    "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
 /// Formats a size in the largest binary unit that divides it, as settings do.
 pub(super) fn size(bytes: u64) -> String {

@@ -14,6 +14,14 @@ use config::Settings;
 use dta::settings::MemoryMode;
 use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings::TransportMode};
 
+/// Memory that a translator's RDMA device locks per collector, bytes: two queue pairs with 1,024 slots of 8 KiB for requests
+/// in flight, twice because a reconnection opens two more, and 1 MiB for queues.
+const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
+/// Name of the check of an exchange's secret.
+pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
+/// Command that grants the capabilities for the responder.
+const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
+
 /// Component that writes memory, or through which peers may write it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Writer {
@@ -33,10 +41,6 @@ pub(super) enum Writer {
         secret_file: Option<PathBuf>,
     },
 }
-
-/// Memory that a translator's RDMA device locks per collector, bytes: two queue pairs with 1,024 slots of 8 KiB for requests
-/// in flight, twice because a reconnection opens two more, and 1 MiB for queues.
-const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
 impl Writer {
     /// Returns the writers of a configuration.
@@ -188,9 +192,6 @@ fn kernel(machine: &Machine) -> Check {
     }
 }
 
-/// Name of the check of an exchange's secret.
-pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
-
 fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
     let why = "Without a secret, every host that reaches the exchange can write the collector's memory, or pose as a collector: set secret_file in \
                [collector.memory] and in [translator], or keep it on a loopback address. The exchange and the writes are not encrypted in \
@@ -209,9 +210,6 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
         Err(error) => Check::good(EXCHANGE_SECRET, error.to_string(), why).with(Verdict::Blocking),
     }
 }
-
-/// Command that grants the capabilities for the responder.
-const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
 
 fn capabilities(machine: &Machine) -> Check {
     let name = "capabilities";

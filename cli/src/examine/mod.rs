@@ -25,6 +25,9 @@ pub(crate) use rx_path::Expected;
 use settings::listen::Listen;
 use terminal::CliError;
 
+/// Explanation of facts that are visible only in the initial network namespace.
+const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
+
 wire::named! {
     /// Verdict on a fact; the worst is last.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -105,9 +108,6 @@ fn quoted(name: &str) -> String {
     }
     format!("'{}'", name.replace('\'', "'\\''"))
 }
-
-/// Explanation of facts that are visible only in the initial network namespace.
-const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
 
 /// Input with the sockets and the interface that it opens.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,6 +7,10 @@ use nic::receive::RxPath;
 
 use super::{Check, Verdict};
 
+/// Maximum MTU with which a frame fits into one page for XDP, bytes: 4096 minus 256 of headroom, 320 for `skb_shared_info`
+/// and 14 for the Ethernet header, as `veth_xdp_set` in drivers/net/veth.c calculates.
+pub(super) const PAGE_MTU: u32 = 3506;
+
 /// Receive path expected for an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
@@ -144,10 +148,6 @@ fn taken(facts: &Facts) -> Option<String> {
         program.id
     ))
 }
-
-/// Maximum MTU with which a frame fits into one page for XDP, bytes: 4096 minus 256 of headroom, 320 for `skb_shared_info`
-/// and 14 for the Ethernet header, as `veth_xdp_set` in drivers/net/veth.c calculates.
-pub(super) const PAGE_MTU: u32 = 3506;
 
 /// Returns whether frames of this MTU may need several buffers while the driver does not support multi-buffer XDP.
 pub(super) fn too_long(facts: &Facts, mtu: u32) -> bool {

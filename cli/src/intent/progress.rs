@@ -13,6 +13,9 @@ use manage_role::role::view::{ChangeView, DeviceState, DevicesView, DomainView, 
 use net::client::{Client, escape};
 use terminal::{CliError, Terminal};
 
+/// Maximum interval between two reads of an intent.
+const POLL: Duration = Duration::from_millis(200);
+
 /// Waits until all `intents` work, or for `limit`: by the manager's event stream or, without it, by polling.
 pub(super) fn wait(
     client: &Client,
@@ -163,6 +166,3 @@ impl Lines {
         let _ = writeln!(terminal::stderr(), "  {name:<12} {state}  {text}");
     }
 }
-
-/// Maximum interval between two reads of an intent.
-const POLL: Duration = Duration::from_millis(200);

@@ -12,6 +12,11 @@ use super::Sending;
 use terminal::CliError;
 use terminal::progress::Progress;
 
+/// Maximum number of reports between two reads of the clock.
+const BURST: u64 = 64;
+/// Length of a key, bytes: the IPv4 5-tuple.
+const KEY: usize = 13;
+
 /// Options of the load
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -72,9 +77,6 @@ enum OperationArg {
     Postcard,
 }
 
-/// Maximum number of reports between two reads of the clock.
-const BURST: u64 = 64;
-
 /// Sends the load at its rate and shows the progress.
 pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     let longest = usize::from(args.data) * usize::from(args.entries);
@@ -115,8 +117,6 @@ fn due(elapsed: u64, rate: u64) -> u64 {
     (u128::from(elapsed) * u128::from(rate) / 1_000_000_000) as u64 + 1
 }
 
-/// Length of a key, bytes: the IPv4 5-tuple.
-const KEY: usize = 13;
 const _: () = assert!(KEY <= MAX_KEY, "a key of a load is too long");
 
 impl Args {

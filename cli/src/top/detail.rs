@@ -7,6 +7,11 @@ use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{Events, FlowDetail, HistoryView, Names};
 
+/// Limits of the requests, and the number of paths that fit on a screen.
+const MAX_PATHS: usize = 50;
+const MAX_EVENTS: usize = 20;
+const SHOWN_PATHS: usize = 8;
+
 /// Responses from which the screen is drawn.
 #[derive(Debug)]
 pub(super) struct Detail {
@@ -115,11 +120,6 @@ impl Detail {
         table
     }
 }
-
-/// Limits of the requests, and the number of paths that fit on a screen.
-const MAX_PATHS: usize = 50;
-const MAX_EVENTS: usize = 20;
-const SHOWN_PATHS: usize = 8;
 
 fn to_second(ts: u64) -> String {
     units::date_time(ts).chars().take(19).collect()

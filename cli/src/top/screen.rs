@@ -8,6 +8,11 @@ use std::time::Duration;
 
 use terminal::{CliError, Terminal};
 
+/// Maximum gap between two bytes of one key; a longer one after ESC means the Escape key.
+const REST: Duration = Duration::from_millis(40);
+/// Maximum number of bytes in an escape sequence.
+const LONGEST: usize = 16;
+
 /// Key that was pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
@@ -185,11 +190,6 @@ fn stty(args: &[&str]) -> Option<String> {
         .success()
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
-
-/// Maximum gap between two bytes of one key; a longer one after ESC means the Escape key.
-const REST: Duration = Duration::from_millis(40);
-/// Maximum number of bytes in an escape sequence.
-const LONGEST: usize = 16;
 
 #[cfg(test)]
 mod tests {

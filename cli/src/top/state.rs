@@ -3,6 +3,18 @@
 
 use super::{Order, View, screen::Key};
 
+const SECOND: u64 = 1_000_000_000;
+/// Length of a range of which only one end is given.
+const USUAL: u64 = 900 * SECOND;
+/// Minimum length of a range after zooming in.
+const SHORTEST: u64 = 60 * SECOND;
+/// Rows per step of the page keys.
+const PAGE: usize = 20;
+/// Maximum number of pages to go back to.
+const DEEPEST: usize = 32;
+/// Maximum length of a filter, bytes.
+const LONGEST: usize = 4_000;
+
 /// Time range of the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
@@ -258,18 +270,6 @@ impl State {
         Action::Draw
     }
 }
-
-const SECOND: u64 = 1_000_000_000;
-/// Length of a range of which only one end is given.
-const USUAL: u64 = 900 * SECOND;
-/// Minimum length of a range after zooming in.
-const SHORTEST: u64 = 60 * SECOND;
-/// Rows per step of the page keys.
-const PAGE: usize = 20;
-/// Maximum number of pages to go back to.
-const DEEPEST: usize = 32;
-/// Maximum length of a filter, bytes.
-const LONGEST: usize = 4_000;
 
 #[cfg(test)]
 mod tests {

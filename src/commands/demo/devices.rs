@@ -20,6 +20,11 @@ use switch_role::settings::filter;
 use switch_role::settings::{ManagedSettings, SwitchSettings, int_config, watchlist};
 use terminal::CliError;
 
+/// Interval between two reports of packet counts.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum wait for the switches to follow the intents at the start.
+const INSTALL: Duration = Duration::from_secs(2);
+
 /// Management side of all switches; applies the manager's requests to the simulated network.
 #[derive(Debug)]
 pub(super) struct Devices {
@@ -275,8 +280,3 @@ fn are_installed(view: &Value) -> bool {
     let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
     intents.iter().all(|intent| intent["state"] != "pending")
 }
-
-/// Interval between two reports of packet counts.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum wait for the switches to follow the intents at the start.
-const INSTALL: Duration = Duration::from_secs(2);

@@ -26,6 +26,8 @@ use terminal::{Terminal, units};
 const STEP: Duration = Duration::from_millis(5);
 /// Lag behind real time above which the simulation is no longer realistic; the command prints a warning once.
 const LAG: Duration = Duration::from_secs(2);
+/// Simulated time after which no packet is in flight any more.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// Simulated network with its schedule of bursts and failures.
 #[derive(Debug)]
@@ -210,9 +212,6 @@ impl Network {
         self.advance(now + DRAIN.as_nanos() as u64, wire)
     }
 }
-
-/// Simulated time after which no packet is in flight any more.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// Returns a hint on where the effect of a line of the schedule is visible in the web UI.
 pub(super) fn look_at(text: &str) -> &'static str {
