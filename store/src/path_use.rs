@@ -1,4 +1,5 @@
-//! The use of paths by flows in a span of time: the changes, and how long and how often each path was taken.
+//! Path history of selected flows in a time span: the path changes, and how long and with how many reports each path was
+//! used.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
@@ -19,7 +20,7 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, Span, SpanSum, find_flow, read_flow, read_flows};
 
-/// Selects flows: those that match all conditions that are given.
+/// Selects the flows that match all given conditions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FlowSelector {
     /// The flow with this key.
@@ -33,17 +34,17 @@ pub struct FlowSelector {
 /// A change of a flow's path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathChange {
-    /// Time at which the new path was seen first, ns since 1970.
+    /// Time when the new path was first seen, ns since 1970.
     pub ts: Nanos,
     /// The flow whose path changed.
     pub flow: FlowKey,
-    /// The nodes before; `u32::MAX` = unavailable. Empty if they are not stored, or only before the files of the span.
+    /// The nodes before; `u32::MAX` = unavailable. Empty if they are not stored in the files of the span.
     pub before: Vec<u32>,
     /// The nodes after the change.
     pub after: Vec<u32>,
 }
 
-/// The same change of the paths of several flows.
+/// Changes of several flows between the same two paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeGroup {
     /// The nodes before, as in a [`PathChange`].
@@ -65,47 +66,47 @@ pub struct ChangeGroup {
 pub struct PathChanges {
     /// The latest changes, newest first.
     pub changes: Vec<PathChange>,
-    /// Groups of equal changes, up to the limit; those of most flows first.
+    /// Groups of equal changes up to the limit, those with the most flows first.
     pub groups: Vec<ChangeGroup>,
-    /// Number of groups, with those beyond the limit.
+    /// Number of groups, including those beyond the limit.
     pub group_total: u64,
-    /// Number of changes, with those beyond the limit.
+    /// Number of changes, including those beyond the limit.
     pub total: u64,
-    /// There are more changes than are considered: the oldest are missing.
+    /// True if there are more changes than the limit; the oldest are missing.
     pub truncated: bool,
 }
 
 /// The use of one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathUse {
-    /// The nodes of the path. Empty if it is not stored which path was taken.
+    /// The nodes of the path. Empty if it is not stored which path was used.
     pub path: Vec<u32>,
     /// Number of flows that took it.
     pub flows: u64,
     /// Number of reports of those flows in that time.
     pub reports: u64,
-    /// The time for which they took it, added up, ns.
+    /// Sum over the flows of the time on this path, ns.
     pub time: Nanos,
-    /// Time from which it was taken in the span, ns since 1970.
+    /// Start of its use in the span, ns since 1970.
     pub first: Nanos,
-    /// Time until which it was taken in the span, ns since 1970.
+    /// End of its use in the span, ns since 1970.
     pub last: Nanos,
 }
 
 /// The paths that some flows used.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PathUses {
-    /// The paths, the one that was taken the longest first.
+    /// The paths, longest used first.
     pub uses: Vec<PathUse>,
     /// Number of flows that were counted.
     pub flows: u64,
-    /// Reports are known for each part of time of this length, ns, and were spread over it.
+    /// Length of the intervals, ns, over which known report counts were spread evenly.
     pub spread: Nanos,
-    /// There are more flows, changes of their paths or parts of time than are considered.
+    /// True if there are more flows, path changes or intervals than the limits allow.
     pub truncated: bool,
 }
 
-/// Reports of a flow in a part of time.
+/// Reports of a flow in an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathPart {
     /// Start of the part, ns since 1970.
