@@ -1,4 +1,4 @@
-//! Maps of several DTA collectors in files.
+//! Loads a collector map: the JSON file that assigns the key space of DTA (Direct Telemetry Access) to several RDMA collectors.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Events one by one, for files without blocks or with one that cannot be read, and where each value matters.
+//! Counts events row by row, for files without blocks or with a damaged block, and for filters that may change at every value.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::schema::Features;
 use crate::spans::SpanSum;
 use crate::summary::NOTHING;
 
-/// Reads the events of one file.
+/// Reader of the event rows in one file.
 pub(super) struct EventReader<'a> {
     names: Names<'a>,
     parts: EventParts,
@@ -23,7 +23,7 @@ pub(super) struct EventReader<'a> {
     numbers: HashMap<RawEvent, u32>,
 }
 
-/// The needed parts of an event, as they are stored; 0 or `NOTHING` for a part that is absent.
+/// The needed parts of an event as stored; 0 or [`NOTHING`] for an absent part.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct RawEvent {
     kind: i64,
@@ -114,7 +114,7 @@ fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Returns the query for the needed parts of events; columns that are not needed are null.
+/// Returns the query for the needed parts of events, with NULL for other columns.
 fn select_sql(parts: EventParts, has_first_values: bool) -> String {
     let has_first = parts.values && has_first_values;
     let columns = [
@@ -186,5 +186,5 @@ fn number_or(row: &Row<'_>, i: usize, none: i64) -> rusqlite::Result<i64> {
     Ok(row.get::<_, Option<i64>>(i)?.unwrap_or(none))
 }
 
-/// The cost of reading an event, compared with counting one of a block.
+/// Cost of reading an event row, relative to counting an event in a block.
 pub(super) const COST: usize = 16;
