@@ -1,4 +1,5 @@
-//! Loads a collector map: the JSON file that assigns the key space of DTA (Direct Telemetry Access) to several RDMA collectors.
+//! Loads a collector map: the JSON file by which reporters and queries choose the same one of several DTA (Direct Telemetry
+//! Access) collectors.
 
 use std::path::Path;
 

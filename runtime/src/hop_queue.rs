@@ -123,7 +123,7 @@ impl HopQueue {
         inbox + self.with(|spool| spool.bytes().0)
     }
 
-    /// Waits until a chunk arrives, for at most [`MOMENT`]. Returns false once the queue is closed.
+    /// Waits until a chunk arrives, for at most 500 ms. Returns false once the queue is closed.
     pub fn wait(&self) -> bool {
         let inbox = lock(&self.inbox);
         let waited = self

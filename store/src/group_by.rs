@@ -382,8 +382,7 @@ impl TrafficQuery {
         }
     }
 
-    /// Returns the length (ns) of a column for events or series: the shortest in [`COLUMNS`] that gives at most the wanted
-    /// number.
+    /// Returns the length (ns) of a column for events or series: the shortest that gives at most the wanted number of columns.
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
@@ -406,7 +405,7 @@ impl TrafficQuery {
     }
 }
 
-/// Returns the time, ns, until which all flow reports have been stored: whole minutes, [`LATE`] after their end.
+/// Returns the time, ns, until which all flow reports have been stored: whole minutes, 40 s after their end.
 pub fn reports_known_to(now: u64) -> u64 {
     now.saturating_sub(LATE) / MINUTE * MINUTE
 }
