@@ -588,7 +588,7 @@ pub fn end(chunk: &mut [u8], begun: usize) {
     chunk[begun - PREFIX..begun - 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Returns the content of a file with its CRCs filled in. Done at write time, off the workers' path.
+/// Returns the content of a file with its CRCs filled in.
 pub fn seal(content: &[u8]) -> Vec<u8> {
     let mut sealed = content.to_vec();
     let mut offset = HEADER;

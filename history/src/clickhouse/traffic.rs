@@ -598,8 +598,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the rollups of nodes, queues and links. With `after`, only later ones and those without a
-    /// rollup of the minute that begins then are selected.
+    /// Selects rollups of nodes, queues and links. With `after`, the start of a minute, only later rollups are selected, and
+    /// rollups of series without a one-minute rollup for that minute.
     fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
         let own = [
             format!("metric = '{}'", metric.name()),
@@ -623,7 +623,7 @@ impl Statement {
         self
     }
 
-    /// Selects the values of the selected series, by columns in time.
+    /// Sums the selected series by time column.
     fn series_traffic(mut self, columns: Columns, page: PageRequest) -> Self {
         self.range(Some(page.from), Some(page.end));
         let summed = self.parts("ts, node, interface, queue", &[]);
@@ -638,7 +638,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the time of the last row before a time, or 0 if there is none.
+    /// Selects the time of the last row before `to`, or 0 if there is none.
     fn last(mut self, to: u64) -> Self {
         self.range(None, Some(to));
         self.text = format!(
@@ -648,7 +648,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the flows of a span with their sums, those with the most reports first; at most `most` + 1.
+    /// Selects the flows of a time span with their sums, most reports first; at most `most` + 1.
     fn sums(self, span: Span, most: usize) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let summed = statement.parts("ts, flow", &[]);
@@ -658,7 +658,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the flows of a span, and their rollups.
+    /// Counts the flows and the flow rollups of a time span.
     fn sizes(self, span: Span) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         statement.text = format!(
@@ -668,7 +668,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the rows of each column, the latest first.
+    /// Counts the rows in each time column, latest first.
     fn sizes_of_columns(mut self, columns: Columns) -> Self {
         self.range(Some(columns.from()), Some(columns.to()));
         let at = column_of("toUnixTimestamp64Nano(ts)", columns);
@@ -680,17 +680,17 @@ impl Statement {
     }
 }
 
-/// Returns SQL for the number of the column in which a time is.
+/// Returns SQL for the index of the time column that contains a time.
 fn column_of(time: &str, columns: Columns) -> String {
     format!("intDiv({time} - {}, {})", columns.from(), columns.column())
 }
 
-/// Returns the number of rows to ask for: as many as fit into the 16 MiB that are read.
+/// Returns the page size in rows: as many as fit into a response.
 fn page_of(query: &TrafficQuery) -> usize {
     let parts = query.flow_parts();
     let events = query.unconditional().event_parts();
     let is_count = query.measure.is_count();
-    // Bytes of what a row has, at most, except of a long path.
+    // Maximum bytes that each part adds to a row, except for long paths.
     let widths = [
         (true, 80),
         (!is_count, 90),
@@ -716,13 +716,12 @@ fn page_of(query: &TrafficQuery) -> usize {
     ANSWER / width
 }
 
-/// Returns SQL for a hash of the values that the rows of a group have in common. The hash of NULL would be
-/// NULL, so they are converted to text.
+/// Returns SQL for a hash of columns. They are converted to text, because the hash of NULL would be NULL.
 fn hash_of(columns: &str) -> String {
     format!("cityHash64(toString(tuple({columns})))")
 }
 
-/// Returns SQL for the sum of a column, which saturates at the greatest number that the store can hold.
+/// Returns SQL for the sum of a column, saturating at the store's maximum.
 fn sum_of(column: &str) -> String {
     format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
 }
@@ -739,18 +738,18 @@ fn absent() -> u32 {
     ABSENT
 }
 
-/// The flow is one of IPv4, by its text.
+/// SQL condition for an IPv4 flow, tested on its text.
 const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
-/// Bytes of an answer, with room to spare: 16 MiB are the most that is read.
+/// Target size of a response, bytes; at most 16 MiB are read.
 const ANSWER: usize = 14 << 20;
-/// Rows that are read for an answer.
+/// Maximum rows read for one query.
 const MAX_ROWS: usize = 600_000;
-/// Events that are read for an answer, in ClickHouse.
+/// Maximum events that ClickHouse scans for one query.
 const MAX_EVENTS: u64 = 3_000_000;
-/// Flows whose sums a filter can ask for.
+/// Maximum flows whose sums a filter can test.
 const MAX_SUMS: usize = 50_000;
-/// Maximum number of flows, reduced to the selected columns, whose groups are remembered.
+/// Maximum number of cached flows, reduced to the selected columns.
 const MAX_KNOWN: usize = 200_000;
-/// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
+/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
 const TAIL: u64 = 180_000_000_000;
 const MINUTE: u64 = 60_000_000_000;
