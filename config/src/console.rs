@@ -66,7 +66,7 @@ impl ConsoleSettings {
     /// Returns the destination of requests, with credentials and certificates. Reads the files that hold them.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// Returns the key at fault and a message that says how to correct it.
     pub fn destination(&self) -> Result<Destination, Wrong> {
         if self.url.is_empty() {
             let message =
@@ -79,7 +79,7 @@ impl ConsoleSettings {
     /// Returns the table names from the database and the prefix.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// Returns the key at fault and a message that says how to correct it.
     pub fn tables(&self) -> Result<ClickHouse, Wrong> {
         ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
     }

@@ -178,7 +178,7 @@ clocks = "synchronised"
     /// Returns the units of each node, and the dialects of the addresses of reports.
     fn read(text: &str) -> (Vec<NodeUnits>, Vec<(String, wire::Dialect)>) {
         let settings = Settings::parse(text, "h.toml").unwrap_or_else(|error| panic!("{error}"));
-        // What is shown is what is in force, and is read again.
+        // The dump, read again, gives equal settings.
         let again = Settings::parse(&settings.to_toml(), "h.toml").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, settings);
         let nodes = settings.collect().node_profiles().into_iter();

@@ -13,9 +13,9 @@ use std::str::FromStr;
 /// A position between two records of a stream: before record `row` of file `file`. Both numbers only grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Position {
-    /// The number of the file.
+    /// Sequence number of the file.
     pub file: u64,
-    /// The number of the record in the file.
+    /// Index of the record in the file.
     pub row: u64,
 }
 

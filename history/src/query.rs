@@ -215,7 +215,7 @@ pub struct QueueRecords {
     pub drops: Vec<Drop>,
     /// Hop latency changes at its node; only read if there are no passages.
     pub changes: Vec<EventRow>,
-    /// What the fleet exports; set in a console only.
+    /// The exported data on which the result is based; set only in a console.
     pub exported: Option<Exported>,
 }
 

@@ -93,7 +93,7 @@ impl Control {
     /// Starts a thread. If it panics, the main thread ends the program.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot create another thread.
     pub fn spawn(
         &self,
         name: &str,
@@ -112,10 +112,10 @@ impl Control {
         thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
     }
 
-    /// Starts a thread that stops when the result is dropped: `work` receives the stop flag.
+    /// Starts a thread that runs until the result is dropped. `work` receives the stop flag and must poll it.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot create another thread.
     pub fn spawn_stoppable(
         &self,
         name: &str,

@@ -46,10 +46,10 @@ pub struct TranslatorEnd {
     pub replies: Sender,
 }
 
-/// Creates both ends.
+/// Creates the connected ends of the switch and the translator.
 ///
 /// # Errors
-/// The limit on open files.
+/// The process has reached its limit on open files.
 pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
     let (reports, intercepted) = direction().map_err(no_direction)?;
     let (messages, replies) = direction().map_err(no_direction)?;

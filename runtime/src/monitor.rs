@@ -42,7 +42,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     /// Runs `question` on all workers and returns their answers.
     ///
     /// # Errors
-    /// A worker does not answer. There is no partial result, because it would look complete.
+    /// A worker did not answer in time. There is no partial result, because it would look complete.
     fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
@@ -52,7 +52,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     /// `None` at the end. `process` gets each result with the index of its worker.
     ///
     /// # Errors
-    /// A worker does not answer.
+    /// A worker did not answer in time.
     fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,

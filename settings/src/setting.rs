@@ -123,8 +123,8 @@ pub fn join(parent: &str, name: &str) -> String {
     }
 }
 
-/// Declares a table: a struct with a default and a description per key. `[live]` before a key: it can change while the
-/// program runs.
+/// Declares a table: a struct with a default and a description per key. A key marked `[live]` can change while the program
+/// runs.
 #[macro_export]
 macro_rules! section {
     ($(#[doc = $doc:literal])+ $vis:vis struct $name:ident($place:literal) {

@@ -40,11 +40,11 @@ pub(crate) struct Location {
 /// Kind, metric, rule and drop reason of an event: the fields that repeat most.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Class {
-    /// The kind, by its index in [`collector::Kind::ALL`].
+    /// Index of the kind in [`collector::Kind::ALL`].
     pub(crate) kind: u8,
-    /// The metric, by its number.
+    /// Number of the metric; `None` if the event has no metric.
     pub(crate) metric: Option<u8>,
-    /// The rule, by its number in the file; 0 for none.
+    /// Interned ID of the rule in this file; 0 if the event has no rule.
     pub(crate) rule: u32,
     pub(crate) reason: Option<u8>,
 }
@@ -339,7 +339,7 @@ fn remove_blocks(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> ru
     Ok(())
 }
 
-/// Stores the blocks of `builder`. Returns the ids of the small ones.
+/// Stores the blocks of `builder`. Returns the row IDs of the small ones.
 fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<Vec<i64>> {
     builder.close();
     let first = first_id(minute);

@@ -93,13 +93,13 @@ pub enum Error {
         /// The newest version that this program knows.
         known: u32,
     },
-    /// The file is an SQLite database, but not of hopwise.
+    /// The file is an SQLite database that hopwise did not create.
     Foreign(PathBuf),
     /// The file has no contents yet, because it is being created.
     Empty(PathBuf),
     /// The file was removed or replaced while it was open.
     Moved(PathBuf, FileChange),
-    /// An error of SQLite.
+    /// SQLite failed on the file.
     Sqlite(PathBuf, rusqlite::Error),
 }
 

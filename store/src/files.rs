@@ -222,7 +222,7 @@ fn parse_set_aside(name: &str) -> Option<FileId> {
     if is_number { FileId::parse(name) } else { None }
 }
 
-/// Returns true if the path is that of a damaged file whose records were salvaged.
+/// Returns true if the path names a damaged file whose records were salvaged.
 pub(crate) fn is_salvaged(path: &Path) -> bool {
     path.to_string_lossy().contains(SALVAGED)
 }

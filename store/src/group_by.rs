@@ -244,7 +244,7 @@ impl Reader {
         let mut grouping = Grouping::new(Arc::clone(query), columns, sums);
         let mut counted = self.add_up(query, &columns, &mut grouping)?;
         if query.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
-            // Rollups of one second may be disabled while those of one minute are stored.
+            // One-second rollups may be disabled while one-minute rollups are stored.
             let columns = Columns::new(query.span.0, query.span.1, MINUTE);
             grouping = Grouping::new(Arc::clone(query), columns, HashMap::new());
             counted = self.add_up(query, &columns, &mut grouping)?;
@@ -386,7 +386,7 @@ impl TrafficQuery {
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
-        // Nodes have a rollup per second. Beyond half an hour, those of one minute are enough and far fewer.
+        // Nodes have a rollup per second. Beyond half an hour, one-minute rollups are precise enough and far fewer.
         let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
         let least = if is_long { least.max(MINUTE) } else { least };
         COLUMNS

@@ -69,7 +69,7 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
         // A query such as `count(*)` reads no column. SQLite then passes the name used in the query, which may be a common
-        // table expression. This is safe because the files have no tables but those of hopwise.
+        // table expression. This is safe because the files only have hopwise's tables.
         AuthAction::Read {
             table_name,
             column_name: "",

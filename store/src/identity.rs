@@ -24,7 +24,7 @@ pub struct FileIdentity {
 }
 
 wire::named! {
-    /// What happened to the path of a file that is open.
+    /// Change at the path of an open file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum FileChange, name {
         /// There is no file at the path.
@@ -89,8 +89,8 @@ pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
     eaccess(path, wanted).map_err(io::Error::from)
 }
 
-/// Returns the error with which the system refuses to create a file beside this one. Permissions alone do not show that a
-/// file system was remounted read-only after an error.
+/// Creates and deletes a probe file beside this one, and returns the system's error if that fails. Permissions alone do not
+/// show that a file system was remounted read-only after an error.
 pub(crate) fn check_directory(path: &Path) -> io::Result<()> {
     let probe = path.with_file_name(format!("hopwise-{}.tmp", process::id()));
     fs::File::create_new(&probe)?;

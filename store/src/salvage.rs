@@ -137,7 +137,7 @@ fn count_rows(conn: &Connection, table: &str) -> rusqlite::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// Copies a damaged file and replaces its header by that of a new file: headers are equal but for the page count.
+/// Copies a damaged file and gives the copy the header of a new file: headers only differ in the page count.
 fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
     let mut header = [0; HEADER];
     fs::File::open(good)?.read_exact_at(&mut header, 0)?;

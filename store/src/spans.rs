@@ -32,9 +32,9 @@ pub struct Span {
 pub struct FlowFilter {
     /// The span of time.
     pub span: Span,
-    /// The order of the flows, greatest first.
+    /// The value by which flows are ranked, in descending order.
     pub order: FlowOrder,
-    /// Only flows whose text contains this.
+    /// Only flows whose written 5-tuple contains this text.
     pub text: Option<String>,
     /// Only the flow with this ID, even beyond the limit of flows. Lookup is faster if `text` is the flow's full text.
     pub id: Option<u64>,
@@ -51,9 +51,9 @@ pub struct FlowSpan {
     pub flow: FlowKey,
     /// The sum of its flow latencies.
     pub sum: SpanSum,
-    /// Its latest path (`u32::MAX` = unavailable); empty if not stored.
+    /// The latest path as node IDs (`u32::MAX` = unavailable); empty if not stored.
     pub path: Vec<u32>,
-    /// The basis of its latest latency.
+    /// The basis of the latest flow latency.
     pub basis: Basis,
 }
 
@@ -951,7 +951,7 @@ mod tests {
             .map(|piece| (piece.interval, piece.to - piece.from))
             .collect();
         assert_eq!(tens, [(60, 3 * MINUTE), (60, MINUTE), (600, 140 * MINUTE)]);
-        // Rounded to what it touches; backwards it is empty.
+        // A span is rounded outwards to whole minutes; a backward span is empty.
         assert_eq!(Span::new(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
         for (from, to) in [
             (5 * MINUTE, MINUTE),

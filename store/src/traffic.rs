@@ -667,12 +667,12 @@ mod tests {
         let intervals =
             [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::new(0, 1, s * SECOND).interval);
         assert_eq!(intervals, [1, 1, 60, 60, 600, 600, 3600, 3600]);
-        // Backwards it is empty; for ever it is bounded.
+        // A backward span has no columns; an endless one is bounded.
         assert_eq!(Columns::new(600 * SECOND, 0, SECOND).count(), 0);
         assert!(Columns::new(0, u64::MAX, MINUTE).count() <= 1_001);
     }
 
-    /// How many events were counted.
+    /// Tally that only counts the events.
     #[derive(Default)]
     struct Total(u64);
 

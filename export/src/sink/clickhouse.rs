@@ -622,7 +622,7 @@ mod tests {
             ("sport", "UInt16", vec![0x88, 0x13, 0, 0]),
             ("dport", "UInt16", vec![80, 0, 0, 0]),
             ("proto", "UInt8", vec![6, 0]),
-            // What is 0 is another place than one that is absent.
+            // ID 0 is valid, so it differs from an absent ID.
             ("node", "UInt32", small(&[0, ABSENT])),
             ("interface", "UInt32", small(&[64, ABSENT])),
             ("queue", "UInt32", small(&[4, 0])),

@@ -11,8 +11,9 @@
 //!
 //! A point replaces another one with the same tags and time. That makes repeats harmless, but events of many flows have equal
 //! tags and, in one burst, equal times. The times of `events`, `flows` and `drops` are therefore shifted within their
-//! millisecond ([`Options::spread`]) by the record's ID, and the field `ts` has the exact time. Parts of a rollup are shifted
-//! likewise, since they are points to be summed. Rollups per flow are sent only if the whole 5-tuple is tags.
+//! millisecond ([`Options::spread`]) by the record's ID, and the field `ts` has the exact time. The parts of a rollup are also
+//! shifted in this way, because queries sum them as separate points. Rollups per flow are sent only if the whole 5-tuple is
+//! tags.
 
 use std::io::Write as _;
 

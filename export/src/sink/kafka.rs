@@ -708,7 +708,7 @@ mod tests {
         );
     }
 
-    /// The cases are those of Kafka's own test of its hash.
+    /// The cases are copied from Kafka's test of its murmur2 hash.
     #[test]
     fn a_key_has_the_partition_of_other_producers() {
         let cases: [(&[u8], i32); 6] = [

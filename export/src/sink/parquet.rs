@@ -7,8 +7,8 @@
 //! (UTC), an address a string as in JSON, and an empty list null. A file has one row group; each column is one page, with a
 //! dictionary where that is shorter, compressed by zstd.
 //!
-//! A file's name is derived from its records, so a repeat replaces a file by itself. Directories follow Hive partitioning: a
-//! reader that wants one day opens only its files.
+//! A file's name is derived from its records, so writing a batch again replaces the same file. Directories follow Hive
+//! partitioning: a reader that wants one day opens only its files.
 
 mod column;
 mod thrift;

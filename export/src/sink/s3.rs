@@ -1,7 +1,7 @@
 //! Sink for S3 and compatible object stores: puts each Parquet file as one object, and signs requests (Amazon S3 API Reference:
 //! *PutObject*; *Authenticating Requests: Using the Authorization Header*, Signature Version 4).
 //!
-//! An object appears only when it is complete, and putting it again replaces it by itself.
+//! An object appears only when it is complete, and putting it again replaces the same object.
 
 use std::fmt;
 

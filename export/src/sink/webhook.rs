@@ -1,4 +1,4 @@
-//! Sink for webhooks: posts records as a JSON array or as NDJSON to any URL. The objects are those of `--json`.
+//! Sink for webhooks: posts records as a JSON array or as NDJSON to any URL. The objects have the format of `--json`.
 //!
 //! A repeat has the same IDs, by which the receiver can deduplicate.
 

@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(ended(vec![begun(), by(&["c1"], silent(20))]), (1, None, None));
         let both = vec![begun(), by(&["c1"], silent(20)), by(&["c2"], silent(30))];
         assert_eq!(ended(both), (1, Some(Ended::Flow), Some(30)));
-        // What a report shows is true of both, also of one that was killed.
+        // A report is evidence about both collectors, even if one was killed.
         assert_eq!(
             ended(vec![begun(), by(&["c2"], off(20, 1))]),
             (1, Some(Ended::False), Some(20))

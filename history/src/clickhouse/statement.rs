@@ -127,8 +127,8 @@ impl Statement {
     }
 
     /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `most` and `total`.
-    /// Of a pair of collectors, only the one with more values counts. `key` lists the columns that identify a rollup, and
-    /// `of_flow` further columns of the flow.
+    /// Of redundant collectors (a pair, which receives the same reports), only the one with more values counts. `key` lists the
+    /// columns that identify a rollup, and `of_flow` further columns of the flow.
     pub(super) fn parts(&mut self, key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
         let any: String = of_flow

@@ -1,9 +1,9 @@
 //! Benchmark of insertion and of the common queries: writes a synthetic event stream as fast as possible, then times
 //! queries on it.
 //!
-//! The events are those of a busy network: most are changes of hop latencies and queues, one in 30 is a path, one in a
-//! thousand a drop. A fifth of them belong to 100 hot flows; the others are spread evenly. They are 500 µs apart, so 20
-//! M events cover 2.8 hours. Each second also has 100 rollups.
+//! The stream resembles a busy network: most events are changes of hop latency or queue depth, one in 30 is a path change, and
+//! one in a thousand a drop. A fifth of them belong to 100 hot flows; the others are spread evenly. They are 500 µs apart, so
+//! 20 M events cover 2.8 hours. Each second also has 100 rollups.
 
 use std::fs;
 use std::path::Path;
@@ -431,7 +431,7 @@ mod tests {
             .filter(|asked| asked.rows == 0)
             .map(|asked| asked.name.as_str())
             .collect();
-        // Of twenty drops, none happened at that node.
+        // The 20 drops happened at other nodes.
         assert_eq!(
             empty,
             [

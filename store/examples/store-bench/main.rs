@@ -1,7 +1,7 @@
 //! Benchmark of the store. It prints insertion rates and query latencies as text.
 //!
 //! * `store-bench DIR EVENTS FLOWS [insert|ask]` inserts a stream of events and times the common queries.
-//! * `store-bench DIR day HOURS [insert|ask]` stores so many hours of a network and times queries over time spans.
+//! * `store-bench DIR day HOURS [insert|ask]` stores HOURS hours of a network and times queries over time spans.
 //!
 //! `insert` or `ask` runs only that half.
 #![allow(clippy::unwrap_used, reason = "a tool for developers")]

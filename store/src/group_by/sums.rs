@@ -43,11 +43,11 @@ pub type Group = (Vec<Part>, Vec<Option<Sums>>);
 pub struct Traffic {
     /// The columns of the answer.
     pub columns: Columns,
-    /// The greatest groups, the greatest first.
+    /// The largest groups in descending order: their parts, and their sums per column.
     pub groups: Vec<Group>,
-    /// The number of other groups, and their sums.
+    /// The number of other groups, and their joint sums per column.
     pub others: (u64, Vec<Option<Sums>>),
-    /// The sums of all values, each counted once.
+    /// Sums of all values per column; a value that belongs to several groups counts once.
     pub total: Vec<Option<Sums>>,
     /// Start of the counted columns, ns, if earlier ones were left out.
     pub counted_from: Option<u64>,

@@ -26,7 +26,7 @@ pub struct Message<'a> {
 struct Batch<'a> {
     /// Offset of the first record.
     base: i64,
-    /// The offset after that of the last record.
+    /// Offset of the last record plus one.
     end: i64,
     /// Time of the first record, ms since 1970; times of records count from it.
     first_ms: i64,

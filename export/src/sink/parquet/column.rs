@@ -424,7 +424,7 @@ mod tests {
     use super::*;
     use testkit::rng::Rng;
 
-    /// What a reader makes of it.
+    /// Decodes RLE and bit-packed runs, as a Parquet reader does.
     fn read(mut bytes: &[u8], width: u32) -> Vec<u32> {
         let mut numbers = Vec::new();
         while !bytes.is_empty() {
