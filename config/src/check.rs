@@ -1,5 +1,6 @@
 //! Validation of the configuration beyond the types of single settings: value ranges, and consistency between sections. Each
-//! problem is reported at the key's position in the file, with what to write instead.
+//! problem is reported at the key's position in the file, with what to write instead. Sections that belong to a role are
+//! checked by functions of the role's crate, which report through a callback with the key's path and the message.
 
 use collect_role::settings::RxPath;
 use collect_role::settings::XdpMode;
@@ -153,6 +154,7 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
+/// Checks that a console is alone in its file: it has no inputs and serves only data in ClickHouse.
 fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(console) = &settings.console else { return };
     if settings.collects() {
@@ -214,16 +216,19 @@ fn span_in(text: &str, span: Range<usize>, error: &RuleError) -> Range<usize> {
     }
 }
 
+/// Reports problems at the positions of their keys in the file.
 struct Checker<'a, 'i> {
     root: &'a Node<'a>,
     reader: &'a mut Reader<'i>,
 }
 
 impl Checker<'_, '_> {
+    /// Reports a problem with the key at `path`.
     fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
         self.reader.refuse(span_of(self.root, path), message);
     }
 
+    /// Reports a value outside `least..=most`.
     fn within(&mut self, path: &[&str], value: u64, least: u64, most: u64) {
         if !(least..=most).contains(&value) {
             self.refuse(
@@ -415,6 +420,7 @@ impl Checker<'_, '_> {
 
     fn xdp(&mut self, settings: &Settings) {
         let xdp = &settings.collector.xdp;
+        // The kernel requires powers of two for AF_XDP rings and BPF ring buffers.
         if !xdp.frames.is_power_of_two() || !(64..=1 << 16).contains(&xdp.frames) {
             self.refuse(
                 &["collector", "xdp", "frames"],

@@ -143,10 +143,14 @@ struct Extent {
 /// and times (ns).
 #[derive(Clone, Copy, Debug)]
 struct Run {
+    /// Number of the first record.
     first: i64,
     count: i64,
+    /// Base of the numbering, see [`StreamPosition::base`].
     base: i64,
+    /// First and last sequence number in the file.
     seq: [i64; 2],
+    /// Earliest and latest time, ns.
     ts: [i64; 2],
 }
 
@@ -628,6 +632,7 @@ impl OpenFile {
         let mut rows = select.query(params![start, end])?;
         while let Some(row) = rows.next()? {
             if filling.is_full() {
+                // Column 7 is the flow's number, at which the next chunk begins.
                 return row.get(7);
             }
             filling.push(names.record(conn, Stream::Flows, row)?);

@@ -45,7 +45,9 @@ pub(crate) struct Segment {
 /// State of the WAL, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Log {
+    /// Size of the pages in the WAL.
     pub(crate) reach: u64,
+    /// Size of those pages that are not checkpointed yet.
     pub(crate) waiting: u64,
 }
 
@@ -565,9 +567,13 @@ fn read_count(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<i64> {
 /// Parameters stay bound between executions, so only values that differ from the previous row at the same position are bound
 /// again.
 pub(crate) struct Insert<'c, const N: usize> {
+    /// Statement for [`ROWS`] rows.
     many: CachedStatement<'c>,
+    /// Statement for a single row.
     one: CachedStatement<'c>,
+    /// Values bound to `many`, by row position.
     bound: Vec<Option<[Option<i64>; N]>>,
+    /// Rows that are not inserted yet.
     waiting: Vec<[Option<i64>; N]>,
 }
 
@@ -657,6 +663,7 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         hop.buffer_id.map(i64::from),
         hop.buffer_occupancy.map(i64::from),
     ];
+    // The hop's columns are the last ones.
     let first = REPORT_COLUMNS - values.len() + 1;
     values
         .iter()
@@ -664,6 +671,7 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         .try_for_each(|(i, value)| insert.raw_bind_parameter(first + i, *value))
 }
 
+/// Returns a row of `event_data`, in the order of its columns.
 #[inline]
 fn event_row(event: &Event, seq: i64, chunk: i64, numbers: EventNumbers) -> [Option<i64>; 17] {
     let EventNumbers { flow, rule, path } = numbers;

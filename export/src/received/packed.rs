@@ -57,10 +57,12 @@ fn pack(held: &Held, out: &mut Vec<u8>) {
     }
 }
 
+/// Bits of a flow's first byte: only the Flow ID is known; the addresses are IPv6; the flow has ports.
 const ID: u8 = 1;
 const V6: u8 = 2;
 const PORTS: u8 = 4;
 
+/// Appends a flow: the first byte, then its 32-bit Flow ID, or protocol, addresses and ports.
 fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     if let Some(id) = flow.known_id() {
         out.push(ID);

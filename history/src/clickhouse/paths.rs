@@ -124,6 +124,7 @@ impl Remote {
             .iter()
             .map(|piece| (piece.to - piece.from) / piece.length().max(1))
             .sum::<u64>();
+        // As many flows per response as fit into it.
         let page = usize::try_from(ANSWER / (PATHS + PART * parts))
             .unwrap_or(1)
             .clamp(1, MAX_USED);
@@ -461,6 +462,7 @@ pub(super) fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
+/// Columns of a [`LifetimeLine`]. `took` is split into arrays of times and paths.
 const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
 /// Source codes of the rows from which lifetimes are built.
 const COUNTED: u8 = 1;

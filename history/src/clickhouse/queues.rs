@@ -77,6 +77,7 @@ impl Remote {
             let mut count = line.values;
             for (at, value) in line.cells {
                 let ts = filter.from.saturating_add(at.saturating_mul(filter.column));
+                // `values` counts the whole row, so only its first cell gets it.
                 cells.add(key, ts, value, std::mem::take(&mut count));
             }
         }
@@ -102,6 +103,7 @@ impl Remote {
         passages.truncate(asked.limit);
         let statement = self.about(Stream::Drops).drops_at(&asked, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
+        // Without single packets, the node's latency changes stand in for them.
         let changes = match passages.is_empty() {
             true => self.latest(&query.latency_changes().into(), until).await?,
             false => Vec::new(),

@@ -76,6 +76,7 @@ impl FlowSum {
 }
 
 impl Remote {
+    /// Reads flows with sums and paths. The page (`after`, `limit`) is cut here, because ranks are computed here.
     pub(super) async fn flow_spans(&self, query: FlowsQuery) -> Result<FlowSpans, Failure> {
         let FlowsQuery { filter, condition } = query;
         let until = Instant::now() + self.limit;
@@ -83,6 +84,7 @@ impl Remote {
             .id
             .and(filter.text.as_deref())
             .and_then(|text| text.parse::<FlowKey>().ok());
+        // Columns of `SUM`: `last` is the end of the last rollup, `b` the largest latency, `n` the number of reports.
         let order = match filter.order {
             FlowOrder::LastSeen => "last",
             FlowOrder::Latency => "b",

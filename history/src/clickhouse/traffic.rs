@@ -133,6 +133,7 @@ impl PageRequest {
     /// Returns SQL for the page of a selection `sums` with the columns `at` (time column) and `h` (hash).
     fn sql(self, sums: &str) -> String {
         let after = self.after.map_or(String::new(), |(column, hash)| {
+            // Rows of later columns are excluded by `end`, so `OR` suffices.
             format!(" WHERE at < {column} OR h > {hash}")
         });
         format!(
@@ -433,6 +434,7 @@ impl FlowColumns {
         match self.known {
             _ if !self.flow.is_empty() => return flow(&self.flow),
             0 => return None,
+            // Flows known by ID only are alike unless the whole key is selected.
             1 => return Some(FlowKey::of_id(0)),
             _ => {}
         }
@@ -469,6 +471,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     let known = format!("multiIf(flow = '', 0, startsWith(flow, 'flow-id:'), 1, {IS_V4}, 4, 6)");
     columns.push((known, "known"));
     for (column, name, part) in [("src", "sa", parts.src), ("dst", "da", parts.dst)] {
+        // IPv4 addresses are stored as ::ffff:a.b.c.d, so their prefixes are 96 bits longer.
         let v4 = 96 + u32::from(prefixes.v4.min(32));
         let v6 = prefixes.v6.min(128);
         let text = match part {

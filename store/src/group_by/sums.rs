@@ -444,6 +444,7 @@ impl Tally for Grouping {
         let query = &self.query;
         let by_flow = query.condition.is_some() || query.by.iter().any(|dimension| dimension.is_of_flow());
         let by_path = query.needs_paths();
+        // The cache key omits what the query does not distinguish, so that more flows share an entry.
         let key_path = if by_path { path.to_vec() } else { Vec::new() };
         let key = (by_flow.then_some(*flow), key_path);
         if let Some(number) = self.flow_numbers.get(&key) {
@@ -457,6 +458,7 @@ impl Tally for Grouping {
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
+        // Only events of which no other part is needed are cached; their group depends on the flow alone.
         let flow_alone = EventGroup {
             flow: event.flow,
             ..EventGroup::default()

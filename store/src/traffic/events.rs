@@ -1,4 +1,5 @@
 //! Counts events row by row, for files without blocks or with a damaged block, and for filters that may change at every value.
+//! A column's rows are first grouped by their stored values, so that filters and group lookups run once per distinct event.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,9 @@ pub(super) struct EventReader<'a> {
     names: Names<'a>,
     parts: EventParts,
     sql: String,
+    /// Event kinds by their ID in this file.
     kinds: HashMap<i64, Kind>,
+    /// Cache of the tally's numbers.
     numbers: HashMap<RawEvent, u32>,
 }
 
@@ -36,6 +39,7 @@ struct RawEvent {
     rule: i64,
     reason: i64,
     value: Option<i64>,
+    /// First flow latency (ns) and first hop latencies (text) of a new flow.
     first: Option<(Option<i64>, Option<String>)>,
 }
 
@@ -52,6 +56,7 @@ impl<'a> EventReader<'a> {
         })
     }
 
+    /// Returns the tally's number of an event: resolves its IDs and applies the filter, or takes it from the cache.
     fn number(&mut self, event: RawEvent, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
         if let Some(number) = self.numbers.get(&event) {
             return Ok(*number);
@@ -144,6 +149,7 @@ fn select_sql(parts: EventParts, has_first_values: bool) -> String {
     )
 }
 
+/// Reads the needed parts of a row. Parts that are not needed stay equal, so that they do not split groups.
 fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
     let kind = if parts.any_kind { NOTHING } else { row.get(0)? };
     let mut event = RawEvent {

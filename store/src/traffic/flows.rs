@@ -105,6 +105,7 @@ impl<'a> FlowReader<'a> {
         Ok(is_complete)
     }
 
+    /// Adds the rollups of one interval length in `piece` to a column. Returns false if the budget ended first.
     fn read(
         &mut self,
         sql: &str,
@@ -154,6 +155,7 @@ impl<'a> FlowReader<'a> {
     }
 }
 
+/// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
 const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
 const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
