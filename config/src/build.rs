@@ -1,4 +1,5 @@
-//! Converts settings to the configuration of the other crates.
+//! Converts the settings of the configuration file into the configurations of other crates: store, flight recorder, names, wire
+//! profiles.
 
 use aggregate_role::settings::AggregatorSettings;
 use collect_role::{
@@ -23,8 +24,7 @@ pub fn store(settings: &Settings) -> store::Config {
     }
 }
 
-/// Returns the configuration of the flight recorder, or `None` if it is off or there is no store or collector
-/// for it.
+/// Returns the configuration of the flight recorder, or `None` if it is disabled, or if there is no store or collector.
 pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     let written = &settings.flight_recorder;
     let is_possible = settings.store.enabled && settings.collects();
@@ -32,7 +32,7 @@ pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     (is_possible && written.enabled.unwrap_or(default)).then(|| written.config(settings.store.reports))
 }
 
-/// Returns the names that a file gives to nodes, interfaces and hosts, for commands.
+/// Returns the configured names of nodes, interfaces and hosts, for commands.
 pub fn names(settings: &Settings) -> Names {
     NamesView::new(
         settings.collect().node_names(),
@@ -41,7 +41,7 @@ pub fn names(settings: &Settings) -> Names {
     .into()
 }
 
-/// Returns the profile with which the aggregator decodes postcards at its ports.
+/// Returns the wire profile with which the aggregator decodes postcards on its ports.
 pub fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
     let mut profile = settings.collect().profile(&aggregator.profile).wire;
     receive_on(&mut profile, &aggregator.listen.ports());

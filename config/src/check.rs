@@ -1,4 +1,6 @@
-//! Checks that the types of single settings cannot express: bounds, and consistency between settings.
+//! Validation of the configuration beyond the types of single settings: value ranges, and consistency between sections. Each
+//! problem is reported at the key's position in the file, with what to write instead. Sections that belong to a role are
+//! checked by functions of the role's crate, which report through a callback with the key's path and the message.
 
 use collect_role::settings::RxPath;
 use collect_role::settings::XdpMode;
@@ -20,7 +22,7 @@ use settings::{
     values::Size,
 };
 
-/// Profiles that exist without being written.
+/// Names of the built-in profiles.
 pub const BUILT_IN_PROFILES: [&str; 7] = [
     "default",
     "strict",
@@ -34,7 +36,7 @@ pub const BUILT_IN_PROFILES: [&str; 7] = [
 /// Maximum number of prefixes, and of ranges of nodes, in all entries of `[[collector.allow]]`.
 const MAX_ALLOWED: usize = 65_536;
 
-/// Maximum number of `[[api.tokens]]`: each request is compared with all.
+/// Maximum number of `[[api.tokens]]`: each request is compared with all of them.
 const MAX_TOKENS: usize = 1_000;
 
 /// Maximum number of rules.
@@ -43,7 +45,7 @@ const MAX_RULES: usize = detect::rule::MAX_RULES;
 /// Longest name of a rule, characters.
 const MAX_RULE_NAME: usize = detect::rule::MAX_NAME;
 
-/// Checks settings that are valid individually against each other, and reports every problem.
+/// Checks settings, which are individually valid, against each other, and reports every problem.
 pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut checker = Checker { root, reader };
     checker.collector(settings);
@@ -89,7 +91,7 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
         root,
         reader,
     );
-    // What is wrong without intents is reported elsewhere.
+    // Problems that exist without intents are reported elsewhere.
     if asked != Asked::default()
         && settings.collect().detection(&Asked::default(), 0).is_ok()
         && let Err(message) = settings.collect().detection(&asked, 0)
@@ -111,7 +113,7 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
     }
 }
 
-/// Refuses a memory of exports that is out of range or too small for their shares.
+/// Checks that the memory of all exports is in range and large enough for their shares.
 fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let memory = settings.export.memory;
     if !(16 << 20..=64 << 30).contains(&memory.0) {
@@ -126,7 +128,7 @@ fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'
     }
 }
 
-/// Exports read the store of this process.
+/// Checks the exports; they read the store of this process.
 fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     memory_of_exports(settings, root, reader);
     for (name, export) in &settings.exports {
@@ -152,6 +154,7 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
+/// Checks that a console is alone in its file: it has no inputs and serves only data in ClickHouse.
 fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(console) = &settings.console else { return };
     if settings.collects() {
@@ -170,7 +173,7 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         reader.refuse(span_of(root, &[role]), message);
     }
     for (key, message) in console.problems() {
-        // An option of the command line can give the address.
+        // A command-line option may supply the address.
         if key == "url" && console.url.is_empty() {
             continue;
         }
@@ -178,8 +181,7 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
-/// Checks that an outlet has a file of its own: it has no inputs, and shares the exports' part of the API
-/// with no role.
+/// Checks that an outlet is alone in its file: it has no inputs and shares the exports' part of the API with no other role.
 fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(outlet) = &settings.outlet else { return };
     let others = [
@@ -201,8 +203,8 @@ fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
-/// Returns the bytes of the file that a rule's error is about: inside the quotes if the rule is written
-/// without escapes, or else the whole `span`.
+/// Returns the range of the file that a rule's error refers to: inside the quotes if the rule is written without escapes, or
+/// else the whole `span`.
 fn span_in(text: &str, span: Range<usize>, error: &RuleError) -> Range<usize> {
     let written = text.get(span.clone()).unwrap_or("");
     match written.find(&error.text) {
@@ -214,16 +216,19 @@ fn span_in(text: &str, span: Range<usize>, error: &RuleError) -> Range<usize> {
     }
 }
 
+/// Reports problems at the positions of their keys in the file.
 struct Checker<'a, 'i> {
     root: &'a Node<'a>,
     reader: &'a mut Reader<'i>,
 }
 
 impl Checker<'_, '_> {
+    /// Reports a problem with the key at `path`.
     fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
         self.reader.refuse(span_of(self.root, path), message);
     }
 
+    /// Reports a value outside `least..=most`.
     fn within(&mut self, path: &[&str], value: u64, least: u64, most: u64) {
         if !(least..=most).contains(&value) {
             self.refuse(
@@ -233,8 +238,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Checks the size of a queue, 1 MiB to 16 GiB. A datagram or record of any size fits into the smallest
-    /// one.
+    /// Checks that a queue has 1 MiB to 16 GiB. A datagram or record of any size fits into the smallest one.
     fn queue(&mut self, path: &[&str], size: Size) {
         if !(1 << 20..=16 << 30).contains(&size.0) {
             self.refuse(path, "a queue has a size in bytes; write \"1 MiB\" to \"16 GiB\"");
@@ -416,6 +420,7 @@ impl Checker<'_, '_> {
 
     fn xdp(&mut self, settings: &Settings) {
         let xdp = &settings.collector.xdp;
+        // The kernel requires powers of two for AF_XDP rings and BPF ring buffers.
         if !xdp.frames.is_power_of_two() || !(64..=1 << 16).contains(&xdp.frames) {
             self.refuse(
                 &["collector", "xdp", "frames"],
@@ -595,7 +600,7 @@ impl Checker<'_, '_> {
                 remembered.push((position.clone(), rule.when.clone()));
             }
         }
-        // The history of all rules together is bounded.
+        // The total history of all rules is bounded.
         if remembered.len() <= MAX_RULES
             && let Err(error) = RuleSet::compile(&remembered)
         {

@@ -1,4 +1,5 @@
-//! `[console]`: the ClickHouse tables that a console reads, to which the collectors of a fleet export.
+//! Settings of a console (`[console]`): the ClickHouse tables to which a fleet of collectors exports, and from which the
+//! console serves the API and UI.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -42,11 +43,11 @@ section! {
     }
 }
 
-/// A key of the settings, and what is wrong with it.
+/// A settings key and the description of its problem.
 type Wrong = (&'static str, String);
 
 impl ConsoleSettings {
-    /// Returns the ClickHouse server as the settings of an export.
+    /// Returns the settings of an export to the same ClickHouse server, to reuse its checks.
     fn export(&self) -> ExportSettings {
         ExportSettings {
             kind: Some(ExportKind::ClickHouse),
@@ -62,11 +63,10 @@ impl ConsoleSettings {
         }
     }
 
-    /// Returns the destination of requests, with credentials and certificates. Reads the files that have
-    /// them.
+    /// Returns the destination of requests, with credentials and certificates. Reads the files that hold them.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// Returns the key at fault and a message that says how to correct it.
     pub fn destination(&self) -> Result<Destination, Wrong> {
         if self.url.is_empty() {
             let message =
@@ -76,15 +76,15 @@ impl ConsoleSettings {
         self.export().destination()
     }
 
-    /// Returns the tables that the database and the prefix name.
+    /// Returns the table names from the database and the prefix.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// Returns the key at fault and a message that says how to correct it.
     pub fn tables(&self) -> Result<ClickHouse, Wrong> {
         ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
     }
 
-    /// Returns the names of the collectors in pairs, each with the name that stands for its pair.
+    /// Returns the collectors in pairs, each with the first name of its pair, which represents the pair.
     pub fn names(&self) -> Vec<(String, String)> {
         let mut names = Vec::new();
         for pair in &self.pairs {
@@ -142,7 +142,7 @@ impl ConsoleSettings {
     }
 }
 
-/// Returns whether a collector can have this name: 1 to 255 letters, digits, `-`, `_` and `.`.
+/// Returns true if this is a valid collector name: 1 to 255 letters, digits, `-`, `_` and `.`.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && name
@@ -150,11 +150,11 @@ pub(crate) fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// Names of collectors in pairs, at most: each statement has them all.
+/// Maximum number of collector names in pairs: every SQL statement contains them.
 const MAX_NAMES: usize = 256;
 
-/// Returns whether this is the URL of a collector. Everybody who may read the pages gets it, so it has no
-/// user and no password.
+/// Returns true if this is a valid URL of a collector. Everyone who may read the pages gets it, so user and password are
+/// rejected.
 fn is_address(url: &str) -> bool {
     let rest = ["http://", "https://"]
         .iter()

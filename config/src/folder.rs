@@ -1,4 +1,4 @@
-//! The intents of a folder of files: `[manager] intents`.
+//! Reads intents from the `*.toml` files of a folder (`[manager] intents`).
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use terminal::CliError;
 
 use manage_role::settings::supported;
 
-/// Files of one folder.
+/// Maximum number of files in the folder.
 const MAX_FILES: usize = 10_000;
 
-/// Reads the intents of the `*.toml` files of a folder, in the order of the files' names. `names` are those
-/// of the intents that are there already, with the file of each.
+/// Reads the intents of the `*.toml` files in a folder, in the order of the file names. `names` has the existing intents with
+/// their files, to detect duplicates.
 ///
 /// # Errors
-/// Every problem with its file and line.
+/// All problems, each with its file and line.
 pub(crate) fn intents(
     folder: &Path,
     mut names: Vec<(String, String)>,
@@ -69,7 +69,7 @@ pub(crate) fn intents(
     }
 }
 
-/// Lists the files of the folder by name. Hidden ones, as editors write them, are left out.
+/// Lists the TOML files of the folder by name, without hidden ones, such as editors' temporary files.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| not_read(folder, error))? {

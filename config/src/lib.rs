@@ -1,4 +1,5 @@
-//! The configuration: declared once in `sections.rs`, read and checked in one step, so that all other code gets a valid one.
+//! The configuration of hopwise: a TOML file, declared section by section in `sections.rs` and in the crates of the roles, and
+//! read and validated in one step, so that all other code gets a valid [`Settings`].
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,7 @@ use runtime::{control::Asked, host};
 use terminal::CliError;
 
 impl Settings {
-    /// Reads the settings of a file, or returns the defaults without one.
+    /// Reads the settings from a file, or returns the defaults if there is none.
     ///
     /// # Errors
     /// The file cannot be read or is invalid; the message names each line.
@@ -51,7 +52,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Adds the intents of the manager's folder to those of `file`.
+    /// Adds the intents of the manager's folder to those in `file`.
     fn add_intents(&mut self, file: &Path) -> Result<(), CliError> {
         let Some(folder) = self.manager.as_mut().and_then(|manager| manager.intents.take()) else {
             return Ok(());
@@ -74,7 +75,7 @@ impl Settings {
     /// Parses the settings in `text`. `file` is its name in messages.
     ///
     /// # Errors
-    /// Every problem of the file, with its line.
+    /// All problems of the file, each with its line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = read::Reader::new(text);
         let mut settings = Self::default();
@@ -83,7 +84,7 @@ impl Settings {
                 settings = read;
             }
             reader.end_values(&root);
-            // A file for another role alone runs no collector.
+            // A file that configures only other roles runs no collector.
             let has_other_role = settings.switch.is_some()
                 || settings.translator.is_some()
                 || settings.aggregator.is_some()
@@ -94,7 +95,7 @@ impl Settings {
                 settings.collector.enabled = Some(false);
             }
             check::check(&settings, text, &root, &mut reader);
-            // A device has its name on every page, unless `[nodes]` gives another.
+            // A device's inventory name is its node's name, unless `[nodes]` gives another.
             for device in ::manager::inventory::from_settings(&settings.inventory).devices() {
                 settings
                     .nodes
@@ -120,12 +121,12 @@ impl Settings {
         }
     }
 
-    /// Returns whether the program runs a collector.
+    /// Returns true if the program runs a collector.
     pub fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
     }
 
-    /// Returns the part of the configuration that a manager uses, or `None` if there is no manager.
+    /// Returns the manager's part of the configuration, or `None` if there is no manager.
     pub fn managed(self: &Arc<Self>) -> Option<Arc<Configuration>> {
         let detection: Arc<dyn Detection> = Arc::<Self>::clone(self);
         Some(Arc::new(Configuration {
@@ -137,7 +138,7 @@ impl Settings {
         }))
     }
 
-    /// Returns the exports, with the settings of other sections that they use.
+    /// Returns the exports with the settings of other sections that they need.
     pub fn all_exports(&self) -> Exports<'_> {
         Exports {
             exports: &self.exports,
@@ -148,13 +149,13 @@ impl Settings {
         }
     }
 
-    /// Returns whether the program serves the web UI.
+    /// Returns true if the program serves the web UI.
     pub fn has_pages(&self) -> bool {
         self.ui.enabled && (self.collects() || self.console.is_some())
     }
 
-    /// Returns these settings with every change in `new` that can be applied at run time, and the names of
-    /// the other settings that differ, which stay unchanged.
+    /// Returns these settings with all changes in `new` that can be applied at run time, and the names of changed settings that
+    /// need a restart.
     pub fn reload(&self, new: Self) -> (Self, Vec<String>) {
         let mut unchanged = Vec::new();
         let mut merged = new;
@@ -162,7 +163,8 @@ impl Settings {
         (merged, unchanged)
     }
 
-    /// Checks that the API is protected where it is reachable. For settings that were changed after they were read.
+    /// Checks that the API requires a token if it is reachable from other hosts. For settings that were changed after they were
+    /// read.
     ///
     /// # Errors
     /// The API needs a token; the message says what to do.
@@ -176,7 +178,7 @@ impl Settings {
         ))
     }
 
-    /// Returns a warning for each role with listeners to which everyone may report.
+    /// Returns a warning for each role with listeners to which anyone can send reports.
     pub fn open_listeners(&self) -> Vec<String> {
         let collector = &self.collector;
         let open = collector
@@ -225,7 +227,7 @@ impl Settings {
         self.show().to_json()
     }
 
-    /// Returns the export with this name. `file` is named in the message if there is none.
+    /// Returns the export with this name. `file` is only used in the error message.
     ///
     /// # Errors
     /// No export has this name.
@@ -271,7 +273,7 @@ impl Detection for Settings {
     }
 }
 
-/// Settings of the command line, which override those of the file, also after a reload.
+/// Command-line settings, which override the file, also after a reload.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// Instead of `[collector] listen`, unless empty.
@@ -325,7 +327,7 @@ impl Overrides {
     /// Applies these overrides to `settings`.
     ///
     /// # Errors
-    /// The settings and the overrides contradict each other, or the API needs a token, as a message.
+    /// The settings and the overrides conflict, or the API needs a token; the error is a message.
     pub fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
         if !self.listen.is_empty() {
             settings.collector.listen.clone_from(&self.listen);

@@ -1,4 +1,5 @@
-//! Profiles of pipeline maps: how reports of the devices of `[inventory]` that they drive are read.
+//! Decoding profiles from pipeline maps: a map describes a device's P4 program, including the dialect and units of its reports,
+//! and the collector reads the reports of `[inventory]` devices accordingly.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,12 +16,11 @@ use collect_role::settings::XdpMode;
 use model::{ProfileSettings, SourceSettings};
 
 impl Settings {
-    /// Assigns the profile of its pipeline map to each device that a map drives, unless `[nodes]` or
-    /// `[[sources]]` names another one. `refuse` is called with a device's driver and name, and the error of
-    /// its map.
+    /// Assigns the profile of its pipeline map to each device with a map, unless `[nodes]` or `[[sources]]` sets another one.
+    /// `refuse` is called with a device's driver and name, and the error of its map.
     pub fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
         let Some(manager) = &self.manager else { return };
-        // The kernel's program knows one profile.
+        // The eBPF program supports only one profile.
         let has_profiles = self.collector.xdp.mode != XdpMode::Kernel;
         let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
@@ -41,7 +41,7 @@ impl Settings {
             let of_node = node.0.profile.get_or_insert_with(|| name.clone());
             let mut is_used = *of_node == name;
             let source = driven.report.as_ref().and_then(|report| report.source);
-            // Without a dialect, the reports are as those of other devices.
+            // Without a dialect, the reports have the standard format.
             if let Some(source) = source
                 && map.profile().contains_key("dialect")
                 && !self
@@ -73,7 +73,7 @@ impl Settings {
                     device.name
                 ),
                 _ => {
-                    // A written one takes precedence.
+                    // An explicitly configured profile takes precedence.
                     self.profiles
                         .entry(name.clone())
                         .or_insert_with(|| profile.clone());
@@ -86,8 +86,7 @@ impl Settings {
     }
 }
 
-/// Returns the program of a device that a pipeline map describes, with the map. A map that cannot be read is
-/// refused elsewhere.
+/// Returns the P4 settings and the pipeline map of a device, or `None` if it has none. An unreadable map is reported elsewhere.
 fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettings, Map)> {
     let driven = match device.driver.as_str() {
         "p4runtime" => manager.p4runtime.get(&device.name).cloned(),
@@ -103,7 +102,7 @@ fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettin
     Some((driven, map))
 }
 
-/// Returns `base` with what a map says in `[profile]`, or `None` if it says nothing.
+/// Returns `base` modified by `[profile]` of a map, or `None` if the map has none.
 fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<ProfileSettings>, String> {
     if map.profile().is_empty() {
         return Ok(None);
@@ -138,7 +137,7 @@ fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<ProfileSetting
     Ok(Some(profile))
 }
 
-/// Returns the name of a map's profile: that of a shipped map, or else of its file without the extension.
+/// Returns the name of a map's profile: the name of a built-in map, or else the file name without its extension.
 fn profile_name(map: &str) -> String {
     let stem = Path::new(map).file_stem().filter(|_| map::shipped(map).is_none());
     stem.map_or_else(|| map.to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -179,7 +178,7 @@ clocks = "synchronised"
     /// Returns the units of each node, and the dialects of the addresses of reports.
     fn read(text: &str) -> (Vec<NodeUnits>, Vec<(String, wire::Dialect)>) {
         let settings = Settings::parse(text, "h.toml").unwrap_or_else(|error| panic!("{error}"));
-        // What is shown is what is in force, and is read again.
+        // The dump, read again, gives equal settings.
         let again = Settings::parse(&settings.to_toml(), "h.toml").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, settings);
         let nodes = settings.collect().node_profiles().into_iter();

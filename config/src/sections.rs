@@ -104,7 +104,7 @@ impl TlsSettings {
         tls::server(&identity, self.client_ca.as_deref())
     }
 
-    /// Returns a warning if the certificate is one that some clients refuse.
+    /// Returns a warning if some clients will reject the certificate.
     pub fn warning(&self) -> Option<String> {
         let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref());
         identity.ok().flatten()?.authority_warning()
@@ -125,7 +125,7 @@ impl ApiSettings {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Returns whether requests need a token.
+    /// Returns true if requests need a token.
     pub fn needs_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()
     }

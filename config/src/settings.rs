@@ -1,4 +1,4 @@
-//! The configuration file as a whole.
+//! The top level of the configuration file: all sections with their types and defaults.
 
 use aggregate_role::settings::AggregatorSettings;
 use collect_role::settings::CollectorSettings;

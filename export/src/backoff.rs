@@ -1,18 +1,18 @@
-//! Pauses between attempts to send a batch (retries).
+//! Exponential backoff between attempts to send a batch.
 
 /// A time or a duration, nanoseconds.
 pub type Nanos = u64;
 
 const SECOND: Nanos = 1_000_000_000;
-/// The first pause is at most this long.
+/// Bound of the first pause.
 const FIRST: Nanos = SECOND / 10;
-/// The longest pause, unless a server asks for more.
+/// Longest pause, unless a server asks for more (`Retry-After`).
 const LONGEST: Nanos = 30 * SECOND;
-/// The longest pause that a server can ask for.
+/// Longest pause that a server can request.
 const LONGEST_ASKED: Nanos = 600 * SECOND;
 
-/// Exponential back-off with full jitter: the pause is random below a bound that doubles, so that many clients of a server that
-/// returns do not all return in the same moment.
+/// Exponential backoff with full jitter: each pause is random below a bound that doubles, so that many clients of a recovering
+/// server do not retry at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -31,14 +31,15 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// Returns the pause after one more failure: at least what the server asked for.
+    /// Returns the pause after another failure, at least as long as the server asked for.
     pub(crate) fn pause(&mut self, asked: Option<Nanos>) -> Nanos {
         let bound = (FIRST << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         self.below(bound).max(asked.unwrap_or(0).min(LONGEST_ASKED))
     }
 
-    /// Returns the pause after refused credentials: an administrator has to act, and servers lock out clients that insist.
+    /// Returns the pause after refused credentials, 30 s to 60 s: an administrator must act, and servers lock out persistent
+    /// clients.
     pub(crate) fn long_pause(&mut self, asked: Option<Nanos>) -> Nanos {
         (LONGEST + self.below(LONGEST)).max(asked.unwrap_or(0).min(LONGEST_ASKED))
     }

@@ -1,28 +1,35 @@
-//! The position of an exporter in a stream, and its form in a file.
+//! The checkpoint of an exporter: up to where a stream is delivered, and its text format in a file.
+//!
+//! ```text
+//! hopwise cursor 1
+//! settled 7:12
+//! batch_end 8:3      (optional)
+//! end
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A position between two records of a stream: before record `row` of file `file`. Both only grow.
+/// A position between two records of a stream: before record `row` of file `file`. Both numbers only grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Position {
-    /// The number of the file.
+    /// Sequence number of the file.
     pub file: u64,
-    /// The number of the record in the file.
+    /// Index of the record in the file.
     pub row: u64,
 }
 
-/// The state of an exporter that survives restarts.
+/// Checkpoint of an exporter, which survives restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cursor {
-    /// Every record before is settled: delivered, or rejected with its reason.
+    /// Every record before this position is settled: delivered, or rejected for good.
     pub settled: Position,
-    /// End of the batch that may have been sent since. A restart sends the records up to here as the same batch, so that a server
-    /// that recognises batches recognises this one.
+    /// End of the batch that may have been sent since. After a restart, the records up to here are sent as the same batch, so
+    /// that a server can recognise it as a duplicate.
     pub batch_end: Option<Position>,
 }
 
-/// The text is not that of a cursor.
+/// Error: the text is not a valid cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoCursor;
 
@@ -56,7 +63,7 @@ impl FromStr for Position {
     }
 }
 
-/// Parses a number. There is one text for each: no sign, no leading zero.
+/// Parses a number in its only valid form: no sign, no leading zeros.
 fn parse_number(text: &str) -> Result<u64, NoCursor> {
     let number: u64 = text.parse().map_err(|_| NoCursor)?;
     if number.to_string() == text {
@@ -66,7 +73,7 @@ fn parse_number(text: &str) -> Result<u64, NoCursor> {
     }
 }
 
-/// The content of a cursor's file. Its last line is `end`: a file that was cut off is not read as another cursor.
+/// Formats the content of a cursor file. The last line `end` detects truncated files.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}\nsettled {}", self.settled)?;

@@ -1,8 +1,9 @@
-//! Limits the number of UTC days in a batch.
+//! Limits the number of UTC days in a batch. A server that partitions by day, such as ClickHouse, accepts a limited number of
+//! partitions per insert.
 
 use std::collections::BTreeSet;
 
-/// Limits the number of UTC days in a batch: a server that partitions by day accepts a limited number of them at once.
+/// Set of the days in a batch, with a maximum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayLimit {
     most: usize,
@@ -13,7 +14,7 @@ pub struct DayLimit {
 const DAY: u64 = 24 * 3600 * 1_000_000_000;
 
 impl DayLimit {
-    /// Returns a limit of `most` days, without records.
+    /// Returns an empty set that admits `most` days.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -22,7 +23,7 @@ impl DayLimit {
         }
     }
 
-    /// Adds a record of this time, ns since 1970, to the batch. Returns false if its day would be one too many; the first record is
+    /// Adds a record with this time (ns since 1970). Returns false if its day would exceed the limit; the first record is
     /// always admitted.
     pub fn admit(&mut self, ts: u64) -> bool {
         let day = ts / DAY;

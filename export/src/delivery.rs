@@ -1,4 +1,13 @@
-//! Delivers one stream to one server.
+//! State machine that delivers one stream to one server, without I/O: the caller executes its [`Action`]s and reports results
+//! with the time.
+//!
+//! ```text
+//! Reading ──▶ Announcing ──▶ Sending ──▶ Saving ──▶ Reading …
+//!  read a      save the       requests    save the
+//!  batch       batch's end    per lane    cursor
+//! ```
+//!
+//! While a batch is sent, the next page is read ahead. A batch that the server refuses is halved until the bad record is alone.
 
 mod batch;
 mod notice;
@@ -13,18 +22,18 @@ use crate::cursor::{Cursor, Position};
 use crate::ledger::Ledger;
 use crate::outcome::Outcome;
 
-/// A record that has a key: records with the same key stay in order.
+/// A record with a key. Records with the same key stay in order.
 pub trait Keyed {
     /// Returns a hash of the key.
     fn key(&self) -> u64;
 
-    /// Returns the reason why the record can never be sent: then it is rejected, and not sent.
+    /// Returns the reason why the record can never be sent. It is then rejected without a request.
     fn refusal(&self) -> Option<&str> {
         None
     }
 }
 
-/// Number of a request. Its answer carries it; late answers are recognised by it.
+/// Number of a request. Its answer carries it, so that late answers are recognised.
 pub type RequestId = u64;
 
 /// The settings of a delivery.
@@ -36,18 +45,18 @@ pub struct Settings {
     pub bytes: usize,
     /// Maximum time to wait for a batch to fill.
     pub linger: Nanos,
-    /// Interval of the reads while there are no new records.
+    /// Interval between reads while there are no new records.
     pub poll: Nanos,
     /// Maximum time to wait for an answer.
     pub timeout: Nanos,
-    /// Maximum number of requests in flight, each with keys of its own.
+    /// Maximum number of concurrent requests. Each lane has its own share of the keys.
     pub lanes: usize,
-    /// Save the end of a batch before it is sent, so that a repeat after a crash has the same border.
+    /// Save the end of a batch before sending it, so that a repetition after a crash has the same boundaries.
     pub announce: bool,
 }
 
 impl Default for Settings {
-    /// Batches of 10,000 records or 900 kB, at most a second old.
+    /// Returns batches of up to 10,000 records or 900 kB, at most a second old.
     fn default() -> Self {
         const SECOND: Nanos = 1_000_000_000;
         Self {
@@ -69,16 +78,16 @@ pub enum Action {
     Read {
         /// The position of the first record.
         from: Position,
-        /// All before this position, whatever their number: they are a batch that may have been sent.
+        /// Read exactly up to this position, whatever the size: this batch may have been sent already.
         until: Option<Position>,
         /// Without `until`, the maximum number of records.
         records: usize,
-        /// Without `until`, the maximum size in bytes, but at least one record.
+        /// Without `until`, the maximum size in bytes; at least one record is read.
         bytes: usize,
     },
     /// Send these records of [`Delivery::batch`], in this order; then [`Delivery::answer`].
     Send {
-        /// Repeat it in the answer.
+        /// Number to pass with the answer.
         request: RequestId,
         /// The records, by their indices in the batch.
         records: Vec<usize>,
@@ -87,7 +96,7 @@ pub enum Action {
     Reject {
         /// The record, by its index in the batch.
         record: usize,
-        /// The error that the server reported.
+        /// The server's error message.
         words: String,
     },
     /// Save the cursor, so that it survives a crash; then [`Delivery::saved`].
@@ -103,9 +112,9 @@ pub struct Page<R> {
     pub end: Position,
     /// Records after `from` that had been deleted.
     pub expired: u64,
-    /// Records among them that the stream does not have: it is a part of what is read.
+    /// Records in this range that do not belong to the stream.
     pub left_out: u64,
-    /// Bytes of the records in memory.
+    /// Size of the records in memory, bytes.
     pub bytes: usize,
     /// There are no more records now.
     pub is_last: bool,
@@ -113,22 +122,22 @@ pub struct Page<R> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    /// There is no batch: it is read, or awaited until then.
+    /// There is no batch. It is read at `not_before`; `fills_until` is the deadline for more records to arrive.
     Reading {
         not_before: Nanos,
         fills_until: Option<Nanos>,
     },
-    /// The end of the batch is to be saved, not before then.
+    /// The end of the batch must be saved, not before this time.
     Announcing { not_before: Nanos },
     /// Requests are in flight.
     Sending,
-    /// Everything is settled; the cursor is to be saved, not before then.
+    /// Everything is settled, and the cursor must be saved, not before this time.
     Saving { not_before: Nanos },
-    /// Nothing happens any more.
+    /// Final state.
     Stopped,
 }
 
-/// Delivers one stream to one server. See the [crate](crate).
+/// Delivery of one stream to one server. See the [crate](crate).
 #[derive(Debug)]
 pub struct Delivery<R> {
     settings: Settings,
@@ -139,14 +148,14 @@ pub struct Delivery<R> {
     batch: Batch<R>,
     /// The page after the batch.
     next: Option<Page<R>>,
-    /// A read, a save, a rejected record without a result yet.
+    /// Actions without a result yet: a read, a save, the writing of a rejected record.
     reading: bool,
     saving: bool,
     keeping: bool,
-    /// A read ahead found nothing more, or failed.
+    /// False if the last read found no more records or failed; then no read-ahead is made.
     read_ahead: bool,
     last_request: RequestId,
-    /// For reads and saves, which concern the own disk.
+    /// Backoff for local I/O: reads and saves.
     local: Backoff,
     stop_at: Option<Nanos>,
     ledger: Ledger,
@@ -155,12 +164,12 @@ pub struct Delivery<R> {
     rejected_in_a_row: u64,
 }
 
-/// After so many rejected records and none delivered, it is more likely the stream than the records that the server does not like. Then
-/// each further one is followed by a long pause, so that somebody can correct it before the rest is rejected, too.
+/// Consecutive rejections after which the problem is more likely the stream than single records. Each further one is then
+/// followed by a long pause, so that an operator can fix the cause before everything is rejected.
 const SUSPICIOUS: u64 = 32;
 
 impl<R: Keyed> Delivery<R> {
-    /// Returns a delivery that goes on at `cursor`. `seed`: for the pauses between attempts.
+    /// Returns a delivery that resumes at `cursor`. `seed` is for the jitter of pauses.
     pub fn new(settings: Settings, cursor: Cursor, seed: u64) -> Self {
         let lanes = (0..settings.lanes.max(1) as u64).map(|lane| Lane::new(seed ^ (lane + 1) << 48));
         let cursor = Cursor {
@@ -191,28 +200,28 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Returns the records of the batch, to which indices refer.
+    /// Returns the records of the batch. Indices in actions refer to this slice.
     pub fn batch(&self) -> &[R] {
         &self.batch.records
     }
 
-    /// Returns the cursor that was saved last.
+    /// Returns the last saved cursor.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Returns the number of records after the cursor that the ledger has: as read, as expired, or as left out.
+    /// Returns the number of records after the cursor that the ledger already counts as read, expired or left out.
     pub fn ahead(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
         (self.batch.records.len() + next) as u64 + self.batch.expired + self.batch.left_out
     }
 
-    /// Bytes of the records in memory.
+    /// Returns the size of the records in memory, bytes.
     pub fn bytes(&self) -> usize {
         self.batch.bytes + self.next.as_ref().map_or(0, |page| page.bytes)
     }
 
-    /// Returns the accounts of the records.
+    /// Returns the counters of the records.
     pub fn ledger(&self) -> Ledger {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
         Ledger {
@@ -221,12 +230,12 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Returns the time at which a request was last answered for each of its records.
+    /// Returns the time when a request last succeeded for all its records.
     pub fn last_success(&self) -> Option<Nanos> {
         self.last_success
     }
 
-    /// Returns the error of the last request that failed or whose records were rejected, or `None` if one has succeeded since.
+    /// Returns the error of the last failed or rejected request, or `None` if one has succeeded since.
     pub fn last_error(&self) -> Option<&str> {
         self.notices.last_error()
     }
@@ -236,7 +245,7 @@ impl<R: Keyed> Delivery<R> {
         self.notices.drain()
     }
 
-    /// Reads at the next poll, because new records were committed.
+    /// Makes the next poll read, because new records were committed.
     pub fn wake(&mut self, now: Nanos) {
         if let Step::Reading {
             not_before,
@@ -248,7 +257,7 @@ impl<R: Keyed> Delivery<R> {
         self.read_ahead = true;
     }
 
-    /// Stops after the batch in flight, which may be completed for as long as `grace`.
+    /// Stops after the batch in flight, which gets `grace` ns to complete.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         self.stop_at.get_or_insert(now.saturating_add(grace));
         if let Some(page) = self.next.take() {
@@ -256,12 +265,12 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Returns true if the delivery has stopped: there is no further action.
+    /// Returns true if the delivery has stopped and has no further actions.
     pub fn is_stopped(&self) -> bool {
         self.step == Step::Stopped
     }
 
-    /// Returns the time of the next call of [`Delivery::poll`], if nothing else happens; `None`: when a result comes.
+    /// Returns the time of the next call of [`Delivery::poll`], or `None` if only a result can cause an action.
     pub fn wake_at(&self) -> Option<Nanos> {
         let step = match self.step {
             Step::Reading { not_before, .. } if !self.reading => Some(not_before),
@@ -296,7 +305,8 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Returns the cursor after the batch. If it is known that the next page becomes a batch as it is, its end is saved at the same time.
+    /// Returns the cursor after the batch. If the next page is certain to become the next batch, its end is announced with the
+    /// same save.
     fn after_batch(&self) -> Cursor {
         let next = self.next.as_ref().filter(|page| {
             self.settings.announce && !page.is_last && !page.records.is_empty() && self.stop_at.is_none()
@@ -362,7 +372,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// A page becomes the batch, unless it is worth while to wait for more.
+    /// Makes a page the batch, unless it is not full and more records may arrive soon.
     fn begin(&mut self, page: Page<R>, fills_until: Option<Nanos>, now: Nanos) {
         let is_repeat = self.cursor.batch_end.is_some();
         let waits = fills_until.unwrap_or_else(|| now.saturating_add(self.settings.linger));
@@ -376,7 +386,7 @@ impl<R: Keyed> Delivery<R> {
         }
         let is_something = !page.records.is_empty() || page.left_out > 0;
         if page.is_last && is_something && !is_repeat && now < waits {
-            // It is read again, with what will have come.
+            // Read it again later, with the records that arrive until then.
             self.ledger.read -= page.records.len() as u64;
             self.step = Step::Reading {
                 not_before: waits,
@@ -468,7 +478,7 @@ impl<R: Keyed> Delivery<R> {
             self.step = Step::Saving { not_before: now };
             return self.poll(now);
         }
-        // The page after this batch, while the server works.
+        // Read ahead while the server works.
         if self.read_ahead && !self.reading && self.next.is_none() && self.stop_at.is_none() {
             self.reading = true;
             return Some(self.read(self.batch.end, None));
@@ -575,7 +585,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Processes the result of writing a rejected record. One that could not be written is only counted.
+    /// Processes the result of writing a rejected record. If the write failed, the record is only counted.
     pub fn kept(&mut self, result: Result<(), String>, now: Nanos) {
         if !std::mem::take(&mut self.keeping) {
             return;

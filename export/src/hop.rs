@@ -1,17 +1,24 @@
-//! One hop of one report: the record of the stream `hops`, and its form in the [spool](crate::spool).
+//! Record of the stream `hops`: one hop of one Telemetry Report, and its binary encoding in the [spool](crate::spool).
+//!
+//! ```text
+//! ts (8) | report ID (8) | hop (1) | hops (1) | presence bits (2) | flow | present numbers (8 each)
+//! flow: 0, or kind (1), protocol (1), addresses (2×4 or 2×16) or Flow ID (4), ports (2×2, if kind has PORTS)
+//! ```
+//!
+//! Integers are little-endian. Bit i of the presence bits is set if number i of `numbers` follows.
 
 use wire::FlowKey;
 
-/// One hop of one report, as the switch sent it, in the units of this schema.
+/// One hop of one report, with values converted to the units below.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hop {
     /// Receive time of the report, ns.
     pub ts: u64,
-    /// The id of the report: equal for all its hops, also when two collectors receive it.
+    /// ID of the report: equal for all its hops, also if two collectors receive it.
     pub report: u64,
-    /// The position in the report, in forwarding order, from 0.
+    /// Index in the report, in forwarding order, from 0.
     pub hop: u8,
-    /// Number of hops of the report; 0 if they are not a path, as the records of SF-INT.
+    /// Number of hops in the report; 0 if they do not form a path, as in records of SF-INT.
     pub hops: u8,
     /// The flow of the packet.
     pub flow: Option<FlowKey>,
@@ -31,9 +38,9 @@ pub struct Hop {
     pub queue_congestion: Option<u32>,
     /// Utilization of the egress link, millionths.
     pub link_utilization: Option<u64>,
-    /// Ingress time by the clock of the node, ns: all 64 bits, or the lower 32.
+    /// Ingress timestamp of the node's clock, ns: all 64 bits, or the lower 32.
     pub ingress_ts: Option<u64>,
-    /// Egress time by the clock of the node, likewise.
+    /// Egress timestamp of the node's clock, ns: all 64 bits, or the lower 32.
     pub egress_ts: Option<u64>,
 }
 
@@ -43,7 +50,7 @@ const BY_ID: u8 = 3;
 const PORTS: u8 = 4;
 
 impl Hop {
-    /// Appends the hop to `out`.
+    /// Appends the encoded hop to `out`.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let numbers = self.numbers();
@@ -51,7 +58,7 @@ impl Hop {
             .iter()
             .rev()
             .fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
-        // In a buffer of its own: the vector is checked and extended once.
+        // Encoded in a stack buffer first, so that the vector is extended once.
         let mut buffer = Buffer {
             bytes: [0; MOST],
             len: 0,
@@ -70,7 +77,7 @@ impl Hop {
         out.extend_from_slice(&buffer.bytes[..buffer.len]);
     }
 
-    /// Reads a hop that [`Hop::write`] wrote. Returns `None` for anything else.
+    /// Decodes a hop that [`Hop::write`] encoded. Returns `None` for anything else.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         let mut hop = Self {
@@ -136,12 +143,12 @@ impl Hop {
     }
 }
 
-/// Returns a number in a smaller type, or `None` if it does not fit.
+/// Converts a number to a smaller type. Returns `None` if it does not fit.
 fn narrow<T: TryFrom<u64>>(number: Option<u64>) -> Option<Option<T>> {
     number.map(T::try_from).transpose().ok()
 }
 
-/// The bytes of one hop.
+/// Stack buffer for one encoded hop.
 struct Buffer {
     bytes: [u8; MOST],
     len: usize,
@@ -179,7 +186,7 @@ impl Buffer {
     }
 }
 
-/// Maximum size of a hop, bytes.
+/// Maximum encoded size of a hop, bytes.
 const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {

@@ -1,11 +1,11 @@
-//! Records as JSON objects, with the names of `--json`. Fields without a value are left out.
+//! Encodes records as JSON objects, with the field names of `--json`. Fields without a value are omitted.
 
 use wire::FlowKey;
 
 use crate::record::{Fields, Record, Value};
 use crate::text::{self, address, address_of, decimal, digit, hex};
 
-/// Appends a record, without a line end.
+/// Appends a record without a line break.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
     write_fields(&(record, collector), out);
 }
@@ -20,7 +20,7 @@ pub fn write_fields(record: &impl Fields, out: &mut Vec<u8>) {
         out.extend_from_slice(field.json.as_bytes());
         write_value(value, out);
     });
-    // Each field begins with a comma, and each record has one.
+    // `field.json` begins with a comma; the first one becomes the opening brace. Every record has a field.
     if let Some(first) = out.get_mut(start) {
         *first = b'{';
     }
@@ -80,7 +80,7 @@ fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends a text in quotes.
+/// Appends a quoted and escaped JSON string.
 pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The accounts of the records of an exporter.
+//! Counters of an exporter that balance: every record read is delivered, rejected or still held.
 
 /// Counters of one exporter and stream since its start. `read = delivered + rejected + held`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -11,19 +11,19 @@ pub struct Ledger {
     pub rejected: u64,
     /// Records in memory: read, and neither delivered nor rejected.
     pub held: u64,
-    /// Records that were deleted before they were read, because the store's limits of age or size came first.
+    /// Records deleted by retention before they were read.
     pub expired: u64,
-    /// Records that the stream does not have, since it is a part of what is read.
+    /// Records in the range read that do not belong to the stream.
     pub left_out: u64,
-    /// Rejected records that could not be written to `rejected/`: only their number is left.
+    /// Rejected records that could not be written to `rejected/` and are only counted.
     pub unwritten: u64,
     /// Records that were sent again.
     pub repeated: u64,
     /// Requests that were sent.
     pub requests: u64,
-    /// Requests that were answered for each record.
+    /// Requests with an answer for each record.
     pub settled: u64,
-    /// Requests that failed in a way that may pass.
+    /// Requests with a transient failure.
     pub failed: u64,
     /// Requests that were refused for their content.
     pub refused: u64,
@@ -31,14 +31,14 @@ pub struct Ledger {
     pub unauthorised: u64,
     /// Requests without an answer in time.
     pub timed_out: u64,
-    /// Answers that came too late, or for which there was no request.
+    /// Answers that arrived too late or matched no request.
     pub late: u64,
-    /// Times that the cursor could not be saved.
+    /// Failed attempts to save the cursor.
     pub unsaved: u64,
 }
 
 impl Ledger {
-    /// Returns true if each record that was read is accounted for.
+    /// Returns true if `read = delivered + rejected + held`.
     pub fn balances(&self) -> bool {
         self.read == self.delivered + self.rejected + self.held
     }

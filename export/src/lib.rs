@@ -1,18 +1,18 @@
 //! Exports events, rollups and flows to other systems: at least once, in order per key, accounted for.
 //!
-//! This crate decides; it has no I/O and no clock. A [`Delivery`] delivers one stream to one server: it asks for records, says what to send
-//! and when, processes the outcome, and moves the [`Cursor`]. The caller executes its [`Action`]s and passes the
-//! results back with the time.
+//! This crate contains the logic and the formats of the destinations ([`sink`]), without I/O or a clock. A [`Delivery`]
+//! delivers one stream to one server: it requests records, decides what to send and when, processes outcomes, and moves the
+//! [`Cursor`]. The caller executes its [`Action`]s and returns the results with the time.
 //!
 //! # Semantics
-//! * **The store is the spool.** Records are read by a cursor from what is committed there. The cursor moves when each record before it
-//!   is settled: stored by the server, or rejected for good and written elsewhere with the server's words. So a crash at any point
-//!   repeats records and never leaves one out, and it repeats at most the batch that was in flight.
+//! * **The store is the spool.** Records are read from the store after a cursor. The cursor advances when every record before
+//!   it is settled: stored by the server, or rejected for good and written to a file with the server's error. A crash at any
+//!   point therefore repeats records but never skips one, and repeats at most the batch in flight.
 //! * **Repeats are harmless where a server recognises them.** The end of a batch is saved before it is sent
-//!   ([`Settings::announce`]): after a crash the same records are the same batch.
-//! * **One record never blocks the rest.** A batch that a server refuses is halved until the culprit is alone.
+//!   ([`Settings::announce`]), so after a crash the same records form the same batch.
+//! * **One record never blocks the rest.** A batch that a server refuses is halved until the bad record is alone.
 //! * **Order.** Records with the same key go through the same lane, one request at a time. Only a repeat breaks the order.
-//! * **Bounded.** At most two batches are in memory, one request per lane is in flight.
+//! * **Bounded.** At most two batches are in memory, and one request per lane is in flight.
 #![forbid(unsafe_code)]
 
 mod backoff;

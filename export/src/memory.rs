@@ -1,13 +1,13 @@
-//! Divides memory among deliveries: the sizes of their batches, so that all of them stay within a bound.
+//! Divides a memory budget among deliveries by scaling their batch sizes.
 
-/// The maximum memory of a delivery.
+/// Memory needs of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// The configured size of a batch, bytes.
     pub batch: usize,
-    /// The number of batches in memory in all forms: records, a page that is read, requests.
+    /// Number of copies of a batch in memory at once: records, the next page, encoded requests.
     pub forms: usize,
-    /// Memory that does not depend on the batches, bytes.
+    /// Memory independent of the batch size, bytes.
     pub fixed: usize,
 }
 
@@ -15,17 +15,17 @@ pub struct Claim {
 pub const LEAST: usize = 64 << 10;
 
 impl Claim {
-    /// Returns its memory with batches of this size, bytes.
+    /// Returns the memory needed with batches of this size, bytes.
     pub fn bytes(&self, batch: usize) -> usize {
         self.fixed.saturating_add(self.forms.saturating_mul(batch))
     }
 }
 
-/// Returns the size of a batch of each, so that all together have at most `memory`: as configured; if that is too much, the part above
-/// [`LEAST`] is cut by the same part for all.
+/// Returns the batch size of each delivery, so that together they use at most `memory` bytes. If the configured sizes do not
+/// fit, the part above [`LEAST`] is scaled down by the same factor for all.
 ///
 /// # Errors
-/// Not even the smallest batches fit: the bytes that they need.
+/// Not even the smallest batches fit; the error is the number of bytes that they need.
 pub fn share(memory: usize, claims: &[Claim]) -> Result<Vec<usize>, usize> {
     let mut least = 0_usize;
     let mut wanted = 0_usize;

@@ -1,29 +1,29 @@
-//! The outcome of a request.
+//! Classification of a server's answer to an export request: stored, retry later, rejected, or unauthorised.
 
 use crate::backoff::Nanos;
 
-/// A server's answer to one request, as an exporter classified it. HTTP status 200 with errors inside is not a success.
+/// The outcome of one request. HTTP status 200 with per-record errors inside is not a success.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The server answered for each record: those in neither list are stored.
+    /// The server answered for each record; records in neither list are stored.
     Settled {
-        /// Records that the server will never accept: index in the request, and the server's error.
+        /// Rejected records: index in the request, and the server's error.
         rejected: Vec<(usize, String)>,
-        /// Records that the server may accept later: indices in the request.
+        /// Records to send again later: indices in the request.
         again: Vec<usize>,
-        /// The reason why one of them was not accepted now.
+        /// The reason why one of `again` was not accepted now.
         words: String,
-        /// The pause that the server asked for.
+        /// Pause that the server asked for, ns.
         retry_after: Option<Nanos>,
     },
-    /// Nothing is known to be stored, and the same request may succeed later: transport errors, 408, 429, 5xx.
+    /// Possibly nothing is stored, and the same request may succeed later: transport errors, 408, 429, 5xx.
     Failed {
         /// The reason of the failure.
         words: String,
-        /// The pause that the server asked for.
+        /// Pause that the server asked for, ns.
         retry_after: Option<Nanos>,
     },
-    /// The request as it is will never be accepted, and nothing of it is stored: 400, 413, 422.
+    /// This request can never succeed, and nothing of it is stored: 400, 413, 422.
     Refused {
         /// The error that the server reported.
         words: String,
@@ -52,19 +52,19 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of an HTTP request without errors by record, from its status.
+    /// Classifies an HTTP response without per-record errors by its status.
     pub fn from_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
         let words = words.into();
         match status {
             200..=299 => Self::DONE,
             401 | 403 => Self::Unauthorised { words },
-            // A redirect is a wrong address, not a wrong record: the records are sent once the address is corrected.
+            // A redirect or 404 means a wrong address, not a bad record: the records are sent once the address is corrected.
             ..=399 | 404 | 405 | 408 | 425 | 429 | 500.. => Self::Failed { words, retry_after },
             _ => Self::Refused { words },
         }
     }
 
-    /// Adds the host and the status to the reason, which may be empty.
+    /// Adds the host and the status to the reason.
     pub fn explained(self, host: &str, status: u16) -> Self {
         match self {
             Self::Settled {
@@ -100,7 +100,7 @@ impl Outcome {
 }
 
 fn explain(words: String, host: &str, status: u16) -> String {
-    // The reason of a single record, in a successful answer.
+    // The error of a single record in a successful response.
     if (200..=299).contains(&status) {
         return if words.is_empty() {
             format!("{host} returned no reason")
@@ -114,14 +114,14 @@ fn explain(words: String, host: &str, status: u16) -> String {
         format!(": {words}")
     };
     let meaning = match status {
-        // A server that says what it did not find has been reached.
+        // A 404 with an explanation comes from the right server.
         404 if !words.is_empty() => " (check the url, and that the database, table or index exists)",
         _ => meaning(status),
     };
     format!("{host} answers HTTP {status}{meaning}{reason}")
 }
 
-/// Returns the meaning of an HTTP status, and what to do; empty for those that only the body explains.
+/// Returns the meaning of an HTTP status and what to do, or an empty text if only the body explains it.
 fn meaning(status: u16) -> &'static str {
     match status {
         300..=399 => " (a redirect, which is not followed; correct the url)",

@@ -1,12 +1,13 @@
-//! Copies a partition of a topic into a table: reads batches whose borders are offsets, and names each batch.
+//! The outlet (Kafka to ClickHouse): reads batches with reproducible boundaries from a Kafka partition, and names each batch so
+//! that ClickHouse can deduplicate it.
 //!
-//! A [`Delivery`](crate::Delivery) delivers a partition as it delivers a stream of the store; a position is an offset, and the number of the
-//! topic that had it: a topic that was made again begins anew. The number is drawn at random, since offsets and names are the same in any
-//! other cluster, and in a topic that is read again without what was saved. The end of a batch is saved before it is sent, so that a repeat after a
-//! crash is the same batch; its token is made from topic, partition, this number and these offsets, by which ClickHouse recognises it.
+//! A [`Delivery`](crate::Delivery) delivers a partition like a stream of the store. A position is an offset plus a random
+//! number for this incarnation of the topic: a recreated topic starts again at offset 0, and another cluster has the same names
+//! and offsets. The end of a batch is saved before it is sent, so a repeat after a crash is the same batch, with the same token
+//! (topic, partition, incarnation and offsets) for ClickHouse's insert deduplication.
 //!
-//! Each offset that is passed counts once: as a record, also if it cannot be read; as left out, if there is no message; or as expired, if
-//! Kafka deleted it before it was read.
+//! Each passed offset counts once: as a record, even if unreadable; as left out, if it has no message (such as transaction
+//! markers); or as expired, if Kafka deleted it before it was read.
 
 use std::sync::Arc;
 
@@ -30,11 +31,11 @@ pub struct Item {
     pub offset: u64,
     /// The time of the message, ns since 1970.
     pub ts: u64,
-    /// The record, unless it cannot be read.
+    /// The decoded record, or the error.
     pub content: Result<Received, Unreadable>,
 }
 
-/// A message that cannot be read.
+/// A message that cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
     /// The reason why it cannot be read.
@@ -45,16 +46,16 @@ pub struct Unreadable {
     len: usize,
 }
 
-/// Maximum number of bytes in memory of a value that cannot be read.
+/// Maximum bytes kept of an unreadable value.
 const KEPT: usize = 4096;
-/// Maximum size of a batch that may have been sent, bytes, as they are counted here: no batch is longer, unless it has other borders.
+/// Maximum size of a batch that may have been sent, bytes. No batch is larger, unless the messages are not the original ones.
 const REPEATED: usize = 48 << 20;
-/// Memory of a message beside its content, bytes: its entries in the lists of a batch, and what the allocator adds. It is so large that a row
-/// of a request, while its columns are put together, has no more bytes than its record with this.
+/// Memory of a message besides its content, bytes: entries in the batch's lists and the allocator's overhead. It also covers a
+/// row's share while the columns of a request are built.
 const OVERHEAD: usize = size_of::<Item>() + 320;
-/// Maximum size by which a page exceeds its limit, bytes: that of its last message. Texts and lists are limited.
+/// Maximum overshoot of a page's size limit, bytes: its last message. Texts and lists are limited.
 pub const BEYOND: usize = 64 << 10;
-/// The number of batches in memory for each page: its records, and the request that they become.
+/// Number of copies of each page in memory: its records, and the request.
 pub const FORMS: usize = 2;
 
 impl Unreadable {
@@ -68,7 +69,7 @@ impl Unreadable {
 }
 
 impl Keyed for Arc<Item> {
-    /// Returns 0: a partition is one lane.
+    /// Returns 0, because a partition is one lane.
     fn key(&self) -> u64 {
         0
     }
@@ -88,12 +89,12 @@ impl Item {
         Self { offset, ts, content }
     }
 
-    /// Returns its size in memory, bytes, with its entries in lists.
+    /// Returns the size in memory, bytes, with its list entries.
     fn bytes(&self) -> usize {
         OVERHEAD
             + match &self.content {
                 Ok(record) => record.heap(),
-                // The reason is there twice: cut off once more, in the list of rejected records.
+                // The reason is stored twice: also, truncated, in the list of rejected records.
                 Err(bad) => 2 * bad.words.len() + bad.value.len() + OVERHEAD,
             }
     }
@@ -120,7 +121,8 @@ impl Item {
     }
 }
 
-/// Returns the cursor of a partition that is read for the first time, from this offset on. `random`: drawn for it.
+/// Returns the initial cursor of a partition that is read for the first time from this offset. `random` becomes its incarnation
+/// number.
 pub fn begin(row: u64, random: u64) -> Cursor {
     Cursor {
         settled: Position {
@@ -131,8 +133,8 @@ pub fn begin(row: u64, random: u64) -> Cursor {
     }
 }
 
-/// Returns the name of a request: equal for equal batches, also if Kafka has deleted a part of one meanwhile. `part`: first and last offset, if
-/// it is not the whole batch, since that was refused.
+/// Returns the deduplication token of a request: equal for equal batches, even if Kafka deleted part of one meanwhile. `part`
+/// is the first and last offset if the batch was split.
 pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64)>) -> String {
     let from = batch.settled;
     let to = batch.batch_end.unwrap_or(from);
@@ -148,13 +150,13 @@ pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64
 pub struct PageRequest {
     /// The position at which the page begins.
     pub from: Position,
-    /// The position at which the page ends, whatever its length.
+    /// Fixed end of the page, whatever its length.
     pub until: Option<Position>,
     /// Without `until`, the maximum number of messages.
     pub records: usize,
-    /// Without `until`, the maximum size in bytes, but at least one message.
+    /// Without `until`, the maximum size in bytes; at least one message is read.
     pub bytes: usize,
-    /// A random number, which names the log if it is another one than before.
+    /// A random number for a new incarnation, if the partition starts anew.
     pub random: u64,
 }
 
@@ -163,20 +165,20 @@ pub struct PageRequest {
 pub enum Step {
     /// Fetch the records from this offset on; then [`Reading::fetched`].
     Fetch(u64),
-    /// Ask for the first and the last offset of the partition; then [`Reading::offsets`].
+    /// Request the first and last offsets of the partition; then [`Reading::offsets`].
     Offsets,
     /// The page is complete.
     Page {
         /// The messages of the page.
         page: Page<Arc<Item>>,
-        /// The partition begins anew, so that the number of lost messages is unknown.
+        /// The topic was recreated, so the number of lost messages is unknown.
         restarted: bool,
     },
     /// The partition cannot be read now, for this reason.
     Failed(String),
 }
 
-/// Reads a page of a partition.
+/// State machine that reads one page of a partition.
 #[derive(Debug)]
 pub struct Reading {
     stream: Stream,
@@ -185,7 +187,7 @@ pub struct Reading {
     items: Vec<Arc<Item>>,
     size: usize,
     days: DayLimit,
-    /// The next message is of one day too many.
+    /// The next message would exceed the limit of days.
     is_cut: bool,
     expired: u64,
     /// The offset after the last message of the partition.
@@ -193,7 +195,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Begins to read a page. Returns the first step, too.
+    /// Starts to read a page. Returns the reading and its first step.
     pub fn new(stream: Stream, request: PageRequest) -> (Self, Step) {
         let at = request.from.row;
         let reading = Self {
@@ -210,12 +212,12 @@ impl Reading {
         (reading, Step::Fetch(at))
     }
 
-    /// Returns the end of the partition, if it is known.
+    /// Returns the end offset of the partition, if known.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Returns the number of bytes that the page may still get.
+    /// Returns the number of bytes that still fit in the page.
     pub fn room(&self) -> usize {
         match self.until() {
             Some(_) => REPEATED.saturating_sub(self.size),
@@ -223,7 +225,7 @@ impl Reading {
         }
     }
 
-    /// Ends the page because there is no more time, unless its end is fixed, or nothing was read.
+    /// Ends the page early because time is up. Returns `None` if its end is fixed or nothing was read.
     pub fn ends_here(&mut self) -> Option<Step> {
         let ends = self.until().is_none() && self.at > self.request.from.row;
         ends.then(|| self.page(false))
@@ -233,11 +235,11 @@ impl Reading {
         self.request.until.map(|until| until.row)
     }
 
-    /// Processes the answer to a fetch.
+    /// Processes a fetch response.
     pub fn fetched(&mut self, fetched: &Fetched<'_>) -> Step {
         match fetched.error {
             0 => {}
-            // Deleted, or an offset of another topic that had this name.
+            // OFFSET_OUT_OF_RANGE: the messages were deleted, or the topic was recreated.
             1 => return Step::Offsets,
             76 => {
                 let words = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
@@ -298,7 +300,7 @@ impl Reading {
                 return false;
             }
             let item = Item::new(*stream, offset, &message);
-            // By the records alone, so that each reading has the same borders.
+            // Depends only on the records, so that every reading has the same boundaries.
             *is_cut = item.content.as_ref().is_ok_and(|record| !days.admit(record.ts()));
             if !*is_cut {
                 *size += item.bytes();
@@ -339,7 +341,7 @@ impl Reading {
         if !self.items.is_empty() {
             return self.page(false);
         }
-        // Offsets only grow, so that these are of another log. Positions only grow, too.
+        // Offsets only grow, so the topic was recreated. Positions must grow, too: raise the incarnation.
         let PageRequest { from, random, .. } = self.request;
         let end = Position {
             file: from.file.saturating_add(1 + (random >> 16)),

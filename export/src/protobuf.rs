@@ -1,4 +1,5 @@
-//! Records as protobuf: `proto/hopwise/v1/record.proto`. One message is one record, without a length before it.
+//! Protobuf encoding of records (`proto/hopwise/v1/record.proto`) and a minimal decoder. One message is one record, without a
+//! length prefix.
 
 use wire::FlowKey;
 
@@ -33,7 +34,7 @@ fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
         }
         Value::Flow(flow) => {
             tag(number, BYTES, out);
-            // A flow has at most 56 bytes: its length is one byte, written afterwards.
+            // A flow takes at most 56 bytes, so its length fits one byte, which is patched afterwards.
             let at = out.len();
             out.push(0);
             write_flow(flow, out);
@@ -49,7 +50,7 @@ fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
         out.extend(id.to_le_bytes());
         return write_number(5, flow.proto().into(), out);
     }
-    // The octets of an IPv4 address come last.
+    // IPv4 addresses are mapped into IPv6; the last four octets are the address.
     let skipped = if flow.is_v6() { 0 } else { 12 };
     write_bytes(1, &flow.src_octets()[skipped..], out);
     write_bytes(2, &flow.dst_octets()[skipped..], out);
@@ -60,7 +61,7 @@ fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     write_number(5, flow.proto().into(), out);
 }
 
-/// Returns the four bytes of an IPv4 address, or all of an IPv6 one.
+/// Returns the 4 bytes of an IPv4-mapped address, or all 16 of an IPv6 address.
 fn octets(address: &[u8; 16]) -> &[u8] {
     match address {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => &address[12..],
@@ -111,7 +112,7 @@ fn varint_len(value: u64) -> u64 {
     u64::from(64 - (value | 1).leading_zeros()).div_ceil(7)
 }
 
-/// A value of a field, by its type on the wire.
+/// A field value by its wire type.
 pub(crate) enum Wire<'a> {
     Number(u64),
     Fixed64(u64),
@@ -119,7 +120,7 @@ pub(crate) enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads the number and the value of the next field, or `None` if it is malformed.
+/// Reads the next field: its number and value. Returns `None` if it is malformed.
 pub(crate) fn read_field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
     let tag = u32::try_from(read_varint(bytes)?).ok()?;
     let value = match tag & 7 {
@@ -130,7 +131,7 @@ pub(crate) fn read_field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
             let len = usize::try_from(read_varint(bytes)?).ok()?;
             Wire::Bytes(bytes.split_off(..len)?)
         }
-        // Groups, of a version of protobuf from before ours.
+        // Groups (wire types 3 and 4) are obsolete and never sent.
         _ => return None,
     };
     let number = tag >> 3;
@@ -143,7 +144,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// Reads a number of at most 64 bits, or returns `None` if it is longer or truncated.
+/// Reads a varint of at most 64 bits. Returns `None` if it is longer or truncated.
 pub(crate) fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -1,8 +1,8 @@
-//! Reads records that another process wrote, as protobuf or JSON.
+//! Decodes records that another process wrote, as protobuf or JSON; used by the outlet from Kafka to ClickHouse.
 //!
-//! They are not trusted. A record that is longer than a limit, has a value of another type, or lacks a common field is refused: the reason is a
-//! sentence. Words that are not known here, such as the kind of an event of a later version, are kept as they are; so are the values of all
-//! known fields. A record of a later version of the schema may have fields that would be lost, and is refused.
+//! The input is untrusted. A record is refused with a reason if it exceeds a limit, has a value of the wrong type, or lacks a
+//! common field. Unknown enumeration names, such as event kinds of a later version, are kept as text. Records of a later schema
+//! version are refused, because their additional fields would be lost.
 
 mod json;
 mod packed;
@@ -20,9 +20,9 @@ pub struct Received {
     id: u64,
     ts: u64,
     schema: u32,
-    /// Total length of its long texts, bytes.
+    /// Total length of texts longer than [`SHORT`], bytes.
     long: u32,
-    /// The collector, and the fields after the common ones.
+    /// The collector, followed by the fields after the common ones.
     rest: Packed,
 }
 
@@ -39,7 +39,7 @@ enum Held {
     Address([u8; 16]),
 }
 
-/// The reason why bytes cannot be read as a record.
+/// Error: the reason why a record cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable(
     /// The reason as a sentence.
@@ -48,20 +48,21 @@ pub struct Unreadable(
 
 /// Maximum length of a message, bytes.
 pub const LONGEST: usize = 1 << 20;
-/// Maximum length of a JSON message, bytes: to read it takes some thirty times its length. The longest one that hopwise writes is shorter.
+/// Maximum length of a JSON message, bytes: parsing takes about thirty times as much memory. Records that hopwise writes are
+/// shorter.
 pub const LONGEST_JSON: usize = 256 << 10;
 /// Maximum length of a text, such as a name or a rule, bytes.
 const TEXT: usize = 4096;
-/// Maximum length of a short text, bytes.
+/// Maximum length of a text that does not count as long, bytes.
 const SHORT: usize = 64;
 /// Maximum length of a list: nodes of a path.
 const NUMBERS: usize = 4096;
 
 impl Received {
-    /// Reads a record: an object of JSON if it begins like one, else protobuf.
+    /// Decodes a record: a JSON object if it begins with `{`, otherwise protobuf.
     ///
     /// # Errors
-    /// It is not a record, or is of a later version of the schema.
+    /// It is not a valid record, or has a later schema version.
     pub fn read(stream: Stream, bytes: &[u8]) -> Result<Self, Unreadable> {
         if bytes.len() > LONGEST {
             return Err(Unreadable(format!(
@@ -72,7 +73,7 @@ impl Received {
         let mut parts = Parts::new(stream);
         match bytes.first() {
             None => return Err(Unreadable("it is empty".to_owned())),
-            // A group of protobuf begins with this byte, too; no message of ours has any.
+            // `{` (0x7b) would be the tag of an obsolete protobuf group, which is never sent.
             Some(b'{') if bytes.len() > LONGEST_JSON => {
                 return Err(Unreadable(format!(
                     "it is an object of JSON of {} bytes; at most {LONGEST_JSON} are read",
@@ -100,8 +101,8 @@ impl Received {
         self.ts
     }
 
-    /// Returns its size on the heap, bytes. Long texts count twice: if each record has another one, a request has them twice while it
-    /// is made.
+    /// Returns the size on the heap, bytes. Long texts count twice: while a request is built, it may contain a second copy of
+    /// each.
     pub fn heap(&self) -> usize {
         self.rest.len() + self.long as usize
     }
@@ -121,10 +122,10 @@ impl Fields for Received {
     }
 }
 
-/// A record that is being read.
+/// A record during decoding.
 struct Parts {
     stream: Stream,
-    /// The values of the common fields, then of the others.
+    /// Values of the common fields, then of the stream's fields.
     values: Vec<Held>,
 }
 
@@ -136,7 +137,7 @@ impl Parts {
         }
     }
 
-    /// Finds a field and its value. Returns `None` for a field that is not known here.
+    /// Finds a field and its value. Returns `None` for an unknown field.
     fn find(&mut self, is_wanted: impl Fn(&Field) -> bool) -> Option<(&'static Field, &mut Held)> {
         let fields = COMMON.iter().chain(self.stream.fields());
         fields.zip(&mut self.values).find(|(field, _)| is_wanted(field))
@@ -210,7 +211,7 @@ fn too_many(field: &Field) -> Unreadable {
     Unreadable(format!("its {} has more than {NUMBERS} numbers", field.name))
 }
 
-/// Returns an address of 4 or 16 bytes; IPv4 is mapped into IPv6.
+/// Converts an address of 4 or 16 bytes, with IPv4 mapped into IPv6. Returns `None` for another length.
 fn held_address(bytes: &[u8]) -> Option<[u8; 16]> {
     match *bytes {
         [a, b, c, d] => Some(std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets()),

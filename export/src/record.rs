@@ -1,4 +1,5 @@
-//! The records that are exported, and their fields. Numbers and names of fields are stable: other programs depend on them.
+//! The exported records and their fields: the schema of all export formats. Names and numbers of fields are stable, because
+//! other programs depend on them.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use wire::FlowKey;
 use crate::delivery::Keyed;
 use crate::hop::Hop;
 
-/// Version of the schema: fields are only added.
+/// Schema version. Fields are only added.
 pub const SCHEMA: u64 = 1;
 
 wire::named! {
@@ -47,7 +48,7 @@ impl Stream {
         }
     }
 
-    /// Returns the stored stream that it is read from, if there is one.
+    /// Returns the stream of the store from which it is read, or `None` for `hops`, which are not stored.
     pub fn stored(self) -> Option<Stored> {
         match self {
             Self::Events | Self::Alerts => Some(Stored::Events),
@@ -78,9 +79,9 @@ impl Stream {
 pub struct Field {
     /// The name, also in JSON.
     pub name: &'static str,
-    /// The text before the value in JSON: a comma, the name and a colon.
+    /// Text before the value in JSON: `,"name":`.
     pub json: &'static str,
-    /// The number in the message.
+    /// Field number in the protobuf message.
     pub number: u32,
     /// The type of the value.
     pub kind: FieldKind,
@@ -95,11 +96,11 @@ pub enum FieldKind {
     Number,
     /// Nanoseconds since 1970: `fixed64`.
     Time,
-    /// 64 bits without order: `fixed64`, in JSON 16 hexadecimal digits.
+    /// A 64-bit identifier: `fixed64`, in JSON 16 hexadecimal digits.
     Id,
     /// A text, `string` in Protobuf.
     Text,
-    /// Numbers of 32 bits: `repeated uint32`; all ones are unavailable, in JSON null.
+    /// 32-bit numbers: `repeated uint32`; `u32::MAX` means unavailable, null in JSON.
     Numbers,
     /// A 5-tuple, the message `Flow` in Protobuf.
     Flow,
@@ -259,7 +260,7 @@ pub enum Record {
     Hop(Box<Hop>),
 }
 
-/// Provides the fields of a record.
+/// A record whose fields can be visited.
 pub trait Fields {
     /// Calls `each` for all fields of the stream, in order, the common ones first.
     fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>));
@@ -271,26 +272,26 @@ impl<F: Fields> Fields for &F {
     }
 }
 
-/// A record of this process, and the name of its collector.
+/// A record of this process with the name of its collector.
 impl Fields for (&Record, &str) {
     fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>)) {
         self.0.visit_all(self.1, each);
     }
 }
 
-/// A rollup as it was stored. There can be several of one key and time: one of each worker, and one of each process.
+/// A stored rollup. Each worker and process may contribute a part for the same key and time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RollupPart {
     /// The stored values of the rollup.
     pub rollup: Rollup,
-    /// The number in the store, which distinguishes it from the others; 0 if it has none.
+    /// Number in the store, which is unique among the parts; 0 if it has none.
     pub part: u64,
-    /// The number of rollups of its key and time that come before it in the store, if a sink needs that: a small number, which distinguishes them, too.
+    /// Number of earlier parts with the same key and time, for sinks that need a small distinguishing number.
     pub nth: u16,
 }
 
 impl RollupPart {
-    /// Returns an id that all parts of a rollup have in common.
+    /// Returns the ID shared by all parts of a rollup.
     pub fn id(&self) -> u64 {
         hash([
             self.ts,
@@ -318,16 +319,16 @@ impl std::ops::DerefMut for RollupPart {
     }
 }
 
-/// A rule that became true or false. The id is that of the event.
+/// A rule that started or stopped firing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Alert {
     /// Time of the change, ns since 1970.
     pub ts: u64,
-    /// The id of the change: equal changes have equal ids.
+    /// ID of the event: equal changes have equal IDs.
     pub id: u64,
     /// The name of the rule.
     pub rule: Arc<str>,
-    /// Whether the rule became true.
+    /// True if the rule started to fire.
     pub is_firing: bool,
     /// The flow that the alert is about.
     pub flow: Option<FlowKey>,
@@ -337,13 +338,13 @@ pub struct Alert {
     pub interface: Option<u32>,
     /// The queue of the node.
     pub queue: Option<u8>,
-    /// The metric of the comparison that decided; `None`: none did, as the flow has ended.
+    /// Metric of the deciding comparison; `None` if the rule stopped because the flow ended.
     pub metric: Option<Metric>,
     /// The value of the metric.
     pub value: Option<u64>,
     /// The threshold that the value was compared with.
     pub threshold: Option<u64>,
-    /// Time at which the rule became true, if that is known.
+    /// Time when the rule started to fire, ns, if known.
     pub since: Option<u64>,
 }
 
@@ -355,7 +356,7 @@ impl Alert {
             Kind::RuleOff => false,
             _ => return None,
         };
-        // A store that lost the name knows the index of the rule at most.
+        // If the rule's name was lost, its index stands in.
         let rule = rule.filter(|rule| !rule.is_empty());
         let rule = rule.unwrap_or_else(|| format!("rule {}", event.rule.unwrap_or_default()).into());
         Some(Self {
@@ -374,8 +375,8 @@ impl Alert {
         })
     }
 
-    /// Returns the node, interface and queue that the alert is about. For the rule of a flow there are none: those of the alert only say
-    /// where its value is from, and can be others when the rule becomes false.
+    /// Returns the node, interface and queue that the alert is about. All are `None` for a flow's rule: there they only say
+    /// where the value was measured, and may differ when the rule stops firing.
     pub fn location(&self) -> [Option<u32>; 3] {
         match self.flow {
             Some(_) => [None; 3],
@@ -383,9 +384,9 @@ impl Alert {
         }
     }
 
-    /// Returns the id of the alert: equal for equal rules, flows and locations.
+    /// Returns the alert's ID, equal for equal rule, flow and location.
     pub fn alert(&self) -> u64 {
-        // The length says where the name ends.
+        // The length makes the encoding of the name unambiguous.
         let name = words(self.rule.as_bytes());
         let location = self.location().map(|part| part.map_or(u64::MAX, u64::from));
         let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
@@ -407,7 +408,7 @@ pub struct EventRecord {
     pub rule: Option<Arc<str>>,
     /// Nodes in forwarding order.
     pub path: Vec<u32>,
-    /// For a new flow: its latency, the source of the latency, and its hop latencies.
+    /// For a new flow: its latency (ns), the latency's basis, and its hop latencies (ns).
     pub first: Option<(Option<u64>, Basis, Vec<u32>)>,
 }
 
@@ -425,7 +426,7 @@ impl Record {
         }
     }
 
-    /// Returns the kind of an event, the state of an alert, else the name of the stream.
+    /// Returns the kind of an event, the state of an alert, or else the name of the stream.
     pub fn what(&self) -> &'static str {
         match self {
             Self::Event(one) => one.event.kind.name(),
@@ -434,7 +435,7 @@ impl Record {
         }
     }
 
-    /// Returns true if the record reports a fault: a drop, a loss of packets or reports, a loop, a rule that became true.
+    /// Returns true if the record reports a fault: a drop, lost packets or reports, a loop, or a firing rule.
     pub fn is_wrong(&self) -> bool {
         match self {
             Self::Event(one) => {
@@ -505,8 +506,8 @@ impl Record {
         }
     }
 
-    /// Returns the id of the record's row in a collector. It differs from the id for rollups: those of one key and time can be parts of one, and
-    /// each is a row.
+    /// Returns the ID of the record's row in a collector. It differs from the record's ID for rollups, because each part is a
+    /// row.
     pub(crate) fn row_id(&self, collector: &str) -> u64 {
         match self {
             Self::Rollup(one) if one.part != 0 => hash(
@@ -687,7 +688,7 @@ fn visit_event(record: &EventRecord, mut next: impl FnMut(Value<'_>)) {
 }
 
 impl Keyed for Record {
-    /// Returns the key of the flow, else of the node; for an alert, that of the rule and what it is about.
+    /// Returns a hash of the flow, or else of the node; for an alert, the alert's ID.
     fn key(&self) -> u64 {
         if let Self::Alert(one) = self {
             return one.alert();
@@ -699,12 +700,12 @@ impl Keyed for Record {
     }
 }
 
-/// Returns the id of a report, made from its sender, its number and its flow.
+/// Returns the ID of a report from its sender and sequence number (`parts`) and its flow.
 pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
     hash(parts.into_iter().chain([flow_id(flow)]))
 }
 
-/// Returns bytes as words of 64 bits, most significant byte first, for a hash.
+/// Splits bytes into big-endian 64-bit words, for hashing.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes
         .chunks(8)
@@ -715,7 +716,7 @@ fn flow_id(flow: Option<&FlowKey>) -> u64 {
     flow.map_or(0, FlowKey::id)
 }
 
-/// Hashes numbers in a way that does not change between versions: ids are compared across them.
+/// Hashes numbers. The function must never change, because IDs are compared across versions.
 pub(crate) fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0x6a09_e667_f3bc_c908, |state: u64, part| {
         let mixed = (state ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);

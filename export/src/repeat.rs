@@ -1,23 +1,23 @@
-//! Repeats of alerts that fire, for a server that resolves those that nobody repeats.
+//! Repeats firing alerts for servers that resolve an alert unless it is sent again, such as Alertmanager.
 
 use std::collections::BTreeMap;
 
 use crate::backoff::Nanos;
 use crate::record::{Alert, Record};
 
-/// Alerts that fire as far as they were sent, and the time of their next repeat.
+/// The firing alerts that were sent, and when to repeat them.
 #[derive(Debug)]
 pub struct Repeats {
     interval: Nanos,
     next: Nanos,
-    /// By the numbers of the alerts.
+    /// Firing alerts by their IDs.
     firing: BTreeMap<u64, Alert>,
-    /// The number from which the present round goes on.
+    /// ID at which the current round continues; `None` between rounds.
     position: Option<u64>,
 }
 
 impl Repeats {
-    /// Repeats all alerts once per interval.
+    /// Returns an empty set whose alerts are repeated once per interval (ns).
     pub fn new(interval: Nanos) -> Self {
         Self {
             interval,
@@ -27,7 +27,7 @@ impl Repeats {
         }
     }
 
-    /// Notes an alert that is sent. Returns false if it fires and there is no room for it: it is not repeated.
+    /// Records an alert that is sent. Returns false if it fires but exceeds the limit, so that it will not be repeated.
     pub fn note(&mut self, record: &Record) -> bool {
         let Record::Alert(alert) = record else { return true };
         let number = alert.alert();
@@ -42,8 +42,8 @@ impl Repeats {
         true
     }
 
-    /// Returns alerts that are to be sent again at `now`: a part of them at a time, until a round is over. `now` is of a clock that is not
-    /// set; `ts` is the time that the alerts get, ns since the Unix epoch, which may be before that of the last round.
+    /// Returns the alerts to repeat at `now`, in parts until the round is complete. `now` is monotonic; `ts` is the wall-clock
+    /// time that the alerts get, ns since 1970, which may step backwards.
     pub fn due(&mut self, now: Nanos, ts: Nanos) -> Vec<Record> {
         let from = match self.position {
             Some(from) => from,
@@ -65,9 +65,9 @@ impl Repeats {
     }
 }
 
-/// Alerts that are repeated: about 10 MiB.
+/// Maximum number of repeated alerts: about 10 MiB.
 const MAX_REPEATED: usize = 50_000;
-/// Alerts of one request.
+/// Maximum alerts in one part.
 const MAX_AT_ONCE: usize = 1_000;
 
 #[cfg(test)]

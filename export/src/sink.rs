@@ -1,5 +1,5 @@
-//! The formats of sinks. A sink turns records into the body of a request and the answer into an
-//! [`Outcome`]; the export role sends it.
+//! The destinations of exports. A sink encodes records into the body of a request and classifies the response as an
+//! [`Outcome`]; the export role does the I/O.
 
 pub mod alertmanager;
 pub mod clickhouse;
@@ -34,13 +34,13 @@ pub struct Batch<'a> {
 pub struct Request {
     /// The method: `POST`, `PUT` or `GET`.
     pub method: &'static str,
-    /// Path and query, with the `/` at its beginning.
+    /// Path and query, beginning with `/`.
     pub target: String,
-    /// Headers except those of the connection, of credentials and of the length.
+    /// Headers, without those for connection, credentials and length.
     pub headers: Vec<(&'static str, String)>,
     /// The body of the request.
     pub body: Vec<u8>,
-    /// For each row of the body, the index of its record, where answers name rows and a record can have none or several.
+    /// Index of the record of each row in the body, for sinks whose responses refer to rows.
     pub rows: Vec<usize>,
 }
 
@@ -49,9 +49,9 @@ pub struct Request {
 pub struct Response<'a> {
     /// The status code of HTTP.
     pub status: u16,
-    /// The pause of the header `Retry-After`.
+    /// Pause from the header `Retry-After`, ns.
     pub retry_after: Option<Nanos>,
-    /// The body; only its beginning if it is too long.
+    /// The body, or its beginning if it is too long.
     pub body: &'a [u8],
     /// The body was too long.
     pub is_cut: bool,
@@ -59,36 +59,36 @@ pub struct Response<'a> {
 
 /// A server that accepts records by HTTP.
 pub trait HttpSink: std::fmt::Debug + Send + Sync {
-    /// Returns the request that sends these records. `None`: none of them is for this sink, and they are settled.
+    /// Returns the request that sends these records, or `None` if the sink accepts none of them; they then count as delivered.
     fn request(&self, batch: &Batch<'_>) -> Option<Request>;
 
-    /// Returns the maximum number of different days of the records of a batch.
+    /// Returns the maximum number of different UTC days in a batch, or `None` for no limit.
     fn days(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the time after which alerts that fire are sent again, or `None` if they are sent once.
+    /// Returns the interval at which firing alerts are sent again, ns, or `None` if they are sent once.
     fn repeat_interval(&self) -> Option<Nanos> {
         None
     }
 
-    /// Returns true if it needs to know which part of a rollup of a flow, or of another one, a record is:
-    /// [`RollupPart::nth`](crate::record::RollupPart::nth).
+    /// Returns true if the sink needs to number the parts of rollups ([`RollupPart::nth`](crate::record::RollupPart::nth)), of
+    /// rollups `per_flow` or of others.
     fn counts_parts(&self, per_flow: bool) -> bool {
         let _ = per_flow;
         false
     }
 
-    /// Returns the outcome of a request.
+    /// Classifies the response to a request.
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let _ = (batch, request);
         Outcome::from_status(response.status, words(response.body), response.retry_after)
     }
 
-    /// Checks the answer to a statement of the schema.
+    /// Checks the response to a schema statement.
     ///
     /// # Errors
-    /// The server refused it: its error.
+    /// The server refused it; the error is the server's.
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
         let _ = request;
         match response.status {
@@ -97,13 +97,13 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         }
     }
 
-    /// Returns a request that checks the server, the credentials and the schema; nothing is stored by it.
+    /// Returns a request that checks server, credentials and schema without storing anything.
     fn probe(&self, streams: &[Stream]) -> Request;
 
-    /// Checks the answer to the probe.
+    /// Checks the response to the probe.
     ///
     /// # Errors
-    /// One sentence that says what is wrong and what to do.
+    /// One sentence with the problem and the remedy.
     fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
         let _ = streams;
         match response.status {
@@ -118,7 +118,7 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns a message about refused credentials, with a further remedy.
+/// Returns a message about refused credentials; `also` is a further remedy.
 fn unauthorised(response: &Response<'_>, also: &str) -> String {
     format!(
         "the server refuses the credentials ({}); correct user, password or token{also}",
@@ -126,7 +126,7 @@ fn unauthorised(response: &Response<'_>, also: &str) -> String {
     )
 }
 
-/// Returns the status and the text of an answer.
+/// Returns the status and the text of a response.
 pub fn said(response: &Response<'_>) -> String {
     let words = words(response.body);
     if words.is_empty() {
@@ -136,7 +136,7 @@ pub fn said(response: &Response<'_>) -> String {
     }
 }
 
-/// Returns the text in the body of an answer, on one line of bounded length.
+/// Returns the text of a response body on one line of bounded length.
 pub fn words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_WORDS)]);
     let line: Vec<&str> = text.split_whitespace().collect();
@@ -147,7 +147,7 @@ pub fn words(body: &[u8]) -> String {
         .collect()
 }
 
-/// Escapes a value in a query: everything but unreserved characters (RFC 3986, section 2).
+/// Percent-encodes a query value: everything but unreserved characters (RFC 3986, section 2).
 pub fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len() + 16);
     for byte in value.bytes() {
@@ -170,7 +170,7 @@ pub fn escape(value: &str) -> String {
     escaped
 }
 
-/// Maximum length of the text of an answer, characters.
+/// Maximum length of a response text, characters.
 const MAX_WORDS: usize = 300;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! A queue for records that are in no store: in memory, and in files once memory is half full. Without I/O: effects go out, and their
-//! results come in.
+//! A bounded FIFO for records that are not in the store (hops): in memory, and on disk once half of the memory is used. It does
+//! no I/O itself: effects go out, and their results come in.
 //!
-//! Records are in segments, each with a number, in order. A segment is in memory, or it is a file that was written as a whole. The
-//! oldest are files, the newest are in memory; one file is read at a time. A [`Position`] is the number of a segment and of a record in it.
+//! Records are in numbered segments. A segment is in memory, or it is a file that was written as a whole. The oldest are files,
+//! the newest are in memory; one file is loaded at a time. A [`Position`] is a segment number and a record index in it.
 //!
-//! **A file** is [`MAGIC`], the number of its records (64 bits, least significant byte first, as all numbers), then the records: length
-//! (32 bits), CRC-32C of the record (32 bits), the record. A damaged record ends the file: what follows it counts as lost, and the next
-//! file goes on.
+//! **File format:** [`MAGIC`], the number of records (64 bits), then for each record its length (32 bits), its CRC-32C (32
+//! bits) and its bytes. Integers are little-endian. A damaged record ends the file; the following ones count as lost, and
+//! reading continues with the next file.
 //!
-//! **What is lost** is counted: `offered = read + expired + refused + waiting`, where records expire with a deleted or damaged file. What was
-//! in memory is lost when the process is killed; at a stop it is written.
+//! **Loss is counted:** `offered = read + expired + refused + waiting`, where records expire with a deleted or damaged file.
+//! Records in memory are lost if the process is killed; a normal stop writes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub const MAGIC: &[u8; 16] = b"hopwise spool 1\n";
 const HEADER: usize = MAGIC.len() + 8;
 /// Bytes before a record: length and CRC.
 const PREFIX: usize = 8;
-/// Pause after an effect that failed.
+/// Pause after a failed effect, ns.
 const RETRY: Nanos = 1_000_000_000;
-/// Ranges of deleted segments that are remembered one by one.
+/// Maximum number of deleted segments remembered separately.
 const MAX_GAPS: usize = 4096;
 
 /// The limits of a spool.
@@ -41,7 +41,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 64 MiB in memory, files of 16 MiB, 1 GiB of them.
+    /// Returns the defaults: 64 MiB in memory, files of 16 MiB, 1 GiB of files.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
@@ -65,12 +65,11 @@ settings::choice! {
 /// An effect for the caller, one at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Write this file under a name that [`Spool::new`] would not be given, sync it, and give it the name of the segment; then
-    /// [`Spool::written`].
+    /// Write this file under a temporary name, sync it, and rename it to the segment's name; then [`Spool::written`].
     Write {
         /// The number of the segment.
         number: u64,
-        /// The content of the file, without the CRCs: see [`seal`].
+        /// The content of the file without CRCs; see [`seal`].
         bytes: Arc<Vec<u8>>,
     },
     /// Delete the file of this segment; then [`Spool::deleted`].
@@ -80,13 +79,13 @@ pub enum Effect {
 /// The result of [`Spool::read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadResult {
-    /// Read the file of this segment, call [`Spool::loaded`], and read again.
+    /// Load the file of this segment, call [`Spool::loaded`], and read again.
     Load(u64),
     /// The records were passed.
     Page {
         /// The position at which to read on.
         end: Position,
-        /// Records before it that were deleted, or damaged.
+        /// Number of records before it that were deleted or damaged.
         expired: u64,
         /// There are no more records now.
         is_last: bool,
@@ -103,7 +102,7 @@ struct Segment {
     content: Option<Arc<Vec<u8>>>,
     /// No more records are added.
     is_closed: bool,
-    /// A part of it cannot be read, and is counted.
+    /// Part of it is damaged, and its lost records are counted.
     is_damaged: bool,
 }
 
@@ -113,15 +112,15 @@ pub struct Spool {
     limits: Limits,
     segments: VecDeque<Segment>,
     next: u64,
-    /// Segments that were deleted before they were read, with the number of their records: the oldest first. Later ones are not deleted before them.
+    /// Deleted unread segments with their record counts, oldest first. Segments are deleted in order.
     gaps: VecDeque<(u64, u64)>,
     /// Files to be deleted, with their bytes.
     garbage: VecDeque<(u64, usize)>,
     in_memory: usize,
     on_disk: u64,
-    /// The valid part of a file that was read.
+    /// The valid part of the last loaded file, with its segment number.
     loaded: Option<(u64, Arc<Vec<u8>>)>,
-    /// A position, and its offset in the bytes of its segment.
+    /// A recent position and its byte offset in its segment, to resume without a scan.
     hint: (Position, usize),
     is_busy: bool,
     retry_at: Nanos,
@@ -134,7 +133,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Returns a spool with the files that are there: number, records, bytes of each.
+    /// Returns a spool over existing files, given as (segment number, records, bytes).
     pub fn new(limits: Limits, cursor: &Cursor, mut files: Vec<(u64, u64, usize)>) -> Self {
         files.sort_unstable();
         let end = cursor
@@ -177,7 +176,7 @@ impl Spool {
         spool
     }
 
-    /// Adds records, each with [`begin`] and [`end`]. Returns whether [`Spool::poll`] should be called.
+    /// Adds a chunk of records, each framed by [`begin`] and [`end`]. Returns true if [`Spool::poll`] should be called.
     pub fn offer(&mut self, chunk: &[u8], records: u64) -> bool {
         self.offered += records;
         let needed = chunk.len() + HEADER;
@@ -195,7 +194,7 @@ impl Spool {
             None => {
                 self.close();
                 is_new = true;
-                // Allocated at once: the caller does not wait for a copy as it grows.
+                // Allocated in full, so that the caller never waits for a reallocation.
                 let mut content = Vec::with_capacity(self.limits.segment);
                 content.extend_from_slice(MAGIC);
                 content.extend([0; 8]);
@@ -219,14 +218,14 @@ impl Spool {
         segment.records += records;
         segment.bytes += chunk.len();
         if let Some(content) = &mut segment.content {
-            // It is not shared yet: it is passed on when it is closed.
+            // Not shared until it is closed, so `make_mut` does not copy.
             Arc::make_mut(content).extend_from_slice(chunk);
         }
         self.in_memory += chunk.len();
         is_new
     }
 
-    /// Counts records that could not be offered, because another thread was reading.
+    /// Counts records that were refused before they reached the spool.
     pub fn refuse(&mut self, records: u64) {
         self.offered += records;
         self.refused += records;
@@ -242,7 +241,7 @@ impl Spool {
         }
     }
 
-    /// Returns the next effect. Call it after each result, each offer that says so, and at [`Spool::wake_at`].
+    /// Returns the next effect. Call it after each result, after each offer that returns true, and at [`Spool::wake_at`].
     pub fn poll(&mut self, now: Nanos) -> Option<Effect> {
         if self.is_busy || now < self.retry_at {
             return None;
@@ -289,19 +288,19 @@ impl Spool {
         }
     }
 
-    /// Returns the time at which to call [`Spool::poll`] after an effect that failed.
+    /// Returns the time to call [`Spool::poll`] after a failed effect.
     pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
         Some(self.retry_at).filter(|at| *at > now)
     }
 
-    /// Processes the result of writing a file. If that failed, the segment stays in memory.
+    /// Processes the result of writing a file. After a failure the segment stays in memory.
     pub fn written(&mut self, number: u64, is_written: bool, now: Nanos) {
         self.is_busy = false;
         if !is_written {
             return self.fail(now);
         }
         let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else {
-            // It was read and settled in the meantime, or deleted.
+            // Settled or dropped in the meantime, so delete the file.
             return self.garbage.push_back((number, 0));
         };
         segment.content = None;
@@ -325,7 +324,7 @@ impl Spool {
         self.retry_at = now.saturating_add(RETRY);
     }
 
-    /// Processes the content of a file; `None` if it is gone.
+    /// Processes the content of a loaded file; `None` if it is gone.
     pub fn loaded(&mut self, number: u64, content: Option<Vec<u8>>) {
         let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else {
             return;
@@ -339,7 +338,8 @@ impl Spool {
         self.loaded = Some((number, Arc::new(content)));
     }
 
-    /// Passes the records from `from` on to `each`: all before `until`; without it at most `records`, and `bytes`, but at least one.
+    /// Passes the records from `from` on to `each`: exactly up to `until`, or without it at least one and about at most
+    /// `records` and `bytes`.
     pub fn read(
         &mut self,
         from: Position,
@@ -400,7 +400,7 @@ impl Spool {
                     file: position.file + 1,
                     row: 0,
                 };
-                // A page has records of one segment: one file is enough to read it again.
+                // End the page at the segment boundary: a page then needs only one file to be read again.
                 if count > 0 || expired > 0 {
                     return ReadResult::Page {
                         end: position,
@@ -425,7 +425,7 @@ impl Spool {
                     break;
                 }
                 let Some((record, next)) = record(&content, offset) else {
-                    // Damaged from here on.
+                    // The rest of the segment is damaged.
                     expired += end - position.row;
                     position.row = end;
                     break;
@@ -440,7 +440,7 @@ impl Spool {
         }
     }
 
-    /// Skips deleted segments. Returns the number of their records.
+    /// Moves `position` past deleted segments. Returns the number of their records.
     fn skip_gaps(&self, position: &mut Position, until: Option<Position>) -> u64 {
         let mut expired = 0;
         let first = position.file;
@@ -481,7 +481,7 @@ impl Spool {
         offset
     }
 
-    /// Removes the records before a cursor that was saved.
+    /// Removes the records before a saved cursor.
     pub fn settle(&mut self, settled: Position) {
         self.gaps.retain(|(number, _)| *number >= settled.file);
         while let Some(first) = self.segments.front() {
@@ -505,14 +505,15 @@ impl Spool {
         }
     }
 
-    /// Refuses further records, and has those in memory written.
+    /// Refuses further records, and lets `poll` write those in memory.
     pub fn stop(&mut self) {
         self.close();
         self.is_stopping = true;
         self.retry_at = 0;
     }
 
-    /// Gives up the records that are still in memory after a stop, since they could not be written: they count as refused. Returns their number.
+    /// Drops the records still in memory after a stop because they could not be written; they count as refused. Returns their
+    /// number.
     pub fn abandon(&mut self) -> u64 {
         let lost: u64 = self
             .segments
@@ -526,7 +527,7 @@ impl Spool {
         lost
     }
 
-    /// Returns the number of records after a position, with those that were deleted.
+    /// Returns the number of records after a position, including deleted ones.
     pub fn after(&self, position: Position) -> u64 {
         let segments = self
             .segments
@@ -544,7 +545,7 @@ impl Spool {
             .sum()
     }
 
-    /// Returns the number of records that waited when the spool was opened.
+    /// Returns the number of waiting records when the spool was opened.
     pub fn restored(&self) -> u64 {
         self.restored
     }
@@ -559,35 +560,35 @@ impl Spool {
         self.refused
     }
 
-    /// Returns the number of records that were damaged on the disk; they are among the expired ones of pages.
+    /// Returns the number of records damaged on disk; pages report them as expired.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Returns the number of effects that failed.
+    /// Returns the number of failed effects.
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Returns the bytes in memory, and those in files.
+    /// Returns the number of bytes in memory and in files.
     pub fn bytes(&self) -> (usize, u64) {
         (self.in_memory, self.on_disk)
     }
 }
 
-/// Begins a record at the end of a chunk. Returns the offset that [`end`] needs.
+/// Starts a record at the end of a chunk. Returns the offset to pass to [`end`].
 pub fn begin(chunk: &mut Vec<u8>) -> usize {
     chunk.extend([0; PREFIX]);
     chunk.len()
 }
 
-/// Ends a record: its content is what was appended since [`begin`].
+/// Ends a record whose content was appended since [`begin`].
 pub fn end(chunk: &mut [u8], begun: usize) {
     let len = (chunk.len() - begun) as u32;
     chunk[begun - PREFIX..begun - 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Returns the content of a file with its CRCs.
+/// Returns the content of a file with its CRCs filled in.
 pub fn seal(content: &[u8]) -> Vec<u8> {
     let mut sealed = content.to_vec();
     let mut offset = HEADER;
@@ -610,7 +611,7 @@ pub const fn header_len() -> usize {
     HEADER
 }
 
-/// Returns the record at an offset, and the offset of the next one.
+/// Returns the record at an offset and the offset of the next one, or `None` at the end.
 fn record(content: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     let rest = content.get(offset..)?;
     let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
@@ -618,7 +619,7 @@ fn record(content: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     Some((record, offset + PREFIX + len))
 }
 
-/// Returns the number of bytes and records of a file that are valid.
+/// Returns the number of valid bytes and valid records at the start of a file.
 fn check(content: &[u8]) -> (usize, u64) {
     if parse_header(content).is_none() {
         return (0, 0);

@@ -1,4 +1,5 @@
-//! Writes numbers, addresses and times as text, without the formatting machinery: this is most of the cost of a record as JSON.
+//! Fast text output of numbers, addresses and times without `core::fmt`, which would be most of the cost of encoding a record
+//! as JSON.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -55,7 +56,7 @@ pub(crate) fn digit(nibble: u8) -> u8 {
     b"0123456789abcdef"[usize::from(nibble & 0xf)]
 }
 
-/// Appends an address. Those of IPv6 have several forms, and are written by the standard library.
+/// Appends an address. IPv6 addresses go through the standard library because of their abbreviated forms.
 pub(crate) fn address(address: IpAddr, out: &mut Vec<u8>) {
     match address {
         IpAddr::V4(address) => {
@@ -66,18 +67,18 @@ pub(crate) fn address(address: IpAddr, out: &mut Vec<u8>) {
                 decimal(octet.into(), out);
             }
         }
-        // Writing into memory does not fail.
+        // Writing to a `Vec` cannot fail.
         IpAddr::V6(address) => _ = write!(out, "{address}"),
     }
 }
 
-/// Returns the address of these octets, in which IPv4 is mapped into IPv6.
+/// Returns an address from 16 octets, in which IPv4 is mapped into IPv6.
 pub(crate) fn address_of(octets: &[u8; 16]) -> IpAddr {
     let address = Ipv6Addr::from(*octets);
     address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
 }
 
-/// Appends a flow as `Display` writes it.
+/// Appends a flow in the same format as `Display`.
 pub(crate) fn flow(flow: &FlowKey, out: &mut Vec<u8>) {
     let (Some((sport, dport)), None, false) = (flow.ports(), flow.known_id(), flow.is_v6()) else {
         _ = write!(out, "{flow}");
@@ -92,7 +93,7 @@ pub(crate) fn flow(flow: &FlowKey, out: &mut Vec<u8>) {
     decimal(flow.proto().into(), out);
 }
 
-/// Appends a time as RFC 3339 writes it, in UTC, with nine digits after the second. Its year has four digits: 64 bits end in 2554.
+/// Appends a time in RFC 3339, UTC, with nine fractional digits. 64 bits end in 2554, so years have four digits.
 pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
     let seconds = ts / 1_000_000_000;
     let fraction = ts % 1_000_000_000;

@@ -1,4 +1,5 @@
-//! Alerts: what is and was wrong, from the stored events of rules; what people said about it; and what a rule would have done.
+//! Alerts: current and past firings of rules, rebuilt from stored events; acknowledgements and silences; and trial runs of a
+//! rule over stored data.
 
 mod firing;
 mod notes;

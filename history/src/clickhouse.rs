@@ -1,8 +1,8 @@
-//! The tables that collectors export to ClickHouse: the history of a fleet.
+//! History back end over ClickHouse: answers queries from the tables to which a fleet of collectors exports.
 //!
-//! Each collector that received a report has rows of it, and each repeat of an export has them once more. Of events with one id that are at
-//! most [`DUPLICATE_SPAN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that receive the
-//! same reports: of these, the one with more values counts.
+//! Several collectors may store the same report, and an export may be repeated, so rows are deduplicated at query time. Events
+//! with equal IDs within [`DUPLICATE_SPAN`] count once, with the latest row. Rollups of equal key and time are parts of one,
+//! except from two collectors that receive the same reports: then the one with more values counts.
 
 mod alerts;
 mod losses;
@@ -45,22 +45,21 @@ use crate::sql::{Failure, QueryFailure, Request};
 use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
-/// Answers queries from the tables in ClickHouse.
+/// Client of the ClickHouse tables.
 #[derive(Debug)]
 pub struct Remote {
     destination: Destination,
     tables: ClickHouse,
-    /// For each collector of a pair, what stands for the pair.
+    /// Collectors in pairs, each with the name that represents its pair.
     pairs: Arc<[(String, String)]>,
-    /// Time limit of an answer.
+    /// Time limit of a query.
     limit: Duration,
     idle: Mutex<Vec<Client>>,
 }
 
 impl Remote {
-    /// Creates a back end that queries the server at `destination`, to which it connects with the first
-    /// query. `pairs` has, for each collector of a pair, the name that stands for the pair. `limit` is the
-    /// time limit of an answer.
+    /// Creates a back end for the server at `destination`; it connects with the first query. `pairs` maps each collector of a
+    /// pair to the pair's representative. `limit` is the time limit of a query.
     pub fn new(
         destination: Destination,
         tables: ClickHouse,
@@ -81,7 +80,7 @@ impl Remote {
         Statement::about(self.tables.table(stream), Arc::clone(&self.pairs))
     }
 
-    /// Executes a statement, and returns the body of the answer.
+    /// Executes a statement and returns the body of the response.
     async fn ask(
         &self,
         statement: Statement,
@@ -89,7 +88,7 @@ impl Remote {
         whose: words::Whose,
     ) -> Result<Vec<u8>, Failure> {
         let left = until.saturating_duration_since(Instant::now());
-        // The last of several statements has what the others left of it.
+        // The last of several statements gets the remaining time.
         let limit = if whose == words::Whose::Ours {
             self.limit
         } else {
@@ -99,7 +98,7 @@ impl Remote {
         let mut client = lock(&self.idle)
             .pop()
             .unwrap_or_else(|| Client::new(self.destination.clone()));
-        // ClickHouse stops by itself; this is for a server that does not answer.
+        // ClickHouse enforces the limit itself; this timeout is for a server that hangs.
         let answer = match time::timeout(left + GRACE, client.send(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(words)) => return Err(Failure::Unavailable(words)),
@@ -122,7 +121,7 @@ impl Remote {
         Ok(answer.body)
     }
 
-    /// Executes one of our statements, and returns the rows of the answer.
+    /// Executes an internal statement and returns the decoded rows.
     async fn rows<T: DeserializeOwned>(
         &self,
         statement: Statement,
@@ -132,8 +131,8 @@ impl Remote {
         rows::read(&body)
     }
 
-    /// Returns the beginnings of the time ranges that are searched one after the other for the latest rows.
-    /// Without a limit, ClickHouse would read the whole table.
+    /// Returns the start times to try in turn when searching for the latest rows. Without one, ClickHouse would read the whole
+    /// table.
     async fn floors(
         &self,
         stream: Stream,
@@ -155,13 +154,13 @@ impl Remote {
         Ok(windows.chain([None]).collect())
     }
 
-    /// Reads the latest events, newest first, each once.
+    /// Reads the latest events without duplicates, newest first.
     async fn latest(&self, query: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
         let events = self.latest_with_collectors(query, until).await?;
         Ok(events.into_iter().map(|event| event.line.row()).collect())
     }
 
-    /// Reads the latest events, newest first, each once with the collectors that stored it.
+    /// Reads the latest events without duplicates, newest first, each with the collectors that stored it.
     async fn latest_with_collectors(
         &self,
         query: &EventSelection,
@@ -182,7 +181,7 @@ impl Remote {
         let floors = self.floors(Stream::Events, from, before, until);
         for from in floors.await? {
             loop {
-                // Two collectors receive the same; more copies are rare, and take another round.
+                // Usually at most two collectors store an event; more copies take another round.
                 let most = (2 * limit.saturating_sub(events.len()) + 16).min(MAX_LINES);
                 let statement = self.about(Stream::Events).events(query, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
@@ -284,7 +283,7 @@ impl History for Remote {
         hold(permit, self.queue_records(query))
     }
 
-    /// Counts drops and lost reports. Other packets cannot be counted: reports are not exported.
+    /// Counts drops and lost reports. Packets per link cannot be counted, because reports are not exported.
     fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses> {
         hold(permit, self.losses_within(query.span))
     }
@@ -325,13 +324,13 @@ impl History for Remote {
         Box::pin(self.user_rows(request))
     }
 
-    /// Closes connections that were not used lately.
+    /// Closes idle connections.
     fn tidy(&self) {
         lock(&self.idle).clear();
     }
 }
 
-/// Holds a permit until there is an answer.
+/// Holds a permit until the query is answered.
 fn hold<'a, T>(
     permit: Permit,
     answer: impl Future<Output = Result<T, Failure>> + Send + 'a,
@@ -342,7 +341,7 @@ fn hold<'a, T>(
     })
 }
 
-/// An event, and who has it besides the collector of this row.
+/// An event, and the other collectors that stored it.
 #[derive(Debug)]
 struct StoredEvent {
     line: EventLine,
@@ -350,7 +349,7 @@ struct StoredEvent {
 }
 
 impl StoredEvent {
-    /// Adds another row of this event.
+    /// Adds a duplicate of this event.
     fn add_copy(&mut self, copy: EventLine) {
         if copy.collector != self.line.collector && !self.also.contains(&copy.collector) {
             self.also.push(copy.collector);
@@ -363,7 +362,7 @@ impl StoredEvent {
 struct EventSelection {
     filter: EventFilter,
     condition: Option<Arc<filter::Filter>>,
-    /// A further condition, as SQL.
+    /// Additional SQL condition.
     only: Option<&'static str>,
 }
 
@@ -386,14 +385,14 @@ impl From<EventQuery> for EventSelection {
     }
 }
 
-/// Events of one answer of ClickHouse: some 350 bytes each, and 16 MiB are the most that is read.
+/// Maximum events per response: about 350 bytes each, and at most 16 MiB are read.
 const MAX_LINES: usize = 8_192;
-/// Two collectors observe the same event at most this long apart, ns: it comes from one report, which both receive. Beyond it, one id is of two
-/// events: 64 bits are not unique for ever.
+/// Maximum time between two copies of an event, ns: both come from one report. Beyond it, equal IDs belong to different events,
+/// since 64-bit hashes repeat eventually.
 const DUPLICATE_SPAN: u64 = 10_000_000_000;
-/// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
+/// Windows before the newest row that are searched first, ns: 5 minutes, 1 hour, 12 hours.
 const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
-/// Time to wait beyond the limit, for the server's own error message.
+/// Additional wait beyond the limit, for the server's own error message.
 const GRACE: Duration = Duration::from_secs(2);
-/// Connections that wait for the next query.
+/// Maximum number of idle connections.
 const MAX_IDLE: usize = 4;

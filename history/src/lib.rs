@@ -1,5 +1,5 @@
-//! Queries about the past, answered from the store of this process, or in a console from ClickHouse; SQL of users in processes of
-//! its own; and alerts, from the stored events of rules.
+//! History queries: answered from the local store, or in a console from ClickHouse, behind the trait [`History`]. Also runs
+//! users' SQL in separate processes, and rebuilds alerts from stored rule events.
 #![forbid(unsafe_code)]
 
 pub mod alerts;

@@ -1,4 +1,4 @@
-//! The store of this process. Its queries wait for the disk, so they run outside the async runtime.
+//! History back end over the local store. Queries block on disk I/O, so they run outside the async runtime.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use crate::query::{
 };
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
-/// The files of the store, and SQL over them.
+/// Reader of the store's files, and the pool of SQL helpers.
 #[derive(Debug)]
 pub struct Local {
     reader: Reader,
@@ -29,7 +29,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Answers from the files of `reader`, with notes about those of `moved`, of the store that this process writes.
+    /// Creates a back end over the files of `reader`. `moved` lists files that the store of this process lost, for warnings.
     pub fn new(reader: Reader, moved: Option<MovedFiles>) -> Self {
         let sql = Pool::new(reader.dir().to_owned(), "[api] query_timeout");
         let reader = match &moved {
@@ -39,7 +39,7 @@ impl Local {
         Self { reader, sql, moved }
     }
 
-    /// Queries the store on a thread that may block.
+    /// Runs a query on a blocking thread. Dropping the future stops the query.
     fn ask<T: Send + 'static>(
         &self,
         permit: Permit,
@@ -159,7 +159,7 @@ impl History for Local {
     }
 
     fn query(&self, mut request: Request) -> ResponseFuture<'_, Vec<u8>> {
-        // The process that executes it does not know which files this one missed.
+        // The helper process does not know which files this process lost.
         let moved = self.moved.as_ref();
         request
             .notes
@@ -167,7 +167,7 @@ impl History for Local {
         Box::pin(async move { self.sql.query(&request).await })
     }
 
-    /// Closes files that were deleted: they take space until the last connection to them is closed.
+    /// Closes connections to deleted files, which keep their disk space allocated.
     fn tidy(&self) {
         self.reader.tidy();
         self.sql.tidy();
@@ -210,7 +210,7 @@ fn queue(reader: &Reader, query: &QueueQuery) -> Result<QueueRecords, QueryError
     })
 }
 
-/// Sets the flag when the client disconnects, because that drops the future of its request.
+/// Sets the stop flag when the request's future is dropped, which happens when the client disconnects.
 #[derive(Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 

@@ -1,5 +1,5 @@
-//! Sentences that the user must see about an answer, such as about damaged files of its time. They are collected while a response is
-//! made, because answers have many forms.
+//! Warnings about query results, such as about damaged files. They are collected per response in a task-local, because queries
+//! return many different types.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -7,13 +7,13 @@ tokio::task_local! {
     static NOTES: RefCell<BTreeSet<String>>;
 }
 
-/// Adds notes to the response that this task makes.
+/// Adds warnings to the response of the current task.
 pub(crate) fn add(notes: Vec<String>) {
-    // Outside a response nobody reads them.
+    // Fails outside a response, where nobody reads them.
     let _ = NOTES.try_with(|all| all.borrow_mut().extend(notes));
 }
 
-/// Makes a response. Returns it with the notes of its answers.
+/// Awaits a response. Returns it with the warnings of the queries that it made.
 pub async fn collect<T>(response: impl Future<Output = T>) -> (T, BTreeSet<String>) {
     let made = async {
         let response = response.await;

@@ -1,5 +1,4 @@
-//! Queries of the API about the past, and their answers: from the store of this process, or in a console from
-//! ClickHouse. A back end gives rows; the API makes its responses of them.
+//! The trait [`History`] with its queries and results. A back end returns rows; the API builds responses from them.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -22,19 +21,19 @@ use crate::{
     sql::{Failure, QueryFailure, Request},
 };
 
-/// A permit to answer one query: a bounded number is answered at a time. It is held until the query is
-/// answered, even if nobody waits for the answer.
+/// Permit to run one query, which bounds concurrency. It is held until the query ends, even if nobody waits for the result any
+/// more.
 pub type Permit = Arc<OwnedSemaphorePermit>;
 
-/// An answer that is being made. When it is no longer awaited, the query ends.
+/// A pending result. Dropping it ends the query.
 pub type ResponseFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// Answers queries about the past. Each answer is bounded in rows, bytes and time.
+/// A back end for history queries. Each result is bounded in rows, bytes and time.
 pub trait History: fmt::Debug + Send + Sync {
     /// Returns events, newest first.
     fn events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, FoundEvents>;
 
-    /// Returns events of rules, newest first, each with the collectors that stored it.
+    /// Returns rule events, newest first, each with the collectors that stored it.
     fn rule_events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, Vec<RuleEvent>> {
         let events = self.events(query, permit);
         Box::pin(async move {
@@ -69,17 +68,16 @@ pub trait History: fmt::Debug + Send + Sync {
     /// Returns the records of one queue.
     fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords>;
 
-    /// Returns the flows of a span of time, including those that have expired.
+    /// Returns the flows of a time span, including expired ones.
     fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans>;
 
     /// Returns the nodes, queues and links of a span of time.
     fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans>;
 
-    /// Returns the paths of a span of time, the most used first, and whether the span has more flows than are
-    /// considered.
+    /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
     fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)>;
 
-    /// Returns the changes of paths in a span of time, at most `limit` one by one and as many grouped.
+    /// Returns the path changes in a time span, at most `limit` changes and as many groups.
     fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges>;
 
     /// Returns the paths that flows used in a span of time.
@@ -88,8 +86,8 @@ pub trait History: fmt::Debug + Send + Sync {
     /// Returns the losses of a span of time.
     fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses>;
 
-    /// Returns the interfaces at the ends of links as far as they are stored, and whether there are more than are
-    /// considered. A collector knows the current ones itself.
+    /// Returns the stored interfaces at the ends of links, and whether there are more than the limit. A collector knows the
+    /// current ones itself, so the default is an empty list.
     fn ends(&self, _: Span, _: Permit) -> ResponseFuture<'_, (Vec<LinkEnds>, bool)> {
         Box::pin(std::future::ready(Ok((Vec::new(), false))))
     }
@@ -97,13 +95,13 @@ pub trait History: fmt::Debug + Send + Sync {
     /// Returns counts of reports, events and lost reports over time.
     fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan>;
 
-    /// Returns values over time, by groups.
+    /// Returns grouped time series.
     fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic>;
 
-    /// Executes a user's SQL, which can only read. The answer is [`crate::sql::Rows`] as JSON.
+    /// Runs a user's read-only SQL. The result is [`crate::sql::Rows`] as JSON.
     fn query(&self, request: Request) -> ResponseFuture<'_, Vec<u8>>;
 
-    /// Frees what is not in use. Called about once a minute.
+    /// Frees idle resources. Called about once a minute.
     fn tidy(&self);
 }
 
@@ -121,7 +119,7 @@ pub struct EventQuery {
 pub struct FoundEvents {
     /// The events, newest first.
     pub rows: Vec<EventRow>,
-    /// Events after this one were not looked at, although more are wanted.
+    /// If the search ended early, the position of the last event examined.
     pub stopped: Option<EventRank>,
 }
 
@@ -150,7 +148,7 @@ pub struct PathQuery {
 pub struct LossQuery {
     /// The span of time.
     pub span: Span,
-    /// If each report is stored: counts the packets of those that were received until this time, ns since the Unix epoch.
+    /// If all reports are stored: the receive time (ns since 1970) before which packets are counted per link.
     pub count_until: Option<u64>,
 }
 
@@ -159,9 +157,9 @@ pub struct LossQuery {
 pub struct RateQuery {
     /// The span of time.
     pub span: Span,
-    /// The length of the parts in which reports and events are counted, ns.
+    /// Length of the columns in which reports and events are counted, ns.
     pub column: u64,
-    /// Only reports before this time are counted, ns since the Unix epoch: later ones are not all stored yet.
+    /// Time before which all reports are stored, ns since 1970; later ones are not counted.
     pub known_to: u64,
 }
 
@@ -207,17 +205,17 @@ impl QueueQuery {
 pub struct QueueRecords {
     /// The recordings of its reports, with their reasons.
     pub recordings: Vec<RecordingRow>,
-    /// The windows of the recordings of all subjects, in order of their beginning.
+    /// Time ranges of all recordings, whatever their subject, ordered by start.
     pub windows: Vec<RecordingWindow>,
     /// The packets of its reports, in order of time.
     pub passages: Vec<PassageRow>,
-    /// Whether there are more passages.
+    /// True if there are more passages.
     pub truncated: bool,
     /// Dropped packets at its node.
     pub drops: Vec<Drop>,
-    /// Changes of hop latencies at its node, if there are no passages.
+    /// Hop latency changes at its node; only read if there are no passages.
     pub changes: Vec<EventRow>,
-    /// Set in a console.
+    /// The exported data on which the result is based; set only in a console.
     pub exported: Option<Exported>,
 }
 
@@ -226,9 +224,9 @@ pub struct QueueRecords {
 pub struct Exported {
     /// Collectors that received reports of the node in this time.
     pub collectors: Vec<String>,
-    /// Whether there are more collectors.
+    /// True if there are more collectors.
     pub more: bool,
-    /// Whether hops are exported. Then the packets are those of these hops, and their values are in nanoseconds.
+    /// True if hops are exported. Passages then come from hops, with values in ns.
     pub hops: bool,
 }
 

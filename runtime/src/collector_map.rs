@@ -1,4 +1,5 @@
-//! Maps of several DTA collectors in files.
+//! Loads a collector map: the JSON file by which reporters and queries choose the same one of several DTA (Direct Telemetry
+//! Access) collectors.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Messages to the main thread: from signals, the API, and failed threads.
+//! Control channel of the process: signals, the API and failed threads send messages to the main thread, which stops, reloads
+//! or changes detection.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -23,39 +24,38 @@ use terminal::CliError;
 pub enum Message {
     /// Stop the program cleanly.
     Stop,
-    /// Read the configuration again; send the result to the requester.
+    /// Reload the configuration and send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
-    /// Detect what intents ask for, in addition to what the configuration says.
+    /// Apply the detection rules and thresholds of intents in addition to the configuration.
     Detect(Arc<Asked>),
-    /// A thread failed, for this reason: end with it as the error.
+    /// A thread failed for this reason; the program ends with it as the error.
     Failed(String),
 }
 
-/// The rules and thresholds that intents ask the collector of this process to apply.
+/// Rules and thresholds that intents add to the collector in this process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// The rules of all intents.
     pub rules: Vec<AskedRule>,
-    /// The thresholds of intents: of those that match a flow, the least applies.
+    /// Thresholds of all intents. If several match a flow, the lowest applies.
     pub thresholds: Vec<(Match, Override)>,
 }
 
 /// The rule of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedRule {
-    /// The name of the intent, which is that of the rule.
+    /// Name of the intent and of the rule.
     pub name: String,
-    /// The condition, as text in the language of rules.
+    /// Condition in the rule language.
     pub when: String,
     /// The flows to which the rule applies.
     pub flows: Vec<Match>,
 }
 
-/// The result of a reload: the changed settings that take effect only after a restart, or the errors of the new file, which then changes
-/// nothing.
+/// Result of a reload: the changed settings that need a restart, or the errors of the new file, which then has no effect.
 pub type Reloaded = Result<Vec<String>, String>;
 
-/// The sending end of the channel to the main thread.
+/// Sending end of the channel to the main thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     sender: Sender<Message>,
@@ -78,22 +78,22 @@ impl Control {
         self.send(Message::Failed(reason));
     }
 
-    /// Reads the configuration again. Without an answer the program is about to end.
+    /// Requests a reload. If the result never arrives, the program is about to end.
     pub fn reload(&self) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
         self.send(Message::Reload(Some(reply)));
         result
     }
 
-    /// Detects what intents ask for, from soon on.
+    /// Replaces the rules and thresholds of intents.
     pub fn detect(&self, asked: Arc<Asked>) {
         self.send(Message::Detect(asked));
     }
 
-    /// Starts a thread. If it panics, the main thread ends the program: hopwise does not run without one of its threads.
+    /// Starts a thread. If it panics, the main thread ends the program.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot create another thread.
     pub fn spawn(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl Control {
         let control = self.clone();
         let about = name.to_owned();
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // The thread's own data is dropped with it; the rest is shared through locks whose values stay valid.
+            // The thread's own data is dropped; shared data is behind locks whose values stay valid.
             if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
                 control.failed(format!(
                     "the thread `{about}` has died; this is a fault in hopwise, please report it"
@@ -112,10 +112,10 @@ impl Control {
         thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
     }
 
-    /// Starts a thread that is stopped when the result is dropped: `work` gets the flag that asks it to end.
+    /// Starts a thread that runs until the result is dropped. `work` receives the stop flag and must poll it.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot create another thread.
     pub fn spawn_stoppable(
         &self,
         name: &str,
@@ -131,12 +131,12 @@ impl Control {
     }
 
     fn send(&self, message: Message) {
-        // Fails only when the main thread no longer receives, because the program is ending.
+        // Fails only if the main thread no longer receives because the program is ending.
         let _ = self.sender.send(message);
     }
 }
 
-/// A thread that ends when this is dropped.
+/// Handle of a thread that stops when the handle is dropped.
 #[derive(Debug)]
 pub struct StoppableThread {
     stop: Arc<AtomicBool>,
@@ -146,7 +146,7 @@ pub struct StoppableThread {
 impl StoppableThread {
     /// Asks the thread to end, without waiting for it.
     pub fn request_stop(&self) {
-        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
+        // Relaxed, because the flag orders no other memory; joining the thread does.
         self.stop.store(true, Ordering::Relaxed);
     }
 
@@ -166,7 +166,7 @@ impl Drop for StoppableThread {
     }
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into messages, until the current runtime ends.
+/// Turns SIGTERM and SIGINT into stop messages and SIGHUP into a reload, until the current runtime ends.
 pub fn signals(control: &Control) {
     for (kind, reload) in [
         (SignalKind::terminate(), false),

@@ -1,8 +1,8 @@
-//! A value that all threads share and a reload replaces as a whole, such as the active configuration.
+//! A shared value that a reload replaces as a whole, such as the active configuration.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Holds the present value.
+/// Holds the current value; readers get a cheap snapshot.
 #[derive(Debug)]
 pub struct Current<T> {
     value: RwLock<Arc<T>>,
@@ -16,7 +16,7 @@ impl<T> Current<T> {
         }
     }
 
-    /// Returns the value now.
+    /// Returns a snapshot of the current value.
     pub fn get(&self) -> Arc<T> {
         // The value is replaced as a whole, so it is valid even after a panic of another thread.
         Arc::clone(&self.value.read().unwrap_or_else(PoisonError::into_inner))

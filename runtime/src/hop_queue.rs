@@ -1,5 +1,7 @@
-//! Hops on their way from the workers to an export. Workers put chunks into an inbox, and hold its lock only for the move of a pointer: who
-//! receives does not wait while somebody reads or writes the spool. A thread of the export brings the chunks into the spool.
+//! Queue of encoded hops from the collector's workers to an export's spool.
+//!
+//! Workers append chunks to an inbox and hold its lock only to move a pointer, so packet reception never waits for I/O on the
+//! spool. A thread of the export moves the chunks from the inbox into the spool.
 
 use std::{
     collections::VecDeque,
@@ -12,42 +14,43 @@ use export::spool::Spool;
 
 use crate::lock::lock;
 
-/// The reports that an export gets, and the queue to it.
+/// Selects the reports for an export, and holds the queue to it.
 #[derive(Clone, Debug)]
 pub struct HopTap {
-    /// One datagram of this many.
+    /// Sampling: one in this many datagrams.
     pub sample: u64,
-    /// Only reports that came with an event.
+    /// Export only reports that caused an event.
     pub with_events: bool,
     /// The queue to the export.
     pub queue: Arc<HopQueue>,
 }
 
-/// Hops on their way to one export.
+/// Hops queued for one export.
 #[derive(Debug)]
 pub struct HopQueue {
     spool: Mutex<Spool>,
     inbox: Mutex<Inbox>,
     filled: Condvar,
-    /// Bytes in the inbox, at most.
+    /// Maximum bytes in the inbox.
     limit: usize,
 }
 
 /// Chunks that are not in the spool yet.
 #[derive(Default, Debug)]
 struct Inbox {
+    /// Encoded chunks, each with its number of hops.
     chunks: VecDeque<(Vec<u8>, u64)>,
-    /// Size of these chunks and of the one that is being moved into the spool, bytes.
+    /// Size of these chunks and of the one being moved into the spool, bytes.
     bytes: usize,
-    /// Empty chunks, which are used again.
+    /// Empty chunks for reuse.
     spare: Vec<Vec<u8>>,
-    /// Hops that found no space.
+    /// Hops refused because the inbox was full or closed.
     refused: u64,
     is_closed: bool,
 }
 
 impl HopQueue {
-    /// Around a spool; `limit`: bytes that wait for it.
+    /// Returns a queue in front of a spool. `limit` is the maximum number of bytes in the inbox.
     pub fn new(spool: Spool, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             spool: Mutex::new(spool),
@@ -57,7 +60,8 @@ impl HopQueue {
         })
     }
 
-    /// Takes a chunk over, and empties it. If another worker puts one in just now, the chunk stays as it is, unless it is `urgent`.
+    /// Moves a chunk into the inbox and leaves an empty one. If another worker holds the lock, the chunk stays unchanged,
+    /// unless it is `urgent`.
     pub fn offer(&self, chunk: &mut Vec<u8>, hops: &mut u64, urgent: bool) {
         let inbox = match self.inbox.try_lock() {
             Ok(inbox) => inbox,
@@ -84,14 +88,15 @@ impl HopQueue {
         self.filled.notify_one();
     }
 
-    /// Works on the spool, which has all that came.
+    /// Runs `work` on the spool after moving everything from the inbox into it.
     pub fn with<T>(&self, work: impl FnOnce(&mut Spool) -> T) -> T {
         let mut spool = lock(&self.spool);
         self.bring(&mut spool);
         work(&mut spool)
     }
 
-    /// Brings what is in the inbox now, one chunk at a time: only that one is in memory twice, and it counts until it is empty.
+    /// Moves the chunks that are in the inbox now into the spool, one at a time. Only that chunk is in memory twice, and it
+    /// counts until it is copied.
     fn bring(&self, spool: &mut Spool) {
         let count = {
             let mut inbox = lock(&self.inbox);
@@ -99,7 +104,7 @@ impl HopQueue {
             inbox.chunks.len()
         };
         for _ in 0..count {
-            // In a statement of its own, so that workers do not wait for the spool.
+            // A separate statement, so that the lock is released before the spool is written.
             let first = lock(&self.inbox).chunks.pop_front();
             let Some((mut chunk, hops)) = first else { break };
             spool.offer(&chunk, hops);
@@ -118,7 +123,7 @@ impl HopQueue {
         inbox + self.with(|spool| spool.bytes().0)
     }
 
-    /// Waits until a chunk arrives, at most for a short time. Returns whether more can arrive.
+    /// Waits until a chunk arrives, for at most 500 ms. Returns false once the queue is closed.
     pub fn wait(&self) -> bool {
         let inbox = lock(&self.inbox);
         let waited = self
@@ -135,9 +140,9 @@ impl HopQueue {
     }
 }
 
-/// The longest wait, after which a write that failed is tried again.
+/// Longest wait, after which a failed write is retried.
 const MOMENT: Duration = Duration::from_millis(500);
-/// Empty chunks that are kept.
+/// Maximum number of empty chunks kept for reuse.
 const MAX_SPARE: usize = 16;
 
 #[cfg(test)]

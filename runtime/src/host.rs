@@ -1,4 +1,4 @@
-//! The machine that this program runs on.
+//! Facts about the host: its name, and a random seed.
 
 /// Returns the host name of this machine, or an empty text if it has none.
 pub fn name() -> String {
@@ -6,7 +6,7 @@ pub fn name() -> String {
     name.trim().to_owned()
 }
 
-/// Returns a number that senders cannot guess.
+/// Returns a random number that senders cannot guess, for seeding hashes.
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

@@ -1,11 +1,12 @@
-//! Between the switch and the translator of one process: reports that the switch intercepted, and messages to their reporters.
+//! Channel between the switch and the translator in one process: DTA reports that the switch intercepted in one direction,
+//! messages to their reporters in the other.
 //!
-//! Each direction has a slot for one batch. The sender collects datagrams in a batch of its own and swaps it with the slot when the
-//! receiver has emptied that: there is one lock per burst, and no copy. A full batch accepts no more, so that a direction holds at most three
-//! batches.
+//! Each direction has a slot for one batch. The sender stages datagrams in a batch of its own and swaps it with the slot when
+//! the receiver has emptied the slot: one lock per burst, and no copy. A full batch accepts no more datagrams, so a direction
+//! holds at most three batches.
 //!
-//! Every datagram that a sender accepts is received or counted at the end: a sender that closes hands over all that it has staged; what one
-//! of the two finds after the other has closed is lost, and its count is returned.
+//! Every accepted datagram is received or counted as lost: a closing sender hands over everything staged, and `close` returns
+//! the number of datagrams that the other end, already closed, cannot receive.
 
 use std::{
     io::{Read, Write},
@@ -20,12 +21,12 @@ use std::{
 use crate::lock::lock;
 use terminal::CliError;
 
-/// Maximum bytes of a batch.
+/// Maximum payload bytes in a batch.
 const MAX_BYTES: usize = 1 << 20;
 /// Maximum datagrams of a batch.
 const MAX_DATAGRAMS: usize = 8192;
 
-/// The end of the switch: it sends reports and receives replies.
+/// The switch's end: sends reports and receives replies.
 #[derive(Debug)]
 pub struct SwitchEnd {
     /// Intercepted destinations, by index.
@@ -36,7 +37,7 @@ pub struct SwitchEnd {
     pub replies: Receiver,
 }
 
-/// The end of the translator: it receives reports and sends replies.
+/// The translator's end: receives reports and sends replies.
 #[derive(Debug)]
 pub struct TranslatorEnd {
     /// Receives the reports that the switch intercepted.
@@ -45,10 +46,10 @@ pub struct TranslatorEnd {
     pub replies: Sender,
 }
 
-/// Creates both ends.
+/// Creates the connected ends of the switch and the translator.
 ///
 /// # Errors
-/// The limit on open files.
+/// The process has reached its limit on open files.
 pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
     let (reports, intercepted) = direction().map_err(no_direction)?;
     let (messages, replies) = direction().map_err(no_direction)?;
@@ -97,11 +98,11 @@ fn direction() -> std::io::Result<(Sender, Receiver)> {
 #[derive(Debug, Default)]
 struct Slot {
     batch: Batch,
-    /// The receiver receives no more.
+    /// True once the receiver has closed.
     closed: bool,
 }
 
-/// Datagrams with their peer and the index of their destination.
+/// Datagrams, each with its peer and the index of its destination.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -117,7 +118,7 @@ struct Datagram {
 }
 
 impl Batch {
-    /// Adds a datagram, if the batch is not full.
+    /// Adds a datagram. Returns false if the batch is full.
     fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
         let start = self.bytes.len();
         let end = start + payload.len();
@@ -134,7 +135,7 @@ impl Batch {
         true
     }
 
-    /// Moves all of `other` behind what is there, beyond the limits of a batch.
+    /// Appends all datagrams of `other`, even beyond the limits of a batch.
     fn append(&mut self, other: &mut Self) {
         let offset = self.bytes.len();
         self.bytes.append(&mut other.bytes);
@@ -159,14 +160,15 @@ impl Batch {
         self.datagrams.clear();
     }
 
-    /// Destination, peer and payload of each.
+    /// Iterates over the datagrams as `(destination index, peer, payload)`.
     pub fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
         self.datagrams
             .iter()
             .map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
     }
 
-    /// Iterates over the datagrams in runs with one destination: peer and payload of each.
+    /// Iterates over runs of datagrams with the same destination: the destination's index, and peer and payload of each
+    /// datagram.
     pub fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
         let runs = self
             .datagrams
@@ -189,12 +191,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Stages a datagram. False: the batch is full, because the receiver does not keep up.
+    /// Stages a datagram. Returns false if the batch is full because the receiver does not keep up.
     pub fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
         self.staged.push(destination, peer, payload)
     }
 
-    /// Passes on the staged datagrams. Returns false if the receiver has not taken the last batch; try again soon.
+    /// Passes the staged datagrams to the receiver. Returns false if the previous batch is still in the slot; try again soon.
     pub fn flush(&mut self) -> bool {
         if self.staged.is_empty() {
             return true;
@@ -210,13 +212,13 @@ impl Sender {
             }
             std::mem::swap(&mut slot.batch, &mut self.staged);
         }
-        // A full pipe wakes the receiver, too.
+        // An error is harmless: a full socket buffer wakes the receiver anyway.
         let _ = self.wake.write(&[0]);
         true
     }
 
-    /// Passes on all staged datagrams, whether or not the receiver has taken the last batch; to be called when nothing more will be sent.
-    /// Returns how many datagrams are lost, because the receiver has closed.
+    /// Passes on all staged datagrams even if the slot is occupied; call it when nothing more will be sent. Returns the number
+    /// of datagrams lost because the receiver has closed.
     pub fn close(&mut self) -> u64 {
         let mut slot = lock(&self.slot);
         if slot.closed {
@@ -248,14 +250,14 @@ impl Receiver {
     /// Returns the next batch, which may be empty. The previous one is discarded.
     pub fn receive(&mut self) -> &Batch {
         self.taken.clear();
-        // Read before the slot: a batch that comes in between wakes again.
+        // Drain the wake-up socket before the slot: a batch that arrives in between wakes the receiver again.
         if matches!(self.woken.read(&mut [0; 64]), Ok(1..)) {
             std::mem::swap(&mut lock(&self.slot).batch, &mut self.taken);
         }
         &self.taken
     }
 
-    /// Receives no more. Returns how many datagrams are lost, because they were passed on and not received.
+    /// Closes the receiver. Returns the number of datagrams lost because they were passed on but not received.
     pub fn close(&mut self) -> u64 {
         let mut slot = lock(&self.slot);
         slot.closed = true;
@@ -264,14 +266,14 @@ impl Receiver {
         lost
     }
 
-    /// Readable when there is a batch.
+    /// Returns a descriptor that is readable when a batch is ready.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }
 }
 
 impl Drop for Receiver {
-    /// After a panic; otherwise it has been closed, and what was lost is counted.
+    /// Closes the receiver after a panic. Normally it is already closed and its losses are counted.
     fn drop(&mut self) {
         self.close();
     }

@@ -1,4 +1,6 @@
-//! Parts that every role uses: threads that end the program when they die, messages to the main thread, files that are replaced as a whole, the sockets of a DTA reporter, and walks over the tables of a worker.
+//! Runtime support shared by all roles (collector, switch, translator, reporter, …): supervised threads, messages to the main
+//! thread, systemd notification, files that are replaced atomically, the sockets of a DTA reporter, and time-sliced walks over
+//! a worker's tables.
 #![forbid(unsafe_code)]
 
 pub mod collector_map;

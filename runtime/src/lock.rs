@@ -1,8 +1,8 @@
-//! Locks whose value stays valid when a thread panics.
+//! Mutex locking that ignores poisoning, for values that are valid between any two statements.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a value that every critical section leaves valid, so that a panic in another thread does not corrupt it.
+/// Locks a mutex. Critical sections must leave the value valid at every point, because a poisoned lock is used as it is.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

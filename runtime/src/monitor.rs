@@ -1,4 +1,5 @@
-//! The collector of a process as other roles see it.
+//! Interface through which other roles, such as the manager, use the collector in the same process: queries of its workers,
+//! rule events, and live streams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +12,14 @@ use detect::Match;
 use tokio::sync::mpsc;
 use wire::FlowKey;
 
-/// A worker of the collector did not answer in time.
+/// Error: a worker of the collector did not answer in time.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy;
 
-/// A followed rule that became true.
+/// A followed rule that started to fire.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleOn {
-    /// The name of the rule.
+    /// Name of the rule.
     pub rule: String,
     /// The flow for which it became true.
     pub flow: FlowKey,
@@ -33,56 +34,56 @@ pub struct StreamMessage {
     pub text: Arc<str>,
 }
 
-/// Flows whose events are counted, of all names together: each event is compared with each.
+/// Maximum number of flows, over all names, whose events are counted: each event is compared with each of them.
 pub const MAX_COUNTED_FLOWS: usize = 1024;
 
-/// The collector of this process, and its live streams.
+/// The collector in this process and its live streams.
 pub trait CollectorMonitor: Send + Sync + 'static {
-    /// Asks all workers.
+    /// Runs `question` on all workers and returns their answers.
     ///
     /// # Errors
-    /// A worker does not answer: a partial response would look complete.
+    /// A worker did not answer in time. There is no partial result, because it would look complete.
     fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
     ) -> impl Future<Output = Result<Vec<T>, Busy>> + Send;
 
-    /// Asks all workers in steps: `step` covers the table slots from one on, and returns the next slot. `process` gets each
-    /// response, with the number of its worker.
+    /// Walks a table of all workers in steps. `step` processes some slots from the given one on, and returns the next slot, or
+    /// `None` at the end. `process` gets each result with the index of its worker.
     ///
     /// # Errors
-    /// A worker does not answer.
+    /// A worker did not answer in time.
     fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
         process: impl FnMut(usize, T) + Send,
     ) -> impl Future<Output = Result<(), Busy>> + Send;
 
-    /// Returns the streams of reports, by sequence numbers.
+    /// Returns the report streams whose sequence numbers are tracked.
     fn streams(&self) -> Vec<StreamView>;
 
     /// Returns the sum of `count` over all workers.
     fn total(&self, count: fn(&Stats) -> u64) -> u64;
 
-    /// Queues each rule of [`CollectorMonitor::set_followed`] that becomes true from now on.
+    /// Returns a queue of the given length that receives each followed rule when it starts to fire.
     fn follow_rules(&self, queue: usize) -> mpsc::Receiver<RuleOn>;
 
     /// Selects the rules to follow.
     fn set_followed(&self, rules: BTreeSet<String>);
 
-    /// Returns the rules that became true and found the queue full since the last call.
+    /// Returns the number of rule events lost since the last call because the queue was full.
     fn drain_missed_rules(&self) -> u64;
 
-    /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names with more flows
-    /// than there is room for are not counted.
+    /// Counts the events of these flows from now on, by name. Returns the counts of the names that were counted before. Names
+    /// beyond [`MAX_COUNTED_FLOWS`] are not counted.
     fn counted_events<'a>(
         &self,
         wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
     ) -> BTreeMap<String, u64>;
 
-    /// Returns the number of clients that the manager's stream has had so far, if there is one now.
+    /// Returns the number of clients that the manager's stream has had so far, or `None` if it has none now.
     fn stream_clients(&self) -> Option<u64>;
 
-    /// Offers a change to the clients of the manager's stream. Never blocks.
+    /// Sends a change to the clients of the manager's stream without blocking.
     fn publish_change(&self, message: &StreamMessage);
 }

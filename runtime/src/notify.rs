@@ -1,4 +1,4 @@
-//! Notifies systemd of the state of the program, as `sd_notify(3)` describes: one datagram to the socket named in `NOTIFY_SOCKET`.
+//! Service state notification for systemd, as in `sd_notify(3)`: one datagram to the Unix socket named by `NOTIFY_SOCKET`.
 
 use std::os::{
     linux::net::SocketAddrExt,
@@ -8,12 +8,12 @@ use std::os::{
     },
 };
 
-/// The program is ready.
+/// Reports that the program is ready.
 pub fn ready() {
     send("READY=1");
 }
 
-/// A reload starts; [`ready`] ends it.
+/// Reports that a reload starts; [`ready`] ends it.
 pub fn reloading() {
     // systemd requires the time on the monotonic clock, in microseconds.
     send(&format!(
@@ -22,7 +22,7 @@ pub fn reloading() {
     ));
 }
 
-/// The program is stopping.
+/// Reports that the program is stopping.
 pub fn stopping() {
     send("STOPPING=1");
 }
@@ -35,6 +35,6 @@ fn send(state: &str) {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),
     };
-    // Errors are ignored: the program runs without systemd.
+    // Ignored: the program also runs without systemd.
     let _ = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
 }

@@ -1,4 +1,5 @@
-//! The sockets of a DTA reporter: reports to collectors, control messages back.
+//! UDP sockets of a DTA reporter: connected sockets send reports to the collectors, one socket receives control messages such
+//! as NACKs.
 
 use std::{
     net::SocketAddr,
@@ -11,10 +12,10 @@ use nic::udp::{Burst, Options, Receiver, Sender};
 
 /// Maximum control messages per receive call.
 const BURST: usize = 64;
-/// Longer than any control message, so that longer datagrams are recognised as invalid.
+/// Receive buffer per datagram, bytes: longer than any control message, so that longer datagrams show as truncated.
 const SLOT: usize = 128;
 
-/// Destinations of reports and sources of control messages.
+/// Sockets of a reporter.
 #[derive(Debug)]
 pub struct Sockets {
     collectors: Vec<SocketAddr>,
@@ -32,17 +33,17 @@ pub struct Stats {
     pub sent: u64,
     /// Reports that the kernel refused.
     pub lost: u64,
-    /// Datagrams to the control port from unknown senders, or longer than any control message.
+    /// Datagrams to the control port from unknown senders or longer than any control message.
     pub unknown_senders: u64,
 }
 
 impl Sockets {
-    /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::check`].
+    /// Listens on `control` and connects to the collectors. [`Sockets::check`] retries collectors that cannot be reached yet.
     ///
     /// # Errors
     /// The port is in use, or the address is not local; the message says what to do.
     pub fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
-        // Do not wait for a full batch: requests for retransmission are urgent.
+        // No batching delay: retransmission requests are urgent.
         let options = Options {
             recv_buffer: 1 << 20,
             batch_wait: Duration::ZERO,
@@ -117,7 +118,7 @@ impl Sockets {
                     rest = &rest[sent..];
                 }
                 Err(_) => {
-                    // The first failure; a socket that cannot send at all is reopened.
+                    // The kernel refused this report. Drop the socket; `check` reopens it.
                     self.stats.lost += 1;
                     rest = &rest[1..];
                     self.senders[to] = None;
@@ -127,13 +128,13 @@ impl Sockets {
         self.stats.lost += rest.len() as u64;
     }
 
-    /// Receives control messages, and waits up to `timeout` ms for the first: `process` gets the collector and the
-    /// payload. Returns their number.
+    /// Receives control messages, waiting up to `timeout` ms for the first. `process` gets the collector's index and the
+    /// payload. Returns the number of datagrams received.
     pub fn receive(&mut self, timeout: u32, mut process: impl FnMut(u8, &[u8])) -> usize {
-        // A socket that cannot receive is no reason to stop sending; essential reports are retransmitted after their timeout.
+        // A receive error must not stop sending; essential reports are retransmitted after their timeout.
         let count = self.control.recv(&mut self.burst, timeout).unwrap_or(0);
         for packet in self.burst.iter() {
-            // Control messages come from the address and port to which the reports go.
+            // Control messages come from the address and port to which reports are sent.
             match collector_of(&self.collectors, packet.source) {
                 Some(collector) if !packet.truncated => process(collector, packet.data),
                 _ => self.stats.unknown_senders += 1,
@@ -143,7 +144,7 @@ impl Sockets {
     }
 }
 
-/// Returns the collector with this address and port.
+/// Returns the index of the collector with this address and port.
 fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     let at = collectors.iter().position(|collector| {
         collector.ip().to_canonical() == source.ip().to_canonical() && collector.port() == source.port()
@@ -151,8 +152,9 @@ fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     at.and_then(|at| u8::try_from(at).ok())
 }
 
-/// Returns the first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead
-/// of or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
+/// Returns the initial sequence number of a reporter that starts at `now` (ns): it advances every 4 ms and wraps after 262 s,
+/// so it may be ahead of or behind the translator's state. A translator detects a restart by eight consecutive reports that are
+/// far behind.
 pub fn first_sequence(now: u64) -> u16 {
     (now / 4_000_000) as u16
 }

@@ -1,5 +1,8 @@
-//! Files that are replaced as a whole. Those that must be there for the next start, such as cursors, acknowledgements, known links and
-//! rules, are written again if something removes them while this process runs. A file that something else replaced is left as it is.
+//! Atomic replacement of files (temporary file, fsync, rename), and protection of state files against other programs.
+//!
+//! State that the next start needs (cursors, acknowledgements, known links, rules) is a [`SavedFile`]: if another program
+//! removes it while this process runs, it is written again; if another program replaces it, it is left alone and no longer
+//! written.
 
 use std::{
     collections::BTreeSet,
@@ -18,14 +21,15 @@ use store::{FileChange, FileIdentity, temp_file};
 
 use crate::lock::lock;
 
-/// The files that are in use.
+/// All saved files in use.
 static SAVED: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
+/// Number of files that were written again.
 static RESTORED: AtomicU64 = AtomicU64::new(0);
-/// Files that another program replaced, and that are not written any more.
+/// Files that another program replaced and that are therefore no longer written.
 static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that must be there for the next start. As long as this is in use, [`restore`] writes it again if something removes it. If
-/// something else replaces or changes it, an operator wants that one: it is not written any more, and the next start reads it.
+/// A state file that the next start reads. While it is in use, [`restore`] rewrites it if it was removed. If another program
+/// replaced or modified it, that is taken for an operator's intent: this process stops writing it, and the next start reads it.
 #[derive(Debug)]
 pub struct SavedFile {
     path: PathBuf,
@@ -33,17 +37,17 @@ pub struct SavedFile {
     content: Mutex<Content>,
 }
 
-/// The content that was written last, or read.
+/// The content last written or read.
 #[derive(Debug, Default)]
 struct Content {
-    /// The file as it was when it was written or read last; `None` if it never was.
+    /// Version of the file when it was last written or read; `None` if it never was.
     version: Option<Version>,
     bytes: Vec<u8>,
-    /// The file was not there, and could not be written again; that was logged.
+    /// A removed file could not be rewritten, and that was logged.
     failed: bool,
 }
 
-/// A file between two changes.
+/// Version of a file: identity, size and modification time.
 #[derive(Clone, PartialEq, Debug)]
 struct Version {
     identity: FileIdentity,
@@ -72,8 +76,8 @@ impl Content {
         }
     }
 
-    /// Returns the change that another program made to the file since it was written or read. A copy with the same content is as good as
-    /// the file.
+    /// Returns the change that another program made to the file since it was written or read. A replacement with the same bytes
+    /// is accepted as the same file.
     fn change(&mut self, path: &Path) -> Option<FileChange> {
         let version = self.version.as_ref()?;
         if version.identity.change() == Some(FileChange::Removed) {
@@ -90,14 +94,14 @@ impl Content {
             }
             Ok(_) => Some(FileChange::Replaced),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(FileChange::Removed),
-            // It cannot be said.
+            // The contents cannot be compared.
             Err(_) => version.identity.change(),
         }
     }
 }
 
 impl SavedFile {
-    /// Returns the file at `path`, which gets this mode when it is written.
+    /// Registers the file at `path`. It is written with this mode.
     pub fn new(path: PathBuf, mode: u32) -> Arc<Self> {
         let file = Arc::new(Self {
             path,
@@ -115,10 +119,11 @@ impl SavedFile {
         &self.path
     }
 
-    /// Replaces the file. A crash leaves the old content or the new one; on return, the new one survives a power failure.
+    /// Replaces the file atomically: a crash leaves the old or the new content. On return, the new one survives a power
+    /// failure.
     ///
     /// # Errors
-    /// It cannot be written, or something else replaced it: what is there stays.
+    /// It cannot be written, or another program replaced it, in which case it stays unchanged.
     pub fn replace(&self, bytes: Vec<u8>) -> io::Result<()> {
         let mut content = lock(&self.content);
         if content.change(&self.path) == Some(FileChange::Replaced) {
@@ -131,10 +136,10 @@ impl SavedFile {
         Ok(())
     }
 
-    /// Reads it.
+    /// Reads the file, and accepts its present version.
     ///
     /// # Errors
-    /// It cannot be read, or there is none.
+    /// It does not exist or cannot be read.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = lock(&self.content);
         let bytes = fs::read(&self.path)?;
@@ -143,7 +148,7 @@ impl SavedFile {
         Ok(bytes)
     }
 
-    /// Writes the file again if another program removed it, and names it in the log if another program replaced it.
+    /// Rewrites the file if another program removed it, and logs if another program replaced it.
     fn restore(&self) {
         let mut content = lock(&self.content);
         let change = content.change(&self.path);
@@ -181,7 +186,7 @@ impl Drop for SavedFile {
     }
 }
 
-/// Sets whether another program replaced a file, which is then not written any more. The log names it once.
+/// Marks a file as replaced by another program, or clears the mark. A new mark is logged once.
 pub fn set_replaced(path: &Path, is_replaced: bool) {
     let mut all = lock(&REPLACED);
     if !is_replaced {
@@ -195,7 +200,7 @@ pub fn set_replaced(path: &Path, is_replaced: bool) {
     }
 }
 
-/// Returns the files that another program replaced and that are not written any more.
+/// Returns the files that another program replaced and that are no longer written.
 pub fn replaced() -> Vec<String> {
     lock(&REPLACED)
         .iter()
@@ -203,25 +208,26 @@ pub fn replaced() -> Vec<String> {
         .collect()
 }
 
-/// The error of a file that another program replaced.
+/// Error message for a file that another program replaced.
 pub const NOT_WRITTEN: &str =
     "it was replaced while hopwise ran; restart hopwise to continue with the new file";
 
-/// Writes the files again that another program removed since they were written or read. May wait for the disk.
+/// Rewrites all saved files that another program removed. May block on disk I/O.
 pub fn restore() {
     let all: Vec<Arc<SavedFile>> = lock(&SAVED).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|file| file.restore());
 }
 
-/// Returns the number of files that were written again.
+/// Returns the number of files rewritten so far.
 pub fn restored() -> u64 {
     RESTORED.load(Ordering::Relaxed)
 }
 
-/// Replaces a file, which gets this mode. A crash leaves the old content or the new one; on return, the new one survives a power failure.
+/// Replaces a file atomically, with this mode. A crash leaves the old or the new content; on return, the new one survives a
+/// power failure.
 ///
 /// # Errors
-/// It cannot be written: the old content is still there.
+/// It cannot be written; the old content remains.
 pub fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let temp = temp_file(file);
     let out = OpenOptions::new()
@@ -233,13 +239,13 @@ pub fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     finish(out, &temp, file, content)
 }
 
-/// Replaces a file that is there, and not by way of a link. The new one has its mode and its group.
+/// Replaces an existing file; a symbolic link is replaced itself, not its target. The new file keeps mode and group.
 ///
 /// # Errors
-/// It cannot be written, or cannot have that mode or group: the old file is still there.
+/// It cannot be written or cannot get that mode or group; the old file remains.
 pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
     let found = fs::metadata(file)?;
-    // A name that nobody else writes to, in this process or in another one.
+    // A name that no other writer uses, in this process or another.
     let temp = temp_file(&file.with_extension(format!("{}-{}", std::process::id(), nic::time::now())));
     let out = OpenOptions::new()
         .create_new(true)
@@ -248,7 +254,7 @@ pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
         .open(&temp)?;
     let done = make_alike(&out, &found).and_then(|()| finish(out, &temp, file, content));
     if done.is_err() {
-        // It may have got its name already.
+        // Fails if it was renamed already.
         let _ = fs::remove_file(&temp);
     }
     done
@@ -266,14 +272,14 @@ fn finish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result
     publish(&out, temp, file)
 }
 
-/// Gives the file that is complete at `temp` its name. On return it survives a power failure.
+/// Renames the complete file at `temp` to its final name. On return it survives a power failure.
 ///
 /// # Errors
-/// It cannot be written to the disk, or renamed.
+/// It cannot be synced or renamed.
 pub fn publish(out: &File, temp: &Path, file: &Path) -> io::Result<()> {
     out.sync_all()?;
     fs::rename(temp, file)?;
-    // The name, too, must be on disk.
+    // The directory entry must be on disk, too.
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -1,4 +1,6 @@
-//! Walks over a worker's tables in slices of bounded time: datagrams never wait long for them.
+//! Walks over a worker's tables in slices of bounded time, so that received datagrams never wait long.
+//!
+//! Each function continues at slot `first` and returns the slot at which the next slice continues, or `None` at the end.
 
 use std::{
     ops::Range,
@@ -7,22 +9,21 @@ use std::{
 
 use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
 
-/// Copies the flows in the slots from `first` on until the slice is over. Returns the next slot; `None` at the end.
+/// Appends summaries of the flows from slot `first` on to `copies`.
 pub fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
     visit_slots(first, collector.flow_slots(), SLICE, |slots| {
         copies.extend(collector.flow_summaries_in(slots));
     })
 }
 
-/// Passes the flows in the slots from `first` on to `visit` until the slice is over. Returns the next slot; `None` at the end.
+/// Calls `visit` for each flow from slot `first` on.
 pub fn visit_flows(collector: &Collector, first: u32, mut visit: impl FnMut(FlowView<'_>)) -> Option<u32> {
     visit_slots(first, collector.flow_slots(), SLICE, |slots| {
         collector.flows_in(slots).for_each(&mut visit)
     })
 }
 
-/// Passes the flows in the slots from `first` on for which a rule is true to `visit` until the slice is over. Returns the next slot;
-/// `None` at the end.
+/// Calls `visit` for each flow with a firing rule from slot `first` on.
 pub fn visit_firing_flows(
     collector: &Collector,
     first: u32,
@@ -33,8 +34,7 @@ pub fn visit_firing_flows(
     })
 }
 
-/// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next
-/// slot; `None` at the end.
+/// Calls `visit` for each entry of the network's tables from slot `first` on.
 pub fn visit_network(
     collector: &Collector,
     first: u32,
@@ -45,7 +45,7 @@ pub fn visit_network(
     })
 }
 
-/// Passes ranges of slots on to `visit`, at least one, until the slice is over or the table ends. Returns the next slot.
+/// Calls `visit` for ranges of slots, at least one, until the slice or the table ends. Returns the next slot.
 fn visit_slots(first: u32, slots: u32, slice: Duration, mut visit: impl FnMut(Range<u32>)) -> Option<u32> {
     let begun = Instant::now();
     let mut next = first;
@@ -57,9 +57,9 @@ fn visit_slots(first: u32, slots: u32, slice: Duration, mut visit: impl FnMut(Ra
     (next < slots).then_some(next)
 }
 
-/// Time of a slice: at a million datagrams per second, 500 wait.
+/// Duration of a slice: at a million datagrams per second, 500 wait meanwhile.
 const SLICE: Duration = Duration::from_micros(500);
-/// Slots between two reads of the clock: far less than a slice, even with the longest paths.
+/// Slots between two reads of the clock; takes far less than a slice even with the longest paths.
 const SLOTS_PER_LOOK: u32 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Settings as JSON, read by the code that reads the file.
+//! Reads settings from JSON with the code that reads the TOML file, and writes them as JSON that can be read again.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::read::Reader;
 use crate::setting::{Setting, Shown};
 pub use crate::tree::from_json as tree;
 
-/// Reads a setting as if it were in a configuration file.
+/// Reads a setting from JSON as if it were in a configuration file.
 ///
 /// # Errors
-/// Every problem, as one message.
+/// All problems, joined into one message.
 pub fn read<T: Setting>(body: &Value) -> Result<T, String> {
     let mut reader = Reader::new("");
     let read = T::read(&tree(body), &mut reader);
@@ -21,7 +21,7 @@ pub fn read<T: Setting>(body: &Value) -> Result<T, String> {
 }
 
 impl Shown {
-    /// Converts it to JSON that [`read`] reads again: values that are not set and empty tables and lists are left out.
+    /// Converts to JSON that [`read`] accepts: unset values and empty tables and lists are omitted.
     pub fn to_written(&self) -> Value {
         match self {
             Self::Nothing => Value::Null,

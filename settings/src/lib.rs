@@ -1,8 +1,11 @@
-//! Settings of a TOML file: declared once, read with every problem located, shown, and explained in a manual.
+//! Typed settings in a TOML file. A table is declared once with [`section!`]; reading, error locations, defaults, the dump,
+//! reload and the reference page follow from the declaration.
 //!
-//! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
-//! plain values: numbers, durations, sizes, addresses; [`listen`] has inputs of reports; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page;
-//! [`problems`] collects what does not fit together; [`time`] reads points in time; [`remedy()`] advises on errors of the system.
+//! * [`setting`]: the trait of settings, and the macros that declare tables and choices
+//! * [`read`]: reads a file and locates each problem
+//! * [`values`]: numbers, durations, sizes, addresses; [`listen`]: inputs of reports; [`time`]: points in time
+//! * [`json`]: settings from JSON; [`show`]: settings as TOML and JSON, and the reference page
+//! * [`problems`]: reports inconsistent settings; [`remedy()`]: advice for I/O errors
 //!
 //! # Example
 //! ```

@@ -1,4 +1,4 @@
-//! Inputs of reports: UDP addresses of this machine, and interfaces.
+//! Listen addresses for Telemetry Reports: UDP sockets (`udp://*:32766`), or AF_XDP on an interface (`xdp://eth1:32766,5000`).
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -24,10 +24,10 @@ pub enum Listen {
     },
 }
 
-/// The port of reports where none is written.
+/// Default UDP port of reports.
 pub const TELEMETRY_PORT: u16 = 32766;
 
-/// Ports of one interface: as many as a profile has.
+/// Maximum ports per interface, as many as a decoding profile has.
 const MAX_PORTS: usize = 8;
 
 impl Listen {
@@ -40,7 +40,7 @@ impl Listen {
         }
     }
 
-    /// Returns whether only this machine reaches it.
+    /// Returns true if only this machine can reach it.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::UdpAny(_) => false,
@@ -49,7 +49,7 @@ impl Listen {
         }
     }
 
-    /// Returns the interface, if the input is one.
+    /// Returns the interface of an XDP input.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::Xdp { interface, .. } => Some(interface),
@@ -98,7 +98,7 @@ fn xdp(device: &str) -> Option<Listen> {
         Some((name, listed)) => (name, Some(listed)),
         None => (device, None),
     };
-    // What the kernel allows as a name: at most 15 bytes, no slash, colon or space.
+    // The kernel's rules for interface names: at most 15 bytes, no slash, colon or space.
     let good = (1..=15).contains(&name.len())
         && name != "."
         && name != ".."

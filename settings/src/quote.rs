@@ -1,11 +1,11 @@
-//! Text of a configuration file in messages, without secrets. Each hidden character becomes `*`, so that columns stay.
+//! Redacts secrets in quoted lines of a configuration file and in messages. Each hidden character becomes `*`, so that columns
+//! still match.
 
 use std::ops::Range;
 
 const HIDDEN: char = '*';
 
-/// Returns a line that begins at byte `start` of the file, without the bytes `hidden`. The quotes around a
-/// text stay.
+/// Redacts the byte ranges `hidden` of the file in a line that starts at byte `start`. Quotation marks around a text remain.
 pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
     let mut is_hidden = vec![false; line.len()];
     for range in hidden {
@@ -21,7 +21,7 @@ pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> Stri
         .collect()
 }
 
-/// Returns the punctuation of a line that is not TOML, and those of its words that `is_known` accepts.
+/// Redacts a line that is not valid TOML: keeps its punctuation and the words that `is_known` accepts.
 pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_punctuation) {
@@ -40,19 +40,19 @@ fn is_punctuation(char: char) -> bool {
     char.is_whitespace() || "=[]{},\"'.#".contains(char)
 }
 
-/// Removes the secrets that addresses in a text may have: users, passwords, paths and queries.
+/// Redacts the secrets that URLs in a text may contain: users, passwords, paths and queries.
 pub(crate) fn without_url_secrets(text: &str) -> String {
     without_users(&without_url_paths(text))
 }
 
-/// Removes the user before `@` from the addresses in a text, such as `https://user:password@host`.
+/// Redacts the user before `@` in URLs, such as `https://user:password@host`.
 fn without_users(text: &str) -> String {
     text.split_inclusive(char::is_whitespace)
         .map(without_user)
         .collect()
 }
 
-/// Removes the user from one word. An interface such as `xdp://lan@1` has none.
+/// Redacts the user in one word. The interface name in `xdp://lan@1` is not a user.
 fn without_user(word: &str) -> String {
     let Some(end) = word.rfind('@') else {
         return word.to_owned();
@@ -73,10 +73,10 @@ fn is_address_end(char: char) -> bool {
     char.is_whitespace() || matches!(char, '"' | '\'' | '`')
 }
 
-/// The form of an address in our own advice, which has no secret.
+/// Placeholder URL in hopwise's own advice, which has no secret.
 const FORM: &str = "https://HOST/BUCKET";
 
-/// Removes paths and queries of `http://` and `https://` from a line: those of webhooks often hold a token.
+/// Redacts paths and queries of `http://` and `https://` URLs, because webhook URLs often contain a token.
 fn without_url_paths(line: &str) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_address_end) {

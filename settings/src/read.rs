@@ -1,4 +1,4 @@
-//! Reads the text of a file into checked settings. Every problem is reported with line, column, caret and remedy.
+//! Reads a configuration file into checked settings. Each problem is reported with line, column, caret and remedy.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use toml::{
 use crate::quote;
 pub use crate::tree::{Node, Value};
 
-/// All problems of a configuration. `Display` is the message for the user.
+/// All problems of a configuration file. `Display` formats the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     file: String,
@@ -45,7 +45,7 @@ pub struct Table {
     pub keys: Vec<&'static str>,
 }
 
-/// Returns the names in the headings and the keys of `tables`.
+/// Returns the words in the headings and keys of `tables`.
 fn names(tables: &[Table]) -> BTreeSet<String> {
     let headings = tables
         .iter()
@@ -60,13 +60,13 @@ fn names(tables: &[Table]) -> BTreeSet<String> {
 pub struct Reader<'i> {
     text: &'i str,
     problems: Vec<(Range<usize>, String)>,
-    /// The tables of the file.
+    /// The tables that the file may have, to suggest where a misplaced key belongs.
     tables: fn() -> Vec<Table>,
-    /// Positions in tables of which a value could not be read. What seems to be wrong there besides may follow from that.
+    /// Positions in tables with unreadable values. Further problems there may be consequences and are not reported.
     unread: Vec<Range<usize>>,
-    /// Positions of values that are secrets, or could be. No message quotes them.
+    /// Positions of values that are or may be secrets; messages do not quote them.
     hidden: Vec<Range<usize>>,
-    /// Set for a text that is not TOML, whose values have no known positions: the only words that messages may quote.
+    /// Set if the text is not TOML, so the positions of values are unknown: the only words that messages may quote.
     quotable: Option<BTreeSet<String>>,
 }
 
@@ -76,7 +76,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Reads the text of a file of settings.
 ///
 /// # Errors
-/// The file cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
+/// The file cannot be read, is not UTF-8, or exceeds the limit, which also stops endless reads from a device.
 pub fn file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
@@ -90,8 +90,8 @@ pub fn file(path: &Path) -> io::Result<String> {
 /// Opens a file that a setting names.
 ///
 /// # Errors
-/// The file cannot be read, or is a FIFO or a socket: to open a FIFO waits until a program writes into it. A
-/// pipe of the shell, `<(command)`, is fine.
+/// The file cannot be read, or is a socket or a FIFO, whose opening blocks until a program writes to it. A pipe of the shell,
+/// `<(command)`, is accepted.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
     let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"]
@@ -107,7 +107,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 impl<'i> Reader<'i> {
-    /// Creates a reader of the text to which the spans of the nodes refer.
+    /// Creates a reader; `text` is the text to which the spans of nodes refer.
     pub fn new(text: &'i str) -> Self {
         Self {
             text,
@@ -119,15 +119,15 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Names the tables in which a key may belong that is written in another one.
+    /// Sets the tables that are suggested for misplaced keys.
     #[must_use]
     pub fn with_tables(mut self, tables: fn() -> Vec<Table>) -> Self {
         self.tables = tables;
         self
     }
 
-    /// Parses the file. Returns `None` after a syntax error, which is then the only problem. Its message quotes no other words than
-    /// the names in `tables`: which text is a secret is unknown then.
+    /// Parses the file. Returns `None` after a syntax error, which is then the only problem. Its message quotes only words that
+    /// occur in `tables`, because the positions of secrets are unknown then.
     pub fn parse(&mut self, tables: fn() -> Vec<Table>) -> Option<Node<'i>> {
         self.tables = tables;
         match DeTable::parse(self.text) {
@@ -147,12 +147,12 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Ends the reading of the values. From now on, tables of which a value could not be read have no further problems: a key that is
-    /// written, and refused, is not missing.
+    /// Marks the end of reading values. From now on, problems in tables with unreadable values are suppressed: a key that was
+    /// written and refused is not missing.
     pub fn end_values(&mut self, root: &Node<'_>) {
         let mut unread = Vec::new();
         add_unread(root, &self.problems, &mut unread);
-        // The whole file contains every problem.
+        // The root contains every problem and must not suppress all.
         unread.retain(|span| *span != root.span());
         self.unread = unread;
     }
@@ -174,21 +174,20 @@ impl<'i> Reader<'i> {
             Value::Boolean(value) => format!("{value}"),
             _ => type_of(node).to_owned(),
         };
-        // It was not read, so it is unknown which of the values in it are secrets.
+        // It was not read, so any value in it may be a secret.
         if matches!(node.get_ref(), Value::Array(_) | Value::Table(_)) {
             self.hide(node);
         }
         self.refuse(node.span(), format!("found {found}; write {what}"));
     }
 
-    /// Records a wrong type as [`Reader::expected`] does, without quoting the value, which is or holds a
-    /// secret.
+    /// Like [`Reader::expected`], but without quoting the value, which is or contains a secret.
     pub fn expected_secret(&mut self, node: &Node<'_>, what: &str) {
         self.hide(node);
         self.refuse(node.span(), format!("found {}; write {what}", type_of(node)));
     }
 
-    /// Keeps a value, and every key and value in it, out of all messages.
+    /// Excludes a value, and every key and value in it, from all messages.
     pub fn hide(&mut self, node: &Node<'_>) {
         match node.get_ref() {
             Value::Array(list) => list.iter().for_each(|element| self.hide(element)),
@@ -202,8 +201,8 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Records a key that does not exist, with the nearest of the `known` ones. Its value is not quoted: the key may be the
-    /// misspelt name of a secret.
+    /// Records an unknown key, with the nearest of the `known` ones. Its value is not quoted: the key may be the misspelt name
+    /// of a secret.
     pub fn unknown(&mut self, span: Range<usize>, key: &str, value: &Node<'_>, place: &str, known: &[&str]) {
         self.hide(value);
         let advice = match nearest(key, known) {
@@ -227,8 +226,7 @@ impl<'i> Reader<'i> {
             .collect()
     }
 
-    /// Returns the messages of the problems so far, each with the keys that lead from `root` to the value
-    /// that it is about.
+    /// Returns the messages of the problems so far, each with the path of keys from `root` to the value concerned.
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
         self.problems
             .iter()
@@ -236,12 +234,12 @@ impl<'i> Reader<'i> {
             .collect()
     }
 
-    /// Returns whether there is no problem so far.
+    /// Returns true if there are no problems so far.
     pub fn has_no_problems(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Ends the reading. Returns the problems, if any, in the order of the file.
+    /// Finishes reading. Returns the problems, if any, in file order.
     pub fn finish(mut self, file: &str) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
@@ -259,7 +257,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds the positions of each table below `node` that itself has one of these problems: its own, and those of its keys and values.
+/// Adds the spans of each table below `node` that directly has a problem: the table itself, its keys and its plain values.
 fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut Vec<Range<usize>>) {
     let Value::Table(entries) = node.get_ref() else {
         return;
@@ -276,7 +274,7 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
         keys.push(key.span());
     }
     let has_problem = problems.iter().any(|(problem, _)| {
-        // A problem inside a table below is not one of this table.
+        // Problems inside a nested table do not count here.
         own.iter().chain(&keys).any(|span| is_inside(problem, span))
             || tables.iter().any(|table| *problem == table.span())
     });
@@ -298,7 +296,7 @@ fn is_inside(inner: &Range<usize>, outer: &Range<usize>) -> bool {
 }
 
 impl Reader<'_> {
-    /// Converts bytes of the file to line, column and the piece of that line to underline, without secrets.
+    /// Converts a byte range of the file to line, column and the redacted source line.
     fn locate(&self, span: &Range<usize>, message: &str) -> Problem {
         let text = self.text;
         let start = span.start.min(text.len());
@@ -334,18 +332,18 @@ fn type_of(node: &Node<'_>) -> &'static str {
     }
 }
 
-/// Returns the position of the value under `path`, or of the nearest existing ancestor. An element of a list
-/// is named by its index in digits.
+/// Returns the span of the value at `path`, or of its nearest existing ancestor. List elements are named by their index in
+/// digits.
 pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0.span()
 }
 
-/// Returns the value under `path`, or the nearest existing ancestor, as [`span_of`] does.
+/// Returns the value at `path`, or its nearest existing ancestor, like [`span_of`].
 pub fn node_at<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> &'n Node<'i> {
     walk(root, path).0
 }
 
-/// Returns the keys of the tables that lead to the value at `span`. Lists are no step.
+/// Returns the keys that lead to the value at `span`, skipping list indexes.
 fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
     let mut node = root;
     let mut keys = Vec::new();
@@ -367,7 +365,7 @@ fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
     }
 }
 
-/// Returns whether there is a value under `path`, valid or not.
+/// Returns true if there is a value at `path`, valid or not.
 pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }
@@ -418,7 +416,7 @@ impl fmt::Display for ConfigError {
             let margin = line.to_string().len();
             writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
             writeln!(f, "{:margin$} |", "")?;
-            // Shows only the surroundings of the problem in a very long line.
+            // Show only the surroundings of the problem in a very long line.
             let skipped = if source.chars().count() > SHOWN.0 + SHOWN.1 {
                 (column - 1).saturating_sub(SHOWN.0)
             } else {

@@ -1,9 +1,9 @@
-//! Remedies for errors of the system that mean the same wherever they occur.
+//! Advice for I/O errors that mean the same wherever they occur: full disk, quota, read-only file system, failing disk.
 
 use std::io::{self, ErrorKind};
 
-/// Returns the remedy for a failed write to a file or a directory, if the error alone decides it. A missing permission and a missing
-/// path are not among these errors: there the caller knows more.
+/// Returns the remedy for a failed write, if the error alone determines it. Missing permissions and paths are not included:
+/// there the caller knows more.
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::StorageFull => Some("free space there"),
@@ -15,7 +15,7 @@ pub fn remedy(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Linux's number of "Input/output error", for which there is no kind.
+/// Linux's `EIO`, for which Rust has no `ErrorKind`.
 const EIO: i32 = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Settings: values with methods to read them from the file, to show them, and to describe them in the reference.
+//! The trait [`Setting`] for values in the configuration file, and the macros that declare tables and choices.
 //!
 //! `section!` declares a table of the file once; reading, defaults, unknown keys, the dump, reload and the reference page
 //! follow from that declaration.
@@ -12,17 +12,16 @@ pub trait Setting: Sized + Clone + PartialEq {
     /// Description of valid values, for the reference and for error messages: "a whole number", "a duration such as \"10s\"".
     const KIND: &'static str;
 
-    /// Whether it is a secret, or can hold one. No message quotes a value that cannot be read as such a setting.
+    /// True if it is or can contain a secret. Messages do not quote a value that cannot be read as such a setting.
     const IS_SECRET: bool = false;
 
-    /// Reads the value; a problem is recorded in `reader` and gives `None`.
+    /// Reads the value. Records problems in `reader` and then returns `None`.
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// Returns the value for the dump, with secrets hidden.
     fn show(&self) -> Shown;
 
-    /// Restores the settings that cannot change at run time to `old`, for a reload, and adds their names to
-    /// `kept`.
+    /// For a reload: restores settings that cannot change at run time to `old`, and adds their names to `kept`.
     fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
         if !live && self != old {
             kept.push(path.to_owned());
@@ -30,7 +29,7 @@ pub trait Setting: Sized + Clone + PartialEq {
         }
     }
 
-    /// Adds the chapters of the reference about this value; only tables have chapters.
+    /// Adds the chapters of the reference page for this value; only tables have any.
     fn explain(_path: &str, _chapters: &mut Vec<Chapter>) {}
 }
 
@@ -75,7 +74,7 @@ pub struct Key {
     pub text: String,
 }
 
-/// Records that `node` cannot be read as a `T`, for which a file has `what`.
+/// Records that `node` is not a valid `T`; `what` describes valid values.
 pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) -> Option<T> {
     if T::IS_SECRET {
         reader.expected_secret(node, what);
@@ -85,7 +84,7 @@ pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) 
     None
 }
 
-/// Returns the tables that a file with a `T` can have.
+/// Returns the tables that a file with a `T` may have.
 pub fn tables<T: Setting>() -> Vec<Table> {
     let mut chapters = Vec::new();
     T::explain("", &mut chapters);
@@ -124,8 +123,8 @@ pub fn join(parent: &str, name: &str) -> String {
     }
 }
 
-/// Declares a table: a struct with a default and a description per key. `[live]` before a key: it can change while the
-/// program runs.
+/// Declares a table: a struct with a default and a description per key. A key marked `[live]` can change while the program
+/// runs.
 #[macro_export]
 macro_rules! section {
     ($(#[doc = $doc:literal])+ $vis:vis struct $name:ident($place:literal) {
@@ -216,7 +215,7 @@ macro_rules! section {
     };
 }
 
-/// Makes enums settings that a file writes by their names, as `name` returns them and `from_name` finds them.
+/// Implements [`Setting`](crate::setting::Setting) for enums by their names, using `name` and `from_name`.
 #[macro_export]
 macro_rules! named_setting {
     ($($type:ty = $kind:literal;)+) => {
@@ -395,7 +394,7 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     }
 }
 
-/// Returns whether a key was declared with `[live]`.
+/// Returns true if a key was declared with `[live]`. The macro passes one mark or none.
 pub fn is_live(marks: &[&str]) -> bool {
     !marks.is_empty()
 }

@@ -1,11 +1,11 @@
-//! Settings as text: the dump in TOML, the API's JSON, and the reference page.
+//! Output of settings: TOML for the dump, JSON for the API, and the Markdown reference page.
 
 use std::fmt::Write;
 
 use super::setting::{Chapter, Key, Shown};
 
 impl Shown {
-    /// Converts it to JSON. Values that are not set are null.
+    /// Converts to JSON. Unset values are null.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Nothing => serde_json::Value::Null,
@@ -18,7 +18,7 @@ impl Shown {
         }
     }
 
-    /// Converts it to a TOML document, without empty tables and values that are not set.
+    /// Converts to a TOML document, omitting empty tables and unset values.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         if let Self::Table(entries) = self {
@@ -31,12 +31,12 @@ impl Shown {
         matches!(self, Self::List(list) if matches!(list.first(), Some(Self::Table(_))))
     }
 
-    /// Formats the value on one line, as after `=`.
+    /// Formats the value on one line, for the right side of `=`.
     fn inline(&self) -> String {
         match self {
             Self::Nothing => String::new(),
             Self::Plain(serde_json::Value::String(text)) => quoted(text),
-            // A number or boolean of JSON is one of TOML, too.
+            // JSON numbers and booleans are valid TOML.
             Self::Plain(value) => value.to_string(),
             Self::List(list) => format!(
                 "[{}]",
@@ -53,7 +53,7 @@ impl Shown {
     }
 }
 
-/// Writes the plain keys first, then the tables below, as TOML demands.
+/// Writes plain keys first, then nested tables, as TOML requires.
 fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
     for (name, value) in entries {
         if !matches!(value, Shown::Nothing | Shown::Table(_)) && !value.is_table_list() {
@@ -93,8 +93,7 @@ fn key(name: &str) -> String {
     if bare { name.to_owned() } else { quoted(name) }
 }
 
-/// Formats a text as a TOML string in quotation marks. The escapes of JSON are those of TOML, but JSON leaves U+007F as it is, which TOML
-/// does not allow in a string.
+/// Formats a TOML basic string. JSON's escapes are valid in TOML, but JSON does not escape U+007F, which TOML forbids.
 pub fn quoted(text: &str) -> String {
     serde_json::Value::from(text)
         .to_string()

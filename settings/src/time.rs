@@ -1,8 +1,8 @@
-//! Points in time as people write them (RFC 3339, and shorter forms).
+//! Parses and formats points in time (RFC 3339 and shorter forms), and converts dates of the Gregorian calendar.
 
-/// Parses a time such as `2026-11-24T08:00:00.25+01:00`, and returns it in nanoseconds since 1970, or `None`
-/// if it is no such time. `T` may be a space; seconds, or the whole time of day, may be missing. The zone is
-/// `Z`, `UTC` or an offset; without one it is UTC, as printed times are.
+/// Parses a time such as `2026-11-24T08:00:00.25+01:00` into nanoseconds since 1970. Returns `None` if it is invalid. `T` may
+/// be a space; seconds, or the whole time of day, may be missing. The zone is `Z`, `UTC` or an offset, and defaults to UTC,
+/// like printed times.
 pub fn nanoseconds(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00"));
     let mut parts = date.split('-');
@@ -21,12 +21,12 @@ pub fn nanoseconds(text: &str) -> Option<u64> {
         .checked_add(fraction)
 }
 
-/// Parses a time: a whole number of nanoseconds since 1970, from the year 2000 until before 2200, or what [`nanoseconds`] accepts. 0 is the
-/// beginning of 1970 in each unit.
+/// Parses a time: nanoseconds since 1970 in the range [`PLAUSIBLE`], or a text that [`nanoseconds`] accepts. 0 means 1970 in
+/// any unit.
 ///
 /// # Errors
-/// Not such a time. A number of another unit, or a date without hyphens, is never taken for nanoseconds: the text is the time that it
-/// may mean, if there is one, such as `2026-11-29`.
+/// Not a valid time. A number in another unit, or a date without hyphens, is never taken for nanoseconds; the error is the time
+/// that was probably meant, such as `2026-11-29`, if there is one.
 pub fn parse(text: &str) -> Result<u64, Option<String>> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return nanoseconds(text).ok_or(None);
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<u64, Option<String>> {
     }
 }
 
-/// Returns the time that a number may mean which is not plausible as nanoseconds: a date, or seconds, milliseconds or microseconds.
+/// Returns the time that an implausible number probably means: a date, or seconds, milliseconds or microseconds.
 fn suggest(digits: &str, number: u64) -> Option<String> {
     if digits.len() == 8 {
         let date = format!("{}-{}-{}", &digits[..4], &digits[4..6], &digits[6..]);
@@ -53,7 +53,7 @@ fn suggest(digits: &str, number: u64) -> Option<String> {
         .map(self::text)
 }
 
-/// The times that a number of nanoseconds may be: from 2000-01-01 until before 2200-01-01.
+/// Accepted range of a number of nanoseconds: from 2000-01-01 until before 2200-01-01.
 pub const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
 
 /// Parses a whole number with exactly this number of digits.
@@ -62,7 +62,7 @@ fn number(text: &str, digits: usize) -> Option<i64> {
     if is_valid { text.parse().ok() } else { None }
 }
 
-/// Parses `08:00`, `08:00:30` or `08:00:30.25`, and returns the seconds since midnight, and the nanoseconds.
+/// Parses `08:00`, `08:00:30` or `08:00:30.25` into seconds since midnight and nanoseconds. Accepts second 60 for leap seconds.
 fn time_of_day(text: &str) -> Option<(i64, u64)> {
     let mut fields = text.splitn(3, ':');
     let hour = number(fields.next()?, 2)?;
@@ -82,7 +82,7 @@ fn time_of_day(text: &str) -> Option<(i64, u64)> {
     is_valid.then_some((hour * 3600 + minute * 60 + second, fraction.unsigned_abs()))
 }
 
-/// Parses a zone, and returns the seconds by which it is ahead of UTC.
+/// Parses a zone into its offset from UTC, seconds.
 fn offset(zone: &str) -> Option<i64> {
     if zone.is_empty() || zone.eq_ignore_ascii_case("z") || zone == "UTC" {
         return Some(0);
@@ -100,7 +100,7 @@ fn offset(zone: &str) -> Option<i64> {
     }
 }
 
-/// Formats a time, ns since 1970, in UTC to the second.
+/// Formats a time (ns since 1970) in UTC to the second.
 pub fn text(nanoseconds: u64) -> String {
     let seconds = (nanoseconds / 1_000_000_000) as i64;
     let day = seconds / 86_400;
@@ -117,7 +117,7 @@ pub fn text(nanoseconds: u64) -> String {
 /// A date of the Gregorian calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Date {
-    /// Astronomical: the year before 1 is 0.
+    /// Astronomical year: the year before 1 is 0.
     pub year: i64,
     /// Month of the year, 1 to 12.
     pub month: u8,
@@ -125,10 +125,10 @@ pub struct Date {
     pub day: u8,
 }
 
-/// Days of 400 years, after which the calendar repeats itself.
+/// Days in 400 years, the period of the calendar.
 const ERA: i64 = 146_097;
-/// Days from 0000-03-01 to 1970-01-01. Years begin with March below, so that a leap day is the last day of its year and the lengths of
-/// the months follow one formula.
+/// Days from 0000-03-01 to 1970-01-01. Internally, years begin in March, so the leap day is the last day of a year and month
+/// lengths follow one formula.
 const EPOCH: i64 = 719_468;
 
 impl Date {
@@ -148,7 +148,7 @@ impl Date {
         }
     }
 
-    /// Returns the days from 1970-01-01 to this date, or `None` if there is no such date.
+    /// Returns the days from 1970-01-01 to this date, or `None` if the date is invalid.
     pub fn days(self) -> Option<i64> {
         let months = 12 * self.year + i64::from(self.month) - 3;
         let year = months.div_euclid(12);
@@ -157,7 +157,7 @@ impl Date {
         let year = year.rem_euclid(400);
         let day = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + i64::from(self.day) - 1;
         let days = era * ERA + day - EPOCH;
-        // The 30th of February would be a day of March.
+        // An invalid date, such as 30 February, converts to another one.
         (Self::from_days(days) == self).then_some(days)
     }
 }

@@ -1,5 +1,5 @@
-//! The tree of values that settings are read from. Each value has a position: with TOML, the bytes of its text; with JSON, the numbers of
-//! the value and of those in it, in the order of the text.
+//! Format-independent tree of values with positions, from which settings are read. A TOML value's position is its byte range in
+//! the text; JSON has no positions, so each value gets a range of sequence numbers that contains the ranges of its children.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -12,18 +12,18 @@ pub type Node<'i> = Spanned<Value<'i>>;
 /// The entries of a table, in the order of their keys.
 pub(crate) type Entries<'i> = BTreeMap<Spanned<Cow<'i, str>>, Node<'i>>;
 
-/// A value that settings are read from.
+/// A value of a configuration file.
 #[derive(Clone, Debug)]
 pub enum Value<'i> {
     /// A string, with its escapes resolved.
     String(Cow<'i, str>),
     /// A whole number, not yet range-checked.
     Integer(Number),
-    /// A number with a fraction or an exponent, infinity, or no number at all.
+    /// A number with a fraction or an exponent, infinity, or NaN.
     Float(Number),
     /// The value `true` or `false`.
     Boolean(bool),
-    /// A date or a time, as it is written.
+    /// A date or a time, as written.
     Datetime(String),
     /// A list of values of any kind.
     Array(Vec<Node<'i>>),
@@ -31,7 +31,7 @@ pub enum Value<'i> {
     Table(Entries<'i>),
 }
 
-/// A number as it is written.
+/// A number in its written form.
 #[derive(Clone, Debug)]
 pub struct Number {
     text: String,
@@ -39,17 +39,17 @@ pub struct Number {
 }
 
 impl Number {
-    /// Returns the number as it is written, without the prefix of its base.
+    /// Returns the number as written, without the prefix of its base.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the value, if it is a whole number of 64 bits with a sign.
+    /// Returns the value if it fits a signed 64-bit integer.
     pub fn to_i64(&self) -> Option<i64> {
         i64::from_str_radix(&self.text.replace('_', ""), self.radix).ok()
     }
 
-    /// Returns the value, if it is written in base 10.
+    /// Returns the value as a float; the number must be decimal.
     pub fn to_f64(&self) -> Option<f64> {
         self.text.replace('_', "").parse().ok()
     }
@@ -118,12 +118,12 @@ fn from_toml(value: Spanned<DeValue<'_>>) -> Node<'_> {
     Spanned::new(value.span(), value.into_inner().into())
 }
 
-/// Converts JSON. Keys and elements that are null are left out; null alone becomes a text.
+/// Converts JSON. Null keys and elements are omitted; a bare null becomes the text "null".
 pub fn from_json(value: &Json) -> Node<'_> {
     node_of_json(value, &mut 0)
 }
 
-/// Converts JSON. `position` is the next free number.
+/// Converts JSON. `position` is the next unused sequence number.
 fn node_of_json<'i>(value: &'i Json, position: &mut usize) -> Node<'i> {
     let start = *position;
     *position += 1;

@@ -1,4 +1,4 @@
-//! The plain values of a configuration file: numbers, durations, sizes, addresses, secrets.
+//! Scalar setting types: numbers, durations, sizes, rates, addresses, thresholds and secrets, with their parsing and output.
 
 use std::{
     fmt,
@@ -99,7 +99,7 @@ macro_rules! unsigned {
             fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
                 let read = integer(node.get_ref()).and_then(|number| number.try_into().ok());
                 read.or_else(|| match node.get_ref() {
-                    // TOML has no greater numbers.
+                    // TOML integers are 64-bit signed.
                     Value::Integer(_) if <$type>::MAX as u128 >= i64::MAX as u128 => {
                         setting::refuse(node, reader, &format!("a whole number from 0 to {}", i64::MAX))
                     }
@@ -246,7 +246,7 @@ impl Setting for Fraction {
     }
 }
 
-/// Declares a threshold of metrics: how it is written, read as in a rule, and shown.
+/// Declares a threshold type: its description, its parser, which accepts the notation of rules, and its output.
 macro_rules! thresholds {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:literal, $read:expr, $show:expr;)+) => {$(
         $(#[doc = $doc])+
@@ -289,8 +289,7 @@ thresholds! {
         |value| Shown::Plain(percent_text(value).into());
 }
 
-/// Parses a threshold of a metric, and returns it in the smallest unit. It is written as in a rule, or as
-/// another duration of a file.
+/// Parses a threshold into the metric's smallest unit. Accepts the notation of rules and, for latencies, any duration.
 pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
     match (amount(metric, text), metric) {
         (Ok(threshold), _) => Some(threshold),
@@ -305,7 +304,7 @@ pub fn percent_text(millionths: u64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A threshold of a metric that another key names.
+/// A threshold whose metric is named by another key, kept in its written form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount(String);
 
@@ -314,13 +313,13 @@ impl Amount {
     pub fn new(metric: Metric, value: u64) -> Self {
         Self(match metric {
             Metric::FlowLatency | Metric::HopLatency => duration_text(value),
-            // A greater difference cannot be.
+            // Larger differences are impossible.
             Metric::LinkUtilization => percent_text(value.min(UTILIZATION_ONE)),
             _ => value.to_string(),
         })
     }
 
-    /// Returns the value in that unit, or `None` if the written unit is not one of the metric's.
+    /// Returns the value in the metric's smallest unit, or `None` if the written unit does not fit the metric.
     pub fn value(&self, metric: Metric) -> Option<u64> {
         threshold(metric, &self.0)
     }
@@ -448,7 +447,7 @@ impl Setting for Secret {
     const IS_SECRET: bool = true;
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        // Another problem of its line does not quote it either.
+        // Keeps other problems on its line from quoting it.
         reader.hide(node);
         match node.get_ref().as_str() {
             Some(text) if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) => {
@@ -468,7 +467,7 @@ pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T>
     setting::refuse(node, reader, T::KIND)
 }
 
-/// Reads a value that is written as a string, with `parse`; other types are a problem.
+/// Reads a value from a string with `parse`; other types are a problem.
 pub fn from_text<T: Setting>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -480,7 +479,7 @@ pub fn from_text<T: Setting>(
         .or_else(|| refuse(node, reader))
 }
 
-/// Returns a whole number, in any of TOML's notations.
+/// Returns an integer in any of TOML's notations.
 pub fn integer(value: &Value<'_>) -> Option<i64> {
     match value {
         Value::Integer(number) => number.to_i64(),
@@ -506,7 +505,7 @@ const SIZES: [(&str, u64); 5] = [
     ("TiB", 1 << 40),
 ];
 
-/// Units of sizes in input, including powers of ten.
+/// Accepted units of sizes, including powers of ten.
 const READ_SIZES: [(&str, u64); 8] = [
     ("B", 1),
     ("kB", 1_000),
@@ -551,7 +550,7 @@ pub fn rounded_text(duration: Duration) -> String {
     }
 }
 
-/// Parses a range of ids, such as `0-15` or `7`, into both ends. Returns `None` if it is malformed, or ends before it begins.
+/// Parses an ID range such as `0-15`, `0..15` or `7` into both ends. Returns `None` if it is malformed or empty.
 pub fn id_range(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text
         .split_once("..")
@@ -562,7 +561,7 @@ pub fn id_range(text: &str) -> Option<(u32, u32)> {
     (first <= last).then_some((first, last))
 }
 
-/// Parses a number with one of these units, each with its factor: "64 MiB", "1.5h".
+/// Parses a number with one of these units and scales it by the unit's factor: "64 MiB", "1.5h".
 pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(digits);
@@ -571,7 +570,7 @@ pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return whole.checked_mul(*factor);
     }
     let scaled = number.parse::<f64>().ok()? * *factor as f64;
-    // Above 2^53 a float cannot represent every integer; such values are refused.
+    // A float cannot represent every integer above 2^53, so larger fractions are refused.
     (scaled <= 9e15).then_some(scaled.round() as u64)
 }
 

@@ -1,14 +1,25 @@
-//! Events in blocks, to be counted: the columns of the events of a minute that are counted, in some six bytes for each.
+//! Columnar, bit-packed copy of the events, for counting and grouping them: about six bytes per event.
 //!
-//! A row of `event_data` says everything of one event; to count a day of them row by row takes SQLite ten seconds and more. So what events can be
-//! grouped by is also kept as columns of bits: read as numbers, a day takes a fraction of a second. A block belongs to one minute and to the transaction
-//! of its events, so that both never disagree. Transactions are short: their small blocks are joined as they become many, and when the minute has passed.
+//! A row of `event_data` holds all fields of one event, and SQLite needs ten seconds or more to count a day of such
+//! rows. The fields by which events are grouped are therefore also stored as bit-packed columns in blocks, which take a
+//! fraction of a second to read. A block belongs to one minute and is written in the transaction of its events, so rows
+//! and blocks never disagree. Transactions are short and leave small blocks behind; these are joined when there are too
+//! many of them, and once more when their minute has passed.
 //!
 //! # Format
 //!
-//! The version; the locations, each once: node, interface and queue; then the classes, each once: kind, metric, rule and drop reason, which columns there are,
-//! and how many events. Of each class: how many events there are in which second of the minute, and in that order their columns: locations by
-//! their position, flows, and if there are any paths, values, and first latencies. Numbers are varints, columns have as many bits for each value as the largest needs.
+//! ```text
+//! version (1 byte)
+//! locations: count, then node, interface, queue of each       each distinct location once
+//! classes:   count, then for each class
+//!     kind, metric, rule, drop reason, flags (which optional columns follow)
+//!     number of events; seconds: count, then (second of the minute, events in it) of each
+//!     columns: location index, flow, [path], [value], [first flow latency, first hop latency]
+//! padding (8 bytes)
+//! ```
+//!
+//! Counts and IDs are LEB128 varints; an optional field is stored plus one, with 0 for `None`. A column is its bit
+//! width, its minimum (frame of reference) and the differences from it, as many bits each as the largest needs.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -18,7 +29,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::hasher::Seeded;
 
-/// The location of an event.
+/// Place where an event was measured: node, interface and queue, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Location {
     pub(crate) node: Option<u32>,
@@ -26,19 +37,19 @@ pub(crate) struct Location {
     pub(crate) queue: Option<u8>,
 }
 
-/// The kind of an event, and what caused it.
+/// Kind, metric, rule and drop reason of an event: the fields that repeat most.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Class {
-    /// The kind, by its index in [`collector::Kind::ALL`].
+    /// Index of the kind in [`collector::Kind::ALL`].
     pub(crate) kind: u8,
-    /// The metric, by its number.
+    /// Number of the metric; `None` if the event has no metric.
     pub(crate) metric: Option<u8>,
-    /// The rule, by its number in the file; 0 for none.
+    /// Interned ID of the rule in this file; 0 if the event has no rule.
     pub(crate) rule: u32,
     pub(crate) reason: Option<u8>,
 }
 
-/// The part of an event that is counted. Flow and path are numbers of the file; 0 for none.
+/// The fields of an event by which it is counted. Flow and path are IDs interned in the file; 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Counted {
     pub(crate) class: Class,
@@ -48,46 +59,49 @@ pub(crate) struct Counted {
     pub(crate) values: Values,
 }
 
-/// The first latencies of a new flow.
+/// The first flow latency of a new flow and the largest of its first hop latencies, ns.
 type First = (Option<u64>, Option<u64>);
 
 /// The values that an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Values {
     pub(crate) value: Option<u64>,
-    /// The first flow latency of a new flow, and the largest of its first hop latencies.
+    /// First latencies, if the event reports a new flow.
     pub(crate) first: Option<First>,
 }
 
-/// The blocks of an open transaction, and the state of those that are stored.
+/// Writer of blocks: the builders of the open transaction, and which small blocks are already stored.
 #[derive(Default, Debug)]
 pub(crate) struct Blocks {
-    /// The minute where almost all events belong.
+    /// Start of the minute of the last event, ns: almost all events belong to it.
     minute: i64,
+    /// Events of this minute.
     builder: Builder,
+    /// Events of other minutes in this transaction.
     others: BTreeMap<i64, Builder>,
-    /// Minutes with blocks that were stored lately.
+    /// Minutes that have stored blocks and may get more.
     open: BTreeMap<i64, Stored>,
 }
 
 /// The stored blocks of a minute.
 #[derive(Default, Debug)]
 struct Stored {
-    /// The ids of blocks with few events.
+    /// IDs of the blocks with fewer than [`SMALL`] events.
     small: Vec<i64>,
-    /// The small blocks were joined when the minute had passed.
+    /// True once the small blocks were joined because the minute had passed.
     is_past: bool,
 }
 
-/// Events of one minute, while they are collected.
+/// Events of one minute that are not encoded yet.
 #[derive(Default, Debug)]
 struct Builder {
     locations: Numbered<Location>,
-    /// The classes, with the columns that their events have.
+    /// Distinct classes, each with the optional columns that its events have.
     classes: Numbered<(Class, Has)>,
+    /// The events of each class, by the class's position.
     rows: Vec<Vec<Row>>,
     count: usize,
-    /// Blocks that are full, with the number of their events.
+    /// Encoded blocks, each with its number of events.
     full: Vec<(usize, Vec<u8>)>,
 }
 
@@ -100,7 +114,7 @@ struct Row {
     values: Values,
 }
 
-/// The columns of a class besides locations and flows.
+/// The optional columns of a class. Locations and flows are always present.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Has {
     paths: bool,
@@ -118,7 +132,7 @@ impl Has {
     }
 }
 
-/// Values, each once, with the position of each.
+/// A dictionary that numbers distinct values from 0 in the order of their first use. `last` caches the previous lookup.
 #[derive(Debug)]
 struct Numbered<T> {
     values: Vec<T>,
@@ -126,25 +140,25 @@ struct Numbered<T> {
     last: Option<(T, u32)>,
 }
 
-/// A block as it is stored.
+/// A decoded block. The columns borrow from its bytes.
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) locations: Vec<Location>,
     pub(crate) runs: Vec<Run<'a>>,
 }
 
-/// The events of one class in a block, by the second.
+/// The events of one class in a block, in the order of their seconds.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) class: Class,
-    /// The seconds of the minute that have events, and the number of their events.
+    /// The seconds of the minute (0 to 59) that have events, each with the number of its events.
     pub(crate) seconds: Vec<(u8, usize)>,
-    /// Positions in [`Block::locations`]. Those of a damaged file may be as much as twice as large.
+    /// Positions in [`Block::locations`]. In a damaged file they may be up to twice as large as the list.
     pub(crate) locations: Column<'a>,
     pub(crate) flows: Column<'a>,
     pub(crate) paths: Option<Column<'a>>,
     values: Option<Column<'a>>,
-    /// First flow latencies and hop latencies, each with 1 added; 0 for none.
+    /// First flow latencies and first hop latencies, each plus one; 0 means none.
     first: Option<(Column<'a>, Column<'a>)>,
 }
 
@@ -162,12 +176,12 @@ impl Run<'_> {
     }
 }
 
-/// Numbers of as many bits as the largest needs.
+/// A bit-packed column of unsigned numbers: `base` plus a difference of `width` bits each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column<'a> {
     base: u64,
     width: u32,
-    /// The numbers, with [`PADDING`] behind the last one.
+    /// The packed differences, followed by [`PADDING`] bytes.
     bytes: &'a [u8],
 }
 
@@ -189,7 +203,7 @@ impl Hash for Location {
     }
 }
 
-/// Returns the number with 1 added, and 0 for none.
+/// Returns the number plus one, or 0 for `None`.
 #[inline]
 fn plus_one<T: Into<u64>>(number: Option<T>) -> u64 {
     number.map_or(0, |number| number.into() + 1)
@@ -214,7 +228,7 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
 }
 
 impl Blocks {
-    /// Adds an event of the minute that begins at `minute`, in a second of it.
+    /// Adds an event to the minute that begins at `minute` (ns); `second` is the second of that minute.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -257,7 +271,7 @@ impl Blocks {
         while self.open.len() > MAX_MINUTES {
             self.open.pop_first();
         }
-        // Late events of the minute before are still to come.
+        // Late events of the previous minute may still arrive, so its blocks are joined a minute later.
         let open_from = newest.map_or(i64::MIN, |newest| newest - MINUTE);
         for (minute, stored) in &mut self.open {
             if *minute < open_from && !stored.is_past {
@@ -278,7 +292,8 @@ impl Blocks {
                 is_past: false,
             }),
         };
-        // The minute has more events: these are late, or an event with a time in the future made it look past.
+        // More events arrived for a minute that looked past: late ones, or an event with a future time had closed it
+        // too early.
         stored.is_past = false;
         if stored.small.len() >= MAX_SMALL {
             return stored.join(conn, minute, builder);
@@ -289,7 +304,7 @@ impl Blocks {
 }
 
 impl Stored {
-    /// Joins the small blocks with new events.
+    /// Replaces the small blocks by new ones that also hold the events of `builder`.
     fn join(&mut self, conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<()> {
         remove_blocks(conn, &self.small, &mut builder)?;
         self.small = insert(conn, minute, builder)?;
@@ -304,7 +319,8 @@ fn small_blocks(conn: &Connection, minute: i64) -> rusqlite::Result<Vec<i64>> {
     ids.collect()
 }
 
-/// Moves the events of stored blocks into `builder`. A block that cannot be read stays: readers then count the rows of its events.
+/// Moves the events of stored blocks into `builder`. An unreadable block stays: readers then count the event rows
+/// instead.
 fn remove_blocks(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached("SELECT events FROM block_data WHERE id = ?1")?;
     let mut delete = conn.prepare_cached("DELETE FROM block_data WHERE id = ?1")?;
@@ -323,7 +339,7 @@ fn remove_blocks(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> ru
     Ok(())
 }
 
-/// Stores the blocks of `builder`. Returns the ids of the small ones.
+/// Stores the blocks of `builder`. Returns the row IDs of the small ones.
 fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<Vec<i64>> {
     builder.close();
     let first = first_id(minute);
@@ -345,12 +361,13 @@ pub(crate) fn first_id(minute: i64) -> i64 {
     minute.div_euclid(MINUTE) << ID_BITS
 }
 
-/// Returns the id after those of a minute's blocks; the next minute may be later than any time that there is.
+/// Returns the ID after the last possible block of a minute. Computed from this minute: the start of the next one may
+/// overflow.
 fn end_id(minute: i64) -> i64 {
     first_id(minute) + (1 << ID_BITS)
 }
 
-/// Returns the minute of a block.
+/// Returns the start of a block's minute, ns.
 pub(crate) fn minute_of(id: i64) -> i64 {
     (id >> ID_BITS) * MINUTE
 }
@@ -401,7 +418,7 @@ impl Builder {
         }
     }
 
-    /// Encodes the events that were collected as a block, if there are any.
+    /// Encodes the collected events as a block, if there are any, and starts an empty one.
     fn close(&mut self) {
         if self.count == 0 {
             return;
@@ -421,7 +438,7 @@ impl Builder {
             varint(&mut bytes, class.rule.into());
             varint(&mut bytes, plus_one(class.reason));
             bytes.push(u8::from(has.paths) | u8::from(has.values) << 1 | u8::from(has.first) << 2);
-            // They are almost always in order already: then the sort compares each once.
+            // Almost always sorted already, in which case the stable sort needs one comparison per row.
             rows.sort_by_key(|row| row.second);
             varint(&mut bytes, rows.len() as u64);
             let seconds = rows.chunk_by(|one, other| one.second == other.second);
@@ -455,13 +472,13 @@ impl Builder {
     }
 }
 
-/// Returns a latency with 1 added, and 0 for none.
+/// Returns a latency plus one, or 0 for `None`.
 fn latency_code(latency: Option<u64>) -> u64 {
     latency.map_or(0, |latency| latency.saturating_add(1))
 }
 
 impl<'a> Block<'a> {
-    /// Reads a block as it is stored. Returns `None` if it is damaged, or of another format.
+    /// Decodes a block. Returns `None` if it is damaged or of another format version.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.byte()? != VERSION {
@@ -489,11 +506,11 @@ impl<'a> Block<'a> {
 }
 
 impl Column<'_> {
-    /// Returns the number at a position, which is one of the column's.
+    /// Returns the number at position `i`, which must be less than the column's length.
     #[inline]
     pub(crate) fn get(&self, i: usize) -> u64 {
         let bit = i.wrapping_mul(self.width as usize);
-        // Of a width of 64, the numbers begin at whole bytes.
+        // One unaligned load of eight bytes covers any width up to 56 bits; a width of 64 starts at whole bytes.
         let word = match self.bytes[bit >> 3..].first_chunk::<8>() {
             Some(word) => u64::from_le_bytes(*word),
             None => 0,
@@ -501,7 +518,7 @@ impl Column<'_> {
         self.base.wrapping_add(word >> (bit & 7) & self.mask())
     }
 
-    /// Returns a bound that no number of the column exceeds.
+    /// Returns an upper bound of the column's numbers.
     pub(crate) fn largest(&self) -> u64 {
         self.base.saturating_add(self.mask())
     }
@@ -512,7 +529,7 @@ impl Column<'_> {
     }
 }
 
-/// The bytes of a block that are still to be read.
+/// Cursor over the unread bytes of a block. Each method returns `None` if the bytes are damaged.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -534,7 +551,7 @@ impl<'a> Rest<'a> {
         None
     }
 
-    /// Reads a count of things of which a block has no more than it may have events.
+    /// Reads a count. No list in a block has more than [`MAX_ROWS`] entries.
     fn count(&mut self) -> Option<usize> {
         usize::try_from(self.number()?)
             .ok()
@@ -548,7 +565,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Reads the events of a class, and returns their number, too.
+    /// Reads the events of one class. Returns them with their number.
     fn run(&mut self, locations: usize) -> Option<(Run<'a>, usize)> {
         let kind = self.byte()?;
         let metric = self.byte()?.checked_sub(1);
@@ -584,7 +601,7 @@ impl<'a> Rest<'a> {
                 None
             },
         };
-        // A column has at most one bit more than its largest number needs.
+        // `largest` rounds up to a power of two, so a valid index column may reach twice the number of locations.
         (run.locations.largest() <= 2 * locations as u64).then_some((run, count))
     }
 
@@ -643,19 +660,19 @@ fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
 }
 
 const VERSION: u8 = 2;
-/// Events of a block: the limits of readers allow a value of 1 MiB, and in the worst case an event takes 60 bytes.
+/// Maximum events in a block. Readers limit a value to 1 MiB, and an event takes 60 bytes in the worst case.
 pub(crate) const MAX_ROWS: usize = 16_384;
 /// A block of fewer events is joined with others.
 const SMALL: usize = 8_192;
-/// Small blocks of a minute.
+/// Small blocks of a minute at which they are joined.
 const MAX_SMALL: usize = 15;
-/// Minutes of a transaction, and minutes with small blocks, that are in memory.
+/// Maximum minutes in one transaction, and maximum minutes whose small blocks are remembered.
 const MAX_MINUTES: usize = 64;
-/// Bits of a number that may begin in the middle of a byte.
+/// Maximum width in bits of a packed number: with a bit offset of up to 7 it still fits into a 64-bit load.
 const WIDEST: u32 = 56;
-/// Bytes behind a column, so that each number is read as a part of eight bytes.
+/// Zero bytes after the last column, so that an eight-byte load of any number stays within the block.
 const PADDING: usize = 8;
-/// Bits of a block's number that count the blocks of a minute.
+/// Low bits of a block's ID, which count the blocks of a minute. The high bits are the minute.
 const ID_BITS: u32 = 24;
 const MINUTE: i64 = 60_000_000_000;
 

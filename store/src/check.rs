@@ -1,4 +1,5 @@
-//! Checks the files of a store, and saves in new files what can be read of those that are damaged.
+//! `hopwise store check`: verifies each database file of a store with SQLite's `quick_check`, and with `--salvage`
+//! copies the readable records of damaged files into new ones.
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
@@ -17,15 +18,15 @@ wire::named! {
     /// The state of a file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum FileState, name {
-        /// SQLite finds no fault with it.
+        /// SQLite finds no errors in it.
         Good => "good",
-        /// It was just created, and nothing is in it yet.
+        /// It was just created and has no contents yet.
         Empty => "empty",
         /// The contents are damaged.
         Damaged => "damaged",
-        /// It was damaged, and what could be read of it is in another file.
+        /// It was damaged, and its readable records were copied to another file.
         Salvaged => "salvaged",
-        /// It cannot be opened, or is of a newer version or of another program.
+        /// It cannot be opened, has a newer schema version, or belongs to another program.
         Unreadable => "unreadable",
     }
 }
@@ -43,9 +44,9 @@ pub struct FileCheck {
     pub bytes: u64,
     /// Times of the oldest and the newest record, if they could be read.
     pub time: Option<[Nanos; 2]>,
-    /// The counts of records that are in it; `None` if they could not be read.
+    /// Record counts; `None` if they could not be read.
     pub records: Option<Records>,
-    /// The records that this check saved of it.
+    /// The records that this check salvaged from it.
     pub salvaged: Option<Salvaged>,
 }
 
@@ -59,9 +60,12 @@ impl FileCheck {
     }
 }
 
-/// Checks the files in `dir`, oldest first, also while a process writes there: each page is read, which takes a second or so per
-/// gigabyte. `salvage`: of each damaged file that was set aside, what can be read goes into a new file, and the damaged one gets another
-/// name; if no process writes there, other damaged files are set aside first. [`FileCheck::message`] says why a file is not salvaged.
+/// Checks the files in `dir`, oldest first. This reads each page, about a second per gigabyte, and works while another
+/// process writes there.
+///
+/// With `salvage`, the readable records of each damaged file that was set aside are copied to a new file, and the
+/// damaged file is renamed. Damaged files that are still in place are set aside first, unless a process writes to the
+/// store. [`FileCheck::message`] says why a file was not salvaged.
 ///
 /// # Errors
 /// The directory cannot be read, or another process salvages files there.
@@ -107,7 +111,7 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
     Ok(checks)
 }
 
-/// Locks the directory itself, so that only one process salvages files there.
+/// Locks the directory itself, so that only one process salvages files in it.
 fn lock_salvage(dir: &Path) -> Result<File, Error> {
     let lock = File::open(dir).with_path(dir)?;
     match lock.try_lock() {
@@ -117,8 +121,8 @@ fn lock_salvage(dir: &Path) -> Result<File, Error> {
     }
 }
 
-/// Salvages a damaged file. One that was not set aside may be in use: it is set aside under the lock of its directory, which is free
-/// again before anything is copied, so that a process can be started meanwhile.
+/// Salvages a damaged file. A file that was not set aside may be in use, so it is set aside under the store's lock. The
+/// lock is released before the copy, so that a collector can start meanwhile.
 fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_aside: bool) -> Result<Salvaged, Error> {
     let aside = if is_aside {
         path
@@ -186,7 +190,7 @@ fn meta_number(meta: &HashMap<String, i64>, name: &str) -> Option<u64> {
     u64::try_from(*meta.get(name)?).ok()
 }
 
-/// Returns the first faults that SQLite finds.
+/// Returns up to [`MAX_FAULTS`] errors that SQLite finds.
 fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MAX_FAULTS})"))?;
     let mut faults = Vec::new();
@@ -198,5 +202,5 @@ fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 const CACHE_KIB: usize = 16 << 10;
-/// Faults of a file that are listed.
+/// Maximum errors listed per file.
 const MAX_FAULTS: u32 = 3;

@@ -1,4 +1,4 @@
-//! Settings of a store, and errors of opening it.
+//! Settings of a store, and the errors of opening one with what the user can do about them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -39,14 +39,15 @@ pub struct Config {
     pub dir: PathBuf,
     /// The time that one file covers.
     pub period: Period,
-    /// Commit at the latest this long after a record arrived: the maximum loss at a `kill -9`.
+    /// Maximum time between a record's arrival and its commit, and so the maximum loss at a `kill -9`.
     pub commit_every: Duration,
-    /// Batches that may wait for the writer. With the batches' capacity, this bounds memory.
+    /// Maximum batches in the writer's queue. With the batches' capacity, this bounds memory.
     pub queue_batches: usize,
-    /// Delete files that were last written longer ago than this. `None`: keep.
+    /// Delete files whose last write is older than this. `None` keeps them.
     pub max_age: Option<Duration>,
-    /// Delete the oldest files when all together are larger than this, bytes; checked every few seconds. A file that has
-    /// grown to an eighth of it is continued in a new one, so that there are old files to delete. `None`: no limit but the disk.
+    /// Delete the oldest files when all files together exceed this many bytes; checked every few seconds. A file that
+    /// reaches an eighth of it is continued in a new part, so that there are old files to delete. `None` means no
+    /// limit.
     pub max_bytes: Option<u64>,
     /// Keep a row per hop of every decoded report (view `reports`). Off by default: it is by far the largest table.
     pub reports_table: bool,
@@ -76,7 +77,7 @@ pub enum Error {
     Denied {
         /// The directory that does not permit it.
         path: PathBuf,
-        /// The verbs of what is not permitted.
+        /// The denied actions as verbs, such as "search".
         action: &'static str,
     },
     /// Another process writes here.
@@ -92,13 +93,13 @@ pub enum Error {
         /// The newest version that this program knows.
         known: u32,
     },
-    /// The file is an SQLite database, but not of hopwise.
+    /// The file is an SQLite database that hopwise did not create.
     Foreign(PathBuf),
-    /// There is nothing in the file yet (it is being created).
+    /// The file has no contents yet, because it is being created.
     Empty(PathBuf),
     /// The file was removed or replaced while it was open.
     Moved(PathBuf, FileChange),
-    /// An error of SQLite.
+    /// SQLite failed on the file.
     Sqlite(PathBuf, rusqlite::Error),
 }
 
@@ -107,7 +108,8 @@ impl Error {
         Self::Io(path.to_owned(), error)
     }
 
-    /// Returns the error of the directory of a store, with the path in the way: that of the directory, or of one above it.
+    /// Returns the error of a store's directory. Its path is the one that causes the error: the directory or one of its
+    /// parents.
     pub(crate) fn directory(dir: &Path, error: std::io::Error) -> Self {
         use std::io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied};
         let absolute_dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -153,13 +155,14 @@ impl Error {
         }
     }
 
-    /// Returns an error of SQLite at this file. Where SQLite says only that it cannot open a file, the system says why.
+    /// Returns an SQLite error at this file. Where SQLite says only that it cannot open or write a file, the cause is
+    /// looked up in the file system and returned instead.
     pub fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
         use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
         let reason = match error.sqlite_error_code() {
             Some(CannotOpen) => check_access(path, false),
             Some(PermissionDenied | ReadOnly) => check_access(path, true),
-            // A file system that became read-only while the file was open fails like a broken disk.
+            // A file system that was remounted read-only makes SQLite report an I/O error.
             Some(SystemIoFailure) => check_directory(path).or_else(|error| match error.kind() {
                 std::io::ErrorKind::ReadOnlyFilesystem => Err(error),
                 _ => Ok(()),
@@ -172,7 +175,7 @@ impl Error {
         }
     }
 
-    /// Returns true if the path is not a regular file, or is one that this process may not open.
+    /// Returns true if the path is not a regular file, or if this process may not open it.
     pub(crate) fn is_denied(&self) -> bool {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied};
         match self {
@@ -194,7 +197,7 @@ impl Error {
     }
 }
 
-/// Adds the path of a file to an error of the system or of SQLite.
+/// Adds the path of a file to an I/O or SQLite error.
 pub(crate) trait WithPath<T> {
     fn with_path(self, path: &Path) -> Result<T, Error>;
 }
@@ -211,7 +214,7 @@ impl<T> WithPath<T> for rusqlite::Result<T> {
     }
 }
 
-/// The log's shared memory could not be made larger, because the disk is full.
+/// SQLite's extended code `SQLITE_IOERR_SHMSIZE`: the WAL's shared memory could not grow because the disk is full.
 const IOERR_SHMSIZE: i32 = 4874;
 
 impl fmt::Display for Error {

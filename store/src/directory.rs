@@ -1,4 +1,4 @@
-//! Whether the directory of a store can be used.
+//! Permission check of a store's directory, made before anything is written to it.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -6,7 +6,7 @@ use nix::unistd::{AccessFlags, eaccess};
 
 use crate::config::Error;
 
-/// Checks that `dir` is a directory in which this user may list, open and create files, without changing anything in it.
+/// Checks that `dir` is a directory in which this user may list, open and create files. Changes nothing in it.
 pub(crate) fn check_dir(dir: &Path) -> Result<(), Error> {
     let dir_metadata = fs::metadata(dir).map_err(|error| Error::directory(dir, error))?;
     if !dir_metadata.is_dir() {

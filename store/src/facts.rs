@@ -1,4 +1,4 @@
-//! The facts that filters test, from stored and live events and from flows.
+//! Conversion of stored events, live events and flows into [`Facts`], the fields that filter expressions test.
 
 use collector::{Event, Kind, event::FirstValues};
 use detect::Metric;
@@ -14,7 +14,7 @@ pub fn from_row(row: &EventRow) -> Facts<'_> {
     from_event(&row.event, row.rule.as_deref(), &row.path, first)
 }
 
-/// Returns the facts of an event with the name of its rule, its path, and the first values of its flow.
+/// Returns the facts of an event, given the name of its rule, its path and the first values of its flow.
 pub fn from_event<'a>(
     event: &'a Event,
     rule: Option<&'a str>,
@@ -60,7 +60,8 @@ pub fn from_group(group: &EventGroup) -> Facts<'_> {
     }
 }
 
-/// Returns the first flow latency and the greatest first hop latency of a flow, and the value of this metric, by metric.
+/// Returns values indexed by [`Metric`]: a flow's first flow latency and largest first hop latency, and `value` of
+/// `metric`.
 pub fn values(
     first: Option<(Option<u64>, &[u32])>,
     metric: Option<Metric>,
@@ -77,7 +78,7 @@ pub fn values(
     values
 }
 
-/// Returns the facts of a flow in a span of time. Its latency is the largest one; metrics of nodes are unknown.
+/// Returns the facts of a flow in a time span. Its flow latency is the maximum; node metrics are unknown.
 pub fn from_span(span: &FlowSpan) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = span.sum.has_values().then_some(span.sum.max);

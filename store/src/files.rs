@@ -1,4 +1,15 @@
-//! Names, listing, deleting and setting aside of the store's files, and the lock of its directory.
+//! The files of a store's directory: their names, listing, retention, setting aside of damaged ones, and the writer's
+//! lock.
+//!
+//! ```text
+//! hopwise-2026-11-21.db              a day (UTC)
+//! hopwise-2026-11-21T14.2.db         an hour, second part
+//! hopwise-2026-11-21.db.corrupt-1    set aside because it is damaged
+//! hopwise-2026-11-21.db.salvaged-1   set aside, and its readable records were copied
+//! hopwise.lock                       locked by the process that writes
+//! ```
+//!
+//! SQLite's WAL and shared memory are beside each database, with the suffixes `-wal` and `-shm`.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
@@ -14,7 +25,7 @@ use crate::config::{Error, Period, WithPath as _};
 use crate::directory::check_dir;
 use crate::identity::{FileIdentity, check_access};
 
-/// A file: its period and, when a period needed several, the part (from 1).
+/// Identity of a file: its period, and the part (from 1) if the period needed several files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId {
     /// Start of the period, seconds since the epoch.
@@ -24,7 +35,7 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// The first part of the period that holds `ts`.
+    /// Returns the first part of the period that holds `ts`.
     pub(crate) fn containing(ts: Nanos, period: Period) -> Self {
         let length = period.nanos() / SECOND;
         Self {
@@ -34,7 +45,7 @@ impl FileId {
         }
     }
 
-    /// The next part of the same period.
+    /// Returns the next part of the same period.
     pub(crate) fn next_part(self) -> Self {
         Self {
             part: self.part + 1,
@@ -57,13 +68,13 @@ impl FileId {
         (self.start..self.start.saturating_add(self.seconds())).contains(&(ts / SECOND))
     }
 
-    /// Returns true if the period has a part in this range of times. `None`: there is no bound.
+    /// Returns true if the period overlaps the range from `from` to `to`, ns, both included. `None` means unbounded.
     pub(crate) fn overlaps(self, from: Option<Nanos>, to: Option<Nanos>) -> bool {
         let end = self.start.saturating_add(self.seconds());
         from.is_none_or(|from| from / SECOND < end) && to.is_none_or(|to| to / SECOND >= self.start)
     }
 
-    /// The file with this name, if it is one of a store.
+    /// Parses a file name. Returns `None` if it is not the name of a store's file.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let stem = name.strip_prefix("hopwise-")?.strip_suffix(".db")?;
         let (date, part) = match stem.split_once('.') {
@@ -89,7 +100,8 @@ impl FileId {
         (id.to_string() == name).then_some(id)
     }
 
-    /// Returns the time before which no file that precedes this one has records, if the earliest record in this one has this time.
+    /// Returns the time (ns) that separates this file from the preceding ones: they have no records at or after it.
+    /// `earliest` is the time of the first record in this file.
     pub(crate) fn cut(self, earliest: Nanos) -> Nanos {
         if self.part > 1 {
             earliest
@@ -122,11 +134,11 @@ impl fmt::Display for FileId {
 pub(crate) struct StoreFile {
     pub(crate) id: FileId,
     pub(crate) path: PathBuf,
-    /// Size of the file with its log.
+    /// Size of the file and its WAL, bytes.
     pub(crate) bytes: u64,
-    /// Size of the log, bytes.
+    /// Size of the WAL, bytes.
     pub(crate) log: u64,
-    /// Time of the last write, to which `max_age` applies, since no record in it is newer.
+    /// Time of the last write to the file or its WAL. No record in it is newer, so `max_age` is compared with it.
     pub(crate) modified: SystemTime,
 }
 
@@ -135,9 +147,9 @@ pub(crate) struct StoreFile {
 pub(crate) struct Listing {
     /// The files, oldest period first.
     pub(crate) files: Vec<StoreFile>,
-    /// Paths with the name of a file that are none: a directory, a FIFO, a device. To open it could block.
+    /// Paths that are named like a store's file but are a directory, FIFO or device. Opening one could block.
     pub(crate) not_files: Vec<(FileId, PathBuf)>,
-    /// Damaged files that were set aside, with the IDs that they had.
+    /// Damaged files that were set aside, with the IDs of their former names.
     pub(crate) set_aside: Vec<StoreFile>,
 }
 
@@ -147,7 +159,7 @@ impl Listing {
     }
 }
 
-/// Lists `dir`. A file that is removed meanwhile is left out.
+/// Lists `dir`. A file that disappears during the scan is left out.
 pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     for entry in fs::read_dir(dir)? {
@@ -162,7 +174,7 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         let meta = match fs::metadata(&path) {
             Ok(meta) => meta,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            // The directory can be listed and not searched.
+            // The directory may be listed but not searched.
             Err(error) => return Err(error),
         };
         if aside.is_none() && !meta.is_file() {
@@ -196,12 +208,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// The store's files in `dir`, oldest period first.
+/// Lists the store's files in `dir`, oldest period first.
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
     scan(dir).map(|found| found.files)
 }
 
-/// The file that this name was, if it is that of a damaged file: `….corrupt-N`, or `….salvaged-N` after it was salvaged.
+/// Returns the former ID of a damaged file from its name: `….corrupt-N`, or `….salvaged-N` after it was salvaged.
 fn parse_set_aside(name: &str) -> Option<FileId> {
     let (name, number) = [CORRUPT, SALVAGED]
         .iter()
@@ -210,12 +222,13 @@ fn parse_set_aside(name: &str) -> Option<FileId> {
     if is_number { FileId::parse(name) } else { None }
 }
 
-/// Returns true if the damaged file at `path`, which was set aside, was salvaged.
+/// Returns true if the path names a damaged file whose records were salvaged.
 pub(crate) fn is_salvaged(path: &Path) -> bool {
     path.to_string_lossy().contains(SALVAGED)
 }
 
-/// The files of `found` (oldest first) to delete so that the rest is recent and small enough. Never the one at `current`.
+/// Returns the files of `found` (oldest first) to delete to satisfy `max_age` and `max_bytes`, never the one at
+/// `current`.
 pub(crate) fn expired<'a>(
     found: &'a [StoreFile],
     current: Option<&Path>,
@@ -237,10 +250,10 @@ pub(crate) fn expired<'a>(
     gone
 }
 
-/// Deletes a database file with its log and its shared memory.
+/// Deletes a database file with its WAL and shared memory.
 ///
 /// # Errors
-/// One of them is there and cannot be deleted.
+/// One of them exists and cannot be deleted.
 pub fn remove(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         match fs::remove_file(beside(path, suffix)) {
@@ -251,7 +264,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a damaged file and its log to the first unused name `….corrupt-N`, for examination. Returns the name.
+/// Renames a damaged file and its WAL to the first unused name `….corrupt-N`, for examination. Returns the new path.
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {
@@ -265,7 +278,7 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Gives a file that was set aside the name that says that it was salvaged. Returns the name.
+/// Renames a file that was set aside from `….corrupt-N` to `….salvaged-N`. Returns the new path.
 pub(crate) fn mark_salvaged(path: &Path) -> io::Result<PathBuf> {
     let to = PathBuf::from(path.to_string_lossy().replace(CORRUPT, SALVAGED));
     rename(path, &to)?;
@@ -283,7 +296,7 @@ fn rename(path: &Path, aside: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `path` with `suffix` appended to its name.
+/// Returns `path` with `suffix` appended to its name.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -300,7 +313,7 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// The lock of a directory, which one process holds at a time: only that one writes there.
+/// Exclusive lock of a store's directory. Only the process that holds it writes there.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     file: File,
@@ -308,15 +321,15 @@ pub(crate) struct DirLock {
 }
 
 impl DirLock {
-    /// Acquires the lock; creates the directory when there is none.
+    /// Acquires the lock. Creates the directory if it does not exist.
     pub(crate) fn acquire(dir: &Path) -> Result<Self, Error> {
         fs::create_dir_all(dir).map_err(|error| Error::directory(dir, error))?;
         check_dir(dir)?;
         Self::acquire_file(dir, None)
     }
 
-    /// Acquires the lock, for a command that may run as another user than the store does: a file that is created gets the owner and the mode
-    /// of the one at `alike`.
+    /// Acquires the lock for a command that may run as another user than the store. A new lock file gets the owner and
+    /// mode of the file at `alike`.
     pub(crate) fn acquire_alike(dir: &Path, alike: &Path) -> Result<Self, Error> {
         Self::acquire_file(dir, Some(alike))
     }
@@ -343,7 +356,7 @@ impl DirLock {
         })
     }
 
-    /// Returns true if the lock's file was removed or replaced: another process could take the new one.
+    /// Returns true if the lock file was removed or replaced, so that another process could lock the new one.
     pub(crate) fn is_moved(&self) -> bool {
         self.identity
             .as_ref()
@@ -353,21 +366,22 @@ impl DirLock {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // Unlocked explicitly, because closing may not suffice: a process that is being started may briefly have a copy of the descriptor.
+        // Explicit, because closing may not unlock: a child process that is being spawned may briefly share the
+        // descriptor.
         let _ = self.file.unlock();
     }
 }
 
-/// The process that has a lock on this file is the directory's writer.
+/// Name of the lock file. The process that locks it is the directory's writer.
 pub(crate) const LOCK: &str = "hopwise.lock";
 
-/// Creates a file with the owner, the group and the mode of the one at `alike`. Fails if there is one, or if this user may not give
-/// files away.
+/// Creates a file with the owner, group and mode of the one at `alike`. Fails if the file exists or if this user may
+/// not change its owner.
 pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
     let wanted = fs::metadata(alike)?;
     let file = private().create_new(true).write(true).open(path)?;
     if let Err(error) = copy_owner_and_mode(&file, &wanted) {
-        // It must not stay with another owner.
+        // A file with the wrong owner would keep the store from writing to it.
         fs::remove_file(path)?;
         return Err(error);
     }
@@ -387,14 +401,14 @@ pub fn temp_file(path: &Path) -> PathBuf {
     beside(path, ".tmp")
 }
 
-/// Options for a file that other users cannot read: it contains who communicates with whom.
+/// Returns options for a new file that other users cannot read: it shows who communicates with whom.
 pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(MODE);
     options
 }
 
-/// The owner writes, the group reads; the umask may restrict it further.
+/// Mode of new files: owner reads and writes, group reads. The umask may restrict it further.
 const MODE: u32 = 0o640;
 
 #[cfg(test)]

@@ -1,4 +1,10 @@
-//! Records in the order in which they were committed, for readers that want each one once.
+//! Reader of a store's change stream: returns the records of each kind in commit order, each one once, for exporters
+//! that keep a cursor.
+//!
+//! The writer numbers the records of each [`Stream`] consecutively and stores *runs* (table `run_data`): a range of
+//! these numbers with the ranges of times and sequence numbers under which the rows are found. [`Follower::read`] finds
+//! the run that holds a position and reads its rows. Flows differ: only the latest state of each flow is stored, and
+//! its row has the number itself.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,14 +28,14 @@ use crate::rows::{
 };
 use crate::schema;
 
-/// A position between two records of a stream.
+/// Position between two records of a stream.
 ///
-/// The count of records begins anew, with a later base, when the store's files are lost. So a position never refers to other records.
+/// If the store's files are lost, numbering restarts with a larger base, so a position never refers to other records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct StreamPosition {
-    /// The base of the count: later counts have greater bases.
+    /// Base of the numbering. Later numberings have larger bases.
     pub base: u64,
-    /// Records of the stream before this position, in this count.
+    /// Number of records before this position in this numbering.
     pub row: u64,
 }
 
@@ -46,12 +52,12 @@ impl StreamPosition {
     }
 }
 
-/// A record as it was stored.
+/// A record read from the store.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StoredRecord {
     /// An event with its rule, its path and the first values of its flow.
     Event(EventRow),
-    /// A rollup, and its number among the rollups of this store: no other one has it.
+    /// A rollup, with its number in the stream, which is unique in this store.
     Rollup(Rollup, u64),
     /// The latest state of a flow.
     Flow(FlowState),
@@ -64,20 +70,21 @@ pub enum StoredRecord {
 /// Records between two positions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chunk {
-    /// The records, in the order of their commits. Of flows, only the latest state is among them.
+    /// The records in commit order. Of each flow, only the latest state is included.
     pub records: Vec<StoredRecord>,
     /// The position at which to read on.
     pub end: StreamPosition,
     /// Records that were deleted, or lost with a damaged file, before they were read.
     pub expired: u64,
-    /// The count began anew, and how many records there were until then is not known.
+    /// True if the numbering restarted, so the number of records lost before the restart is unknown.
     pub restarted: bool,
-    /// No more records are committed.
+    /// True if all committed records before the end were read.
     pub is_last: bool,
 }
 
 impl Chunk {
-    /// Skips to `to`, and counts the records before it as expired. Positions can be subtracted only within one count.
+    /// Moves the end to `to`, and counts the records skipped as expired. Positions of different numberings cannot be
+    /// subtracted.
     fn skip_to(&mut self, to: StreamPosition) {
         if to.base == self.end.base {
             self.expired += to.row.saturating_sub(self.end.row);
@@ -89,7 +96,7 @@ impl Chunk {
     }
 }
 
-/// Reads the files of a directory in the order of the commits. Files of versions that did not note that order are left out.
+/// Reads the files of a store in commit order. Files of old schema versions without runs are skipped.
 ///
 /// ```
 /// use collector::{Batch, FlowRow, Output as _, event::{Basis, Stream}};
@@ -121,10 +128,10 @@ pub struct Follower {
     open: Vec<OpenFile>,
 }
 
-/// The first number and the one behind the last, of each stream.
+/// The first number and the number after the last one, for each stream.
 type Numbers = [Option<[i64; 2]>; Stream::ALL.len()];
 
-/// The numbers in a file.
+/// The numbers in a file, valid as long as its size and modification time stay the same.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: u64,
@@ -132,13 +139,18 @@ struct Extent {
     numbers: Numbers,
 }
 
-/// A row of `run_data`.
+/// A row of `run_data`: consecutive records that one transaction committed, with the ranges of their sequence numbers
+/// and times (ns).
 #[derive(Clone, Copy, Debug)]
 struct Run {
+    /// Number of the first record.
     first: i64,
     count: i64,
+    /// Base of the numbering, see [`StreamPosition::base`].
     base: i64,
+    /// First and last sequence number in the file.
     seq: [i64; 2],
+    /// Earliest and latest time, ns.
     ts: [i64; 2],
 }
 
@@ -149,7 +161,7 @@ impl Run {
 }
 
 impl Follower {
-    /// Returns a follower of the files in `dir`, which may come and go.
+    /// Returns a follower of the store in `dir`. Files may be created and deleted meanwhile.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -158,7 +170,8 @@ impl Follower {
         }
     }
 
-    /// Reads the records of `stream` after `from`: all before `until`; without it, at most `records` and some `bytes`, but at least one.
+    /// Reads the records of `stream` from `from` on: all before `until`, or without it at least one, up to about
+    /// `records` records and `bytes` bytes.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
@@ -203,13 +216,13 @@ impl Follower {
             }
             chunk.skip_to(StreamPosition::from_number(start, run.base));
             let end = self.file(&file)?.records(stream, run, start, &mut filling);
-            // A run of a damaged file may end before it begins.
+            // In a damaged file, a run's end may precede its start; `max` guarantees progress.
             let end = end.with_path(&file.path)?.max(start);
             filling.chunk.end = StreamPosition::from_number(end, run.base);
         }
     }
 
-    /// Returns the position after the records that are committed now.
+    /// Returns the position after the last committed record.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
@@ -242,7 +255,8 @@ impl Follower {
         self.end(stream)
     }
 
-    /// Returns the run that holds the record `number`, or the next one. `files` are in the order of their first numbers.
+    /// Returns the run that holds the record `number`, or the next run, with its file. `files` are sorted by their
+    /// first numbers.
     fn next_run(
         &mut self,
         files: &[(FileIdentity, [i64; 2])],
@@ -267,7 +281,7 @@ impl Follower {
         Ok(best)
     }
 
-    /// Returns the files with records of `stream`, and their numbers.
+    /// Returns the files that have records of `stream`, with their first number and the number after their last.
     fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, [i64; 2])>, Error> {
         let present_files = files::list(&self.dir).with_path(&self.dir)?;
         let mut extents = Vec::with_capacity(present_files.len());
@@ -297,13 +311,13 @@ impl Follower {
             extents.extend(extent.numbers[stream as usize].map(|numbers| (identity, numbers)));
         }
         self.known.retain(|file, _| present.contains(file));
-        // A connection to a deleted file would keep its space.
+        // An open connection keeps a deleted file's disk space allocated.
         self.open.retain(|open| present.contains(&open.file));
         Ok(extents)
     }
 
-    /// Returns the numbers in a file. `None`: the file is gone, empty, damaged, of a version without runs, or this process may not read it: an export then goes on with
-    /// the other files, and counts the records that it cannot read.
+    /// Returns the numbers in a file. Returns `None` if the file is gone, empty, damaged, unreadable for this process
+    /// or of a version without runs: the export goes on with other files and counts the missing records as expired.
     fn numbers(&mut self, identity: &FileIdentity) -> Result<Option<Numbers>, Error> {
         let open = match self.file(identity) {
             Ok(open) => open,
@@ -331,7 +345,7 @@ impl Follower {
     }
 }
 
-/// A chunk that is being filled, and its limits.
+/// A chunk under construction, and its limits. `size` is its approximate size in bytes.
 struct Filling {
     chunk: Chunk,
     size: usize,
@@ -352,8 +366,8 @@ impl Filling {
     }
 }
 
-/// Returns the numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost. With the files that
-/// cannot be read.
+/// Returns the numbering with which a writer of `dir` continues, and the files that cannot be read. It is a new one if
+/// there is none, or if the file with the latest numbers may be lost.
 pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId, Error)>), Error> {
     let mut latest: Option<Numbering> = None;
     let mut unreadable = Vec::new();
@@ -370,7 +384,7 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId,
             }
         }
     }
-    // A file that was last written before the latest count began has no later numbers.
+    // An unreadable file does not matter if its last write precedes the start of the latest numbering.
     let numbering = match latest {
         Some(latest) if lost_until.is_none_or(|until| !latest.is_before(until)) => latest,
         latest => Numbering::new(now, latest.map_or(0, |latest| latest.last())),
@@ -378,7 +392,7 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId,
     Ok((numbering, unreadable))
 }
 
-/// Returns the numbers after what is committed in the file at `path`, if it has any.
+/// Returns the numbering after the last record in the file at `path`, or `None` if it has no runs.
 pub(crate) fn file_numbering(path: &Path) -> Result<Option<Numbering>, Error> {
     match attach(path) {
         Ok((_, false)) | Err(Error::Empty(_)) => Ok(None),
@@ -387,7 +401,7 @@ pub(crate) fn file_numbering(path: &Path) -> Result<Option<Numbering>, Error> {
     }
 }
 
-/// Opens a connection to a file, and says whether the file has runs.
+/// Opens a read-only connection to a file. Returns it, and whether the file has runs.
 fn attach(path: &Path) -> Result<(Connection, bool), Error> {
     let conn = join::single(path, CACHE_KIB)?;
     let has_runs = schema::has_runs(&conn, FILE).with_path(path)?;
@@ -401,11 +415,11 @@ struct OpenFile {
     conn: Connection,
     has_runs: bool,
     names: FileNames,
-    /// The rest of the run that was read last.
+    /// Records left over from the last run.
     rest: Option<Rest>,
 }
 
-/// Records of a run that did not fit into a chunk: the next one begins with them, and they are not read again.
+/// Records of a run that did not fit into a chunk. The next chunk begins with them, so they are not read again.
 #[derive(Debug)]
 struct Rest {
     stream: Stream,
@@ -414,13 +428,13 @@ struct Rest {
     records: vec::IntoIter<StoredRecord>,
 }
 
-/// The names that the numbers in a file stand for.
+/// The values that IDs in a file stand for.
 #[derive(Debug)]
 struct FileNames {
-    /// Whether its drops have tunnels.
+    /// True if the table of drops has a column for the tunnel.
     has_tunnels: bool,
     kinds: Few<Kind>,
-    /// Unknown ones of a newer version are none.
+    /// Metrics that a newer version added are `None`.
     metrics: Few<Option<Metric>>,
     bases: Few<Basis>,
     flows: Recent<FlowKey>,
@@ -428,7 +442,7 @@ struct FileNames {
     rules: Recent<String>,
 }
 
-/// The values that small numbers stand for.
+/// A dense table of values by small ID, for enumerations.
 #[derive(Debug)]
 struct Few<T>(Vec<Option<T>>);
 
@@ -450,8 +464,8 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// A cache of the values that numbers stand for: each number has one slot, which it shares with others. Numbers count up from 1, so that
-/// those of a file with few of them have slots of their own.
+/// Direct-mapped cache of interned values by ID. IDs count up from 1, so a file with at most [`MAX_NAMES`] of them has
+/// no collisions.
 #[derive(Debug)]
 struct Recent<T>(Vec<Option<(i64, T)>>);
 
@@ -505,7 +519,7 @@ impl OpenFile {
         Ok(numbers)
     }
 
-    /// Returns the run with the record `number`, or the one after it.
+    /// Returns the run that holds the record `number`, or the next run.
     fn run_after(&self, stream: Stream, number: i64) -> rusqlite::Result<Option<Run>> {
         let before = "AND first <= ?2 AND first + count > ?2 ORDER BY first DESC LIMIT 1";
         let after = "AND first > ?2 ORDER BY first LIMIT 1";
@@ -527,7 +541,7 @@ impl OpenFile {
         let Some(row) = rows.next()? else { return Ok(None) };
         Ok(Some(Run {
             first: row.get(0)?,
-            // No run has more: a greater number is damage, and would count as many expired records.
+            // A larger count is damage, and would report as many expired records.
             count: row.get::<_, i64>(1)?.clamp(0, RUN),
             base: row.get(2)?,
             seq: [row.get(3)?, row.get(4)?],
@@ -562,7 +576,7 @@ impl OpenFile {
                 return Ok(number);
             }
             let Some(mut record) = rest.records.next() else {
-                // Rows that the run counts and that are not there: the file was changed.
+                // The run counts rows that are missing: the file was modified.
                 filling.chunk.expired += (end - rest.number).max(0).cast_unsigned();
                 break;
             };
@@ -593,7 +607,7 @@ impl OpenFile {
             order.push(row.get::<_, i64>(seq_column)?);
             records.push(names.record(conn, stream, row)?);
         }
-        // The rows come in the order of their times: that costs less than to let SQLite sort them.
+        // Rows come in the order of their times. Sorting here is cheaper than in SQLite.
         if !order.is_sorted() {
             let mut sorted: Vec<(i64, StoredRecord)> = order.into_iter().zip(records).collect();
             sorted.sort_unstable_by_key(|(seq, _)| *seq);
@@ -603,14 +617,14 @@ impl OpenFile {
             .unwrap_or(0)
             .min(records.len());
         let mut records = records.into_iter();
-        // `nth` counts from 0.
+        // `nth(n)` consumes `n + 1` items.
         if let Some(last) = skipped.checked_sub(1) {
             records.nth(last);
         }
         Ok(records)
     }
 
-    /// Appends the flows of a run from the number `start` on. Their rows have their numbers.
+    /// Appends the flows of a run from the number `start` on. Each flow row has its number in a column.
     fn flows(&mut self, run: Run, start: i64, filling: &mut Filling) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
@@ -618,6 +632,7 @@ impl OpenFile {
         let mut rows = select.query(params![start, end])?;
         while let Some(row) = rows.next()? {
             if filling.is_full() {
+                // Column 7 is the flow's number, at which the next chunk begins.
                 return row.get(7);
             }
             filling.push(names.record(conn, Stream::Flows, row)?);
@@ -761,8 +776,9 @@ impl StoredRecord {
     }
 }
 
-/// Returns the query for the rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of the times; of flows, those with the numbers
-/// from 1 to 2, in their order. The columns after the flow are in the order that `rows` reads; the sequence number is the last one.
+/// Returns the SQL that reads a run's rows, ordered by time. Parameters are the first and last time and the first and
+/// last sequence number; for flows, the first number and the one after the last. The columns after the flow are in the
+/// order that `rows` expects; the last column is the sequence number.
 fn select(stream: Stream, has_tunnels: bool) -> String {
     let (table, columns) = match stream {
         Stream::Events => (
@@ -797,15 +813,15 @@ fn select(stream: Stream, has_tunnels: bool) -> String {
     format!("SELECT {columns} FROM {FILE}.{table} WHERE {condition}")
 }
 
-/// The name under which a file is attached.
+/// Schema name under which a file is attached.
 const FILE: &str = "f0";
-/// Runs are read in their order: more would be read once.
+/// SQLite page cache. Small, because runs are read in order and pages are not read again.
 const CACHE_KIB: usize = 1 << 10;
-/// Files that are open at once.
+/// Maximum number of open files.
 const MAX_OPEN: usize = 4;
-/// Names of each kind in memory.
+/// Maximum cached values of each kind.
 const MAX_NAMES: usize = 1 << 16;
-/// Numbers of what there is little of, at most: others are unknown.
+/// Upper bound of the IDs of enumerations. Larger IDs are treated as unknown.
 const MAX_FEW: u16 = 1 << 10;
 
 #[cfg(test)]

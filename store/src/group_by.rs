@@ -1,4 +1,8 @@
-//! Traffic over time, grouped by dimensions: the groups of a flow, an event or a queue, and the sums of the greatest groups and of the others.
+//! Grouped time series: sums a measure (reports, latency, events, a metric) per time column, by one to three
+//! dimensions.
+//!
+//! The page *Traffic* asks for them with a [`TrafficQuery`]. The answer has the `top` largest groups, and one sum of
+//! all other groups.
 
 mod dimension;
 mod sums;
@@ -17,7 +21,7 @@ use crate::traffic::{Columns, Counted, EventParts};
 pub use self::dimension::{Dimension, Part, Prefixes};
 pub use self::sums::{Group, Grouping, Sums, Traffic};
 
-/// The values that are added up.
+/// The values that are summed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// The number of reports of flows.
@@ -26,7 +30,7 @@ pub enum Measure {
     FlowLatency,
     /// The number of events.
     Events,
-    /// Values of nodes, queues or links.
+    /// Values of a metric of nodes, queues or links.
     Of(Metric),
 }
 
@@ -50,15 +54,15 @@ pub struct TrafficQuery {
     pub now: u64,
     /// Maximum number of columns.
     pub columns: u64,
-    /// The values that are added up.
+    /// The measure to sum.
     pub measure: Measure,
     /// The dimensions to group by: one to three.
     pub by: Vec<Dimension>,
     /// The lengths of prefixes, for dimensions that are prefixes.
     pub prefixes: Prefixes,
-    /// Number of groups in the answer; the others are added up as one.
+    /// Number of groups in the answer. All other groups are summed as one.
     pub top: usize,
-    /// A filter of the values to add up.
+    /// Filter that a record must match to be summed.
     pub condition: Option<Arc<Filter>>,
     /// The labels of nodes in the inventory.
     pub labels: Arc<BTreeMap<u32, Vec<String>>>,
@@ -76,7 +80,7 @@ pub enum Needed {
     All,
 }
 
-/// The parts of flows that a query needs: flows with the same parts are one.
+/// The parts of the flow key that a query needs. Flows that agree in them are summed together.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowParts {
     /// All parts of the flow key.
@@ -127,7 +131,7 @@ impl FlowParts {
                 self.dst_port = true;
             }
             Field::Proto => self.proto = true,
-            // Sums are looked up by the whole flow.
+            // The flow's sums are looked up by its whole key.
             Field::Flow | Field::Reports | Field::Value(_) => self.all = true,
             _ => {}
         }
@@ -221,7 +225,7 @@ impl Measure {
 }
 
 impl Reader {
-    /// Answers a query. The files are read once more if there are more groups than the limit.
+    /// Answers a query. If there are more groups than the limit, the files are read a second time for the largest ones.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -240,7 +244,7 @@ impl Reader {
         let mut grouping = Grouping::new(Arc::clone(query), columns, sums);
         let mut counted = self.add_up(query, &columns, &mut grouping)?;
         if query.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
-            // Rollups of seconds may be off, and those of minutes on.
+            // One-second rollups may be disabled while one-minute rollups are stored.
             let columns = Columns::new(query.span.0, query.span.1, MINUTE);
             grouping = Grouping::new(Arc::clone(query), columns, HashMap::new());
             counted = self.add_up(query, &columns, &mut grouping)?;
@@ -249,7 +253,7 @@ impl Reader {
         Ok(grouping.answer(counted))
     }
 
-    /// Adds up the values of the files. Reads them again, with the greatest groups only, if there were more groups than fit.
+    /// Sums the values in the files. Reads them again, for the largest groups only, if there were too many groups.
     fn add_up(
         &self,
         query: &TrafficQuery,
@@ -276,7 +280,8 @@ impl TrafficQuery {
         self.condition.as_deref().map(Filter::fields).unwrap_or_default()
     }
 
-    /// Returns the dimensions and fields that the values do not have: all values are in the group of unknown ones, or nothing matches.
+    /// Returns the dimensions and fields that the measure lacks. By such a dimension, all values are in the unknown
+    /// group; a condition on such a field matches nothing.
     pub fn lacks(&self) -> Vec<&'static str> {
         let mut lacks = Vec::new();
         for dimension in &self.by {
@@ -293,7 +298,7 @@ impl TrafficQuery {
         lacks
     }
 
-    /// Returns true if one value may be in several groups: a report is in each node of its flow's path.
+    /// Returns true if one value may count in several groups: a report counts for each node on its flow's path.
     pub fn overlaps(&self) -> bool {
         let overlapping: &[Dimension] = match self.measure.source() {
             Source::Flows => &[Dimension::Node, Dimension::Link, Dimension::Label],
@@ -318,7 +323,7 @@ impl TrafficQuery {
         self.groups_by(&of_paths) || self.condition.as_deref().is_some_and(Filter::asks_nodes)
     }
 
-    /// Returns true if sums of flows in the whole span are needed.
+    /// Returns true if the filter tests sums of flows over the whole span, such as `reports > 100`.
     pub fn needs_sums(&self) -> bool {
         self.measure.source() == Source::Flows
             && self
@@ -377,11 +382,11 @@ impl TrafficQuery {
         }
     }
 
-    /// Returns the length of a column of events, or of values of nodes: the shortest that gives few enough columns.
+    /// Returns the length (ns) of a column for events or series: the shortest that gives at most the wanted number of columns.
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
-        // Of nodes there is a row for each second: beyond half an hour, those of minutes are enough.
+        // Nodes have a rollup per second. Beyond half an hour, one-minute rollups are precise enough and far fewer.
         let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
         let least = if is_long { least.max(MINUTE) } else { least };
         COLUMNS
@@ -391,7 +396,7 @@ impl TrafficQuery {
             .unwrap_or_else(|| least.div_ceil(DAY) * DAY)
     }
 
-    /// Returns the time until which everything has been stored. Reports of flows are stored by the minute, after its end.
+    /// Returns the time until which all values have been stored, ns. Flow reports are stored per minute, after its end.
     pub fn known_to(&self) -> u64 {
         match self.measure.source() {
             Source::Flows => reports_known_to(self.now),
@@ -400,7 +405,7 @@ impl TrafficQuery {
     }
 }
 
-/// Returns the time, ns, until which the reports of flows have been stored: whole minutes, some time after their end.
+/// Returns the time, ns, until which all flow reports have been stored: whole minutes, 40 s after their end.
 pub fn reports_known_to(now: u64) -> u64 {
     now.saturating_sub(LATE) / MINUTE * MINUTE
 }
@@ -410,7 +415,7 @@ fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
 }
 
 const DAY: u64 = 86_400 * SECOND;
-/// Time after the end of a minute at which the last of its reports have been stored, ns: each flow is visited at least every 30 s, and
+/// Delay after the end of a minute until its last reports have been stored, ns: each flow is visited at least every 30 s, and
 /// batches are committed at least every 5 s.
 const LATE: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.

@@ -1,4 +1,5 @@
-//! Restrictions of queries: they may only read our tables and call pure functions, within limits.
+//! Sandbox for SQL of users: an SQLite authorizer that permits only reads of hopwise's tables and calls of pure functions,
+//! limits on sizes, and a deadline. Also turns SQLite errors into messages with a suggestion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::query::{QueryError, QueryErrorKind};
 
-/// Makes `conn` read-only: afterwards only statements that read can be prepared on it.
+/// Makes `conn` read-only: from now on, only statements that read can be prepared on it.
 pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     for (limit, value) in LIMITS {
         conn.set_limit(*limit, *value)?;
@@ -18,7 +19,7 @@ pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(authorize))
 }
 
-/// The time by which a question, which may be many queries over many files, must have been answered.
+/// The time limit of a request, which may be many queries over many files.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     start: Instant,
@@ -27,7 +28,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Returns a deadline that is over `timeout` from now, or when `stop` is set.
+    /// Returns a deadline that expires after `timeout`, or as soon as `stop` is set.
     pub(crate) fn new(timeout: Duration, stop: Option<Arc<AtomicBool>>) -> Self {
         Self {
             start: Instant::now(),
@@ -45,7 +46,7 @@ impl Deadline {
                 .is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Returns a timeout error if the deadline is over, for work between queries.
+    /// Returns a timeout error if the deadline has passed. Called between queries.
     pub(crate) fn check(&self) -> Result<(), QueryError> {
         if self.is_over() {
             let message = timeout_message(self.timeout);
@@ -55,10 +56,10 @@ impl Deadline {
     }
 }
 
-/// Interrupts the statements that run on `conn` when `deadline` is over.
+/// Interrupts statements on `conn` once `deadline` has passed.
 ///
-/// SQLite checks between steps of its virtual machine, and one step of a hostile query can take minutes (`instr` of a long text in a
-/// longer one). A server runs queries of others in a separate process, which it can kill.
+/// SQLite checks this between steps of its virtual machine, and one step of a hostile query can take minutes (`instr` on two
+/// long texts). A server therefore runs users' queries in a separate process, which it can kill.
 pub(crate) fn set_deadline(conn: &mut Connection, deadline: &Deadline) -> rusqlite::Result<()> {
     let deadline = deadline.clone();
     conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
@@ -67,8 +68,8 @@ pub(crate) fn set_deadline(conn: &mut Connection, deadline: &Deadline) -> rusqli
 fn authorize(context: AuthContext<'_>) -> Authorization {
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
-        // A query such as `count(*)` reads no column: then SQLite passes the name used in the query, which may be that of a
-        // common table expression. The files have no tables other than those of hopwise.
+        // A query such as `count(*)` reads no column. SQLite then passes the name used in the query, which may be a common
+        // table expression. This is safe because the files only have hopwise's tables.
         AuthAction::Read {
             table_name,
             column_name: "",
@@ -90,7 +91,7 @@ fn is_known(table: &str) -> bool {
     TABLES.iter().any(|name| name.eq_ignore_ascii_case(table))
 }
 
-/// Returns true if `table` is an internal one of SQLite.
+/// Returns true if `table` is one that SQLite itself provides.
 fn is_built_in(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     MODULES.contains(&table.as_str())
@@ -173,11 +174,12 @@ fn hint(message: &str) -> String {
 
 const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
 
-/// The virtual machine checks the clock after this many steps: some 20 µs.
+/// Virtual machine steps between two checks of the deadline: about 20 µs.
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
 
-/// Limits of a query. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times the
-/// length of a value. What is sorted and grouped is in memory with a limit where queries of others run, and in temporary files elsewhere.
+/// Limits of a query. Sizes are in bytes, depths and counts in items. A row in memory is at most its columns times the length
+/// of a value. Sorting and grouping use limited memory in the process that runs users' queries, and temporary files
+/// elsewhere.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
@@ -188,7 +190,7 @@ const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
-/// Views, the tables behind them, and lists of both.
+/// Readable names: the views, the tables behind them, SQLite's schema tables, and the JSON table functions.
 const TABLES: &[&str] = &[
     "events",
     "rollups",
@@ -224,10 +226,11 @@ const TABLES: &[&str] = &[
     "json_tree",
 ];
 
-/// Other names that a `FROM` can have without a table in a file, besides those recognised by their prefix.
+/// Names of SQLite's virtual tables, besides those recognised by their prefix: a `FROM` can use them although no file has
+/// them.
 const MODULES: &[&str] = &["bytecode", "dbstat", "geopoly", "tables_used"];
 
-/// Functions that compute a value from their arguments and nothing else.
+/// Permitted functions: they depend only on their arguments.
 #[rustfmt::skip]
 const FUNCTIONS: &[&str] = &[
     // Core.

@@ -1,19 +1,22 @@
-//! Hashes of numbers for maps that are looked into for each row.
+//! Fast hash functions for maps with integer keys that are used once per row.
+//!
+//! [`FastMap`] is unseeded, for keys that no sender can choose. [`Seeded`] has a random seed, so that a sender cannot provoke
+//! collisions (hash flooding).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
-/// A map whose keys no sender chooses, such as numbers that a file gives.
+/// A map with keys that no sender chooses, such as IDs in a file.
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// A set of such keys.
 pub(crate) type FastSet<K> = HashSet<K, BuildHasherDefault<FastHasher>>;
 
-/// A hasher that multiplies and folds. It has no seed of its own.
+/// Multiply-and-fold hasher: the two halves of a 128-bit product are combined by XOR.
 #[derive(Default, Debug)]
 pub(crate) struct FastHasher(u64);
 
-/// Makes hashers with a secret seed, for keys that a sender chooses.
+/// Builder of hashers with a secret seed, for keys that a sender chooses.
 #[derive(Clone, Debug)]
 pub(crate) struct Seeded(u64);
 
@@ -78,6 +81,6 @@ impl Hasher for FastHasher {
     }
 }
 
-/// Digits of pi and of the golden ratio: without pattern.
+/// Digits of pi and of the golden ratio, as constants without a pattern.
 const START: u64 = 0x243f_6a88_85a3_08d3;
 const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;

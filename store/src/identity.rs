@@ -1,4 +1,6 @@
-//! The identity of a file: it shows if another file is at its path later.
+//! Detects that a file was removed or replaced while it was open, by device, inode number and creation time.
+//!
+//! Also checks whether a file or directory is accessible, because SQLite does not say why it cannot open a file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,9 +11,9 @@ use std::time::SystemTime;
 
 use nix::unistd::{AccessFlags, eaccess};
 
-/// A file as it was when it was opened or written. The same path with another device, inode number or creation time is another file.
+/// Identity of the file at a path when it was opened. Another device, inode number or creation time means another file.
 ///
-/// A file system may reuse the inode number of a removed file for the next one. The creation time distinguishes the two where the file
+/// A file system may reuse the inode number of a removed file at once. The creation time tells the two apart where the file
 /// system stores it: ext4, XFS, Btrfs and tmpfs do.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
@@ -22,7 +24,7 @@ pub struct FileIdentity {
 }
 
 wire::named! {
-    /// The reason why a file that was open is not at its path any more.
+    /// Change at the path of an open file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum FileChange, name {
         /// There is no file at the path.
@@ -53,28 +55,28 @@ impl FileIdentity {
         &self.path
     }
 
-    /// Returns what happened to the path since then, or `None` if it still names this file, or if that cannot be found out.
+    /// Returns what happened to the path since then, or `None` if it still names this file or cannot be examined.
     pub fn change(&self) -> Option<FileChange> {
         match fs::metadata(&self.path) {
             Ok(found) => (Self::from_metadata(&self.path, &found) != *self).then_some(FileChange::Replaced),
             Err(error) => match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory => Some(FileChange::Removed),
-                // The directory cannot be searched: the file may be there.
+                // The directory cannot be searched, so the file may still exist.
                 _ => None,
             },
         }
     }
 
-    /// Returns false if [`FileIdentity::change`] finds that another file or none is at the path.
+    /// Returns true unless [`FileIdentity::change`] finds that the file was removed or replaced.
     pub fn is_in_place(&self) -> bool {
         self.change().is_none()
     }
 }
 
-/// Checks that the file at `path` is a regular one, which this user may read and `write`. SQLite does not say why it cannot open a file,
-/// and waits for the other end of a FIFO.
+/// Checks that `path` is a regular file that this user may read, and write if `write` is set. SQLite does not say why it
+/// cannot open a file, and blocks on a FIFO.
 ///
-/// The file is not opened: closing it again would release every lock that the process has on it, SQLite's too.
+/// The file is not opened: with POSIX locks, closing it would release all locks of the process on it, including SQLite's.
 pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
@@ -87,8 +89,8 @@ pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
     eaccess(path, wanted).map_err(io::Error::from)
 }
 
-/// Returns the error with which the system refuses to create a file beside this one. The access rights do not show a file system that
-/// became read-only by itself.
+/// Creates and deletes a probe file beside this one, and returns the system's error if that fails. Permissions alone do not
+/// show that a file system was remounted read-only after an error.
 pub(crate) fn check_directory(path: &Path) -> io::Result<()> {
     let probe = path.with_file_name(format!("hopwise-{}.tmp", process::id()));
     fs::File::create_new(&probe)?;

@@ -1,22 +1,20 @@
-//! Builds the indexes on events of files that were written without them, and copies the logs of finished files into them, on a thread of
-//! its own.
+//! Background thread that builds the indexes on events for files that were written without them, and checkpoints the WAL of
+//! finished files.
 //!
-//! While many records arrive, most of the time of an insertion goes into the three indexes on events. Then the writer leaves
-//! them out, ends the file after a number of events, and passes it on to this thread. Until the indexes are there a query reads
-//! the file as a whole: every row is in it from its commit on.
+//! At high rates, most of the insertion time goes into the three indexes on events. The writer then leaves them out, finishes
+//! the file after a number of events, and passes it to this thread. Until its indexes exist, queries scan the whole file; its
+//! rows are visible from their commit on. The indexes are created in one transaction: if the process is stopped or killed,
+//! the file is unchanged, and the next process that opens the store submits it again.
 //!
-//! The indexes are created in one transaction. A process that is stopped or killed meanwhile leaves the file as it was, and the next one
-//! that opens the store passes it on again.
+//! # Algorithm
 //!
-//! # How
-//!
-//! `CREATE INDEX` sorts encoded rows, which takes as long as inserting them one by one did. Here the entries are sorted as
-//! numbers and inserted in order, so that SQLite appends each without a search: half of the time of insertion row by row (measured). Through SQL
-//! that is possible for a table only. A table `WITHOUT ROWID` whose primary key has the columns of an index, in their order
-//! and with the columns of the indexed table's primary key behind them, is stored as that index is (SQLite's file format,
-//! section 2.4: "WITHOUT ROWID" tables use index b-trees, and index entries end with the primary key). So each index is
-//! filled as a table and then entered in the schema as an index. Before the commit the number of its entries is compared
-//! with the table's; the tests run SQLite's integrity check, which compares each entry.
+//! `CREATE INDEX` sorts encoded rows, which takes as long as inserting them one by one. This module sorts the entries as
+//! integers and inserts them in order, so SQLite appends each without a search: half of the time (measured). SQL can insert
+//! into tables only, so each index is first filled as a `WITHOUT ROWID` table with the index's columns, followed by the
+//! primary key of the indexed table. Such a table has the same on-disk format as the index (SQLite file format, section 2.4:
+//! `WITHOUT ROWID` tables use index b-trees, and index entries end with the primary key). It is then registered in
+//! `sqlite_schema` as an index. Before the commit, the number of entries is compared with the table; the tests run SQLite's
+//! integrity check, which compares each entry.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,20 +30,21 @@ use crate::schema;
 use crate::segment::Insert;
 use crate::shared::Shared;
 
-/// The index thread, which starts with the first file, and the files that it still has to process.
+/// Handle of the index thread, which starts with the first file, and the list of pending files.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     shared: Arc<Shared>,
     files: Arc<Mutex<Files>>,
-    /// Files that are not begun stay as they are, and the one in work is given up.
+    /// Set to stop: pending files stay as they are, and the transaction in progress is rolled back.
     stop: Arc<AtomicBool>,
     thread: Option<(Sender<PathBuf>, JoinHandle<()>)>,
 }
 
 #[derive(Default, Debug)]
 struct Files {
+    /// Files that are queued or in progress.
     waiting: Vec<PathBuf>,
-    /// Files to be tried again.
+    /// Files to retry.
     failed: Vec<PathBuf>,
     failed_at: Option<Instant>,
 }
@@ -60,7 +59,7 @@ impl Indexer {
         }
     }
 
-    /// Passes on a file that is complete and closed. A file that has its indexes is left alone.
+    /// Submits a file that is complete and closed. A file that has its indexes is not changed.
     pub(crate) fn submit(&mut self, path: PathBuf) {
         lock(&self.files).waiting.push(path.clone());
         if self.thread.is_none() {
@@ -81,18 +80,18 @@ impl Indexer {
         }
     }
 
-    /// Returns true if the file is waiting, in work, or to be tried again: then nobody else may write into it.
+    /// Returns true if the file is queued, in progress, or to be retried: then nothing else may write to it.
     pub(crate) fn has(&self, path: &Path) -> bool {
         let files = lock(&self.files);
         files.waiting.iter().chain(&files.failed).any(|file| file == path)
     }
 
-    /// Returns true if the thread keeps up: each file that waits is one that queries read as a whole.
+    /// Returns true if the thread keeps up. Each queued file is one that queries must scan.
     pub(crate) fn has_room(&self) -> bool {
         lock(&self.files).waiting.len() < MAX_WAITING
     }
 
-    /// Passes on again what failed, `pause` after the last failure.
+    /// Resubmits failed files, once `pause` has passed since the last failure.
     pub(crate) fn retry(&mut self, pause: Duration) {
         let mut files = lock(&self.files);
         if !files.waiting.is_empty() || files.failed_at.is_none_or(|at| at.elapsed() < pause) {
@@ -104,23 +103,23 @@ impl Indexer {
         failed.into_iter().for_each(|path| self.submit(path));
     }
 
-    /// Pretends that these files wait, and no others.
+    /// Replaces the list of waiting files, for tests.
     #[cfg(test)]
     pub(crate) fn pretend_waiting<const N: usize>(&self, paths: [&str; N]) {
         lock(&self.files).waiting = paths.map(PathBuf::from).to_vec();
     }
 
-    /// Ends the thread; the next process builds what is left.
+    /// Stops the thread without finishing its work. The next process builds the remaining indexes.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.finish();
     }
 
-    /// Waits until all files that were passed on are done.
+    /// Waits until all submitted files are done.
     pub(crate) fn finish(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            // Its panic has been printed. The file is as it was.
+            // A panic was already printed, and the file is unchanged.
             let _ = thread.join();
         }
     }
@@ -150,8 +149,8 @@ fn finish(shared: &Shared, files: &Mutex<Files>, path: PathBuf, done: bool) {
     }
 }
 
-/// Creates the indexes on events. Returns whether there was something to do: not in a file that has them, is not ours, or is
-/// gone because it was too old. Gives up, which is an error, once `stop` is set.
+/// Creates the indexes on events. Returns false if nothing had to be done: the file has them, is not a hopwise store, or was
+/// deleted by retention. Fails once `stop` is set.
 fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
     if !path.exists() {
         return Ok(false);
@@ -176,8 +175,8 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Creates the indexes from sorted entries, or row by row where that is not possible. Returns whether they were created from sorted
-/// entries.
+/// Creates the indexes from sorted entries, or with `CREATE INDEX` where that is not possible. Returns true in the first
+/// case.
 fn create_indexes(conn: &mut Connection) -> rusqlite::Result<bool> {
     conn.execute_batch(SETTINGS)?;
     let transaction = conn.transaction()?;
@@ -185,7 +184,7 @@ fn create_indexes(conn: &mut Connection) -> rusqlite::Result<bool> {
         transaction.commit()?;
         return Ok(true);
     }
-    // Rolls back what it did.
+    // Dropping the transaction rolls it back.
     drop(transaction);
     let transaction = conn.transaction()?;
     for sql in schema::event_indexes() {
@@ -195,14 +194,15 @@ fn create_indexes(conn: &mut Connection) -> rusqlite::Result<bool> {
     Ok(false)
 }
 
-/// Copies the log into the file and empties it. Readers that hold it back cost its space on disk, nothing else: it is tried again.
+/// Checkpoints the WAL into the file and truncates it. If readers prevent that, it only costs disk space, and a later attempt
+/// follows.
 fn fold_log(conn: &Connection) {
     let _ = conn.busy_timeout(schema::BUSY / 10);
     let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
 }
 
-/// Creates the indexes from sorted entries. Returns false when that is not possible: there are too many events to sort in
-/// memory, or the indexes are not complete.
+/// Creates the indexes from sorted entries. Returns false if there are too many events to sort in memory, or if an index
+/// turns out to be incomplete.
 fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
     let Some(entries) = entries(conn)? else {
         return Ok(false);
@@ -228,7 +228,7 @@ fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
         && has_entries(conn, "event_node WHERE node IS NOT NULL", nodes)?)
 }
 
-/// Returns true if the index has this number of entries. `index` is its name and a condition that makes SQLite use it.
+/// Returns true if the index has this number of entries. `index` is its name with a condition that makes SQLite use it.
 fn has_entries(conn: &Connection, index: &str, entries: usize) -> rusqlite::Result<bool> {
     let sql = format!("SELECT count(*) FROM event_data INDEXED BY {index}");
     conn.query_row(&sql, [], |row| Ok(row.get::<_, i64>(0)? == entries as i64))
@@ -245,8 +245,7 @@ struct Entry {
     node: Option<u32>,
 }
 
-/// Reads the entries of all events in the order of the table, which is that of time; `None` when there are too many, or a number is
-/// beyond what this program writes.
+/// Reads the entries of all events in table order, which is by time. Returns `None` if there are more than [`MAX_EVENTS`].
 fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
     let count: i64 = conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))?;
     if count > MAX_EVENTS {
@@ -269,10 +268,10 @@ fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
     Ok(Some(entries))
 }
 
-/// The first two columns of an index.
+/// The leading columns of an index; the second one is 0 if the index has only one before the time.
 type Key = (i64, u32);
 
-/// Returns the entries that have a key, sorted by that key and then by time.
+/// Returns the entries for which `key` returns a key, sorted by key and then by time. `order` is a reusable buffer.
 fn sorted<'a>(
     entries: &'a [Entry],
     key: impl Fn(&Entry) -> Option<Key>,
@@ -280,7 +279,7 @@ fn sorted<'a>(
 ) -> impl Iterator<Item = (Key, &'a Entry)> {
     order.clear();
     order.extend((0..).zip(entries).filter_map(|(i, entry)| Some((key(entry)?, i))));
-    // The position in the table is part of what is compared: entries with the same key stay in the order of time.
+    // The position is part of the sort key, so entries with equal keys stay in time order.
     order.sort_unstable();
     order.iter().map(|(key, i)| (*key, &entries[*i as usize]))
 }
@@ -313,14 +312,14 @@ fn register(conn: &Connection) -> rusqlite::Result<()> {
     )?;
     for sql in schema::event_indexes() {
         let name = sql.split(' ').nth(2).unwrap_or_default();
-        // As SQLite keeps it: without the semicolon.
+        // SQLite stores the statement without its semicolon.
         update.execute(params![name, sql.trim_end_matches(';')])?;
     }
-    // Reads the schema anew.
+    // RESET makes SQLite reload the schema.
     conn.execute_batch("PRAGMA writable_schema = RESET")
 }
 
-/// Returns true if the file at `path` has no indexes on events yet, and false for one that cannot be read.
+/// Returns true if the file at `path` lacks its indexes on events. Returns false if it cannot be read.
 pub(crate) fn is_left_out(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let Ok(conn) = Connection::open_with_flags(path, flags) else {
@@ -334,10 +333,10 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Instructions of SQLite between two checks of the flag to stop.
+/// Virtual machine steps between two checks of the stop flag.
 const STEPS: i32 = 10_000;
 
-/// As for writing; what is sorted has its share of the cache.
+/// Like the writer's settings; the cache of 64 MiB also serves the sort.
 const SETTINGS: &str = "
 PRAGMA synchronous = NORMAL;
 PRAGMA wal_autocheckpoint = 0;
@@ -349,7 +348,7 @@ PRAGMA trusted_schema = OFF;
 #[derive(Clone, Copy)]
 struct Index {
     name: &'static str,
-    /// The columns, with those of the table's primary key at the end.
+    /// The columns, followed by the primary key of the table (`ts, seq`).
     columns: &'static str,
 }
 
@@ -366,10 +365,10 @@ const NODE: Index = Index {
     columns: "node, ts, seq",
 };
 
-/// Events that are sorted in memory: at most 256 MB. The writer ends a file long before.
+/// Maximum number of events to sort in memory: at most 256 MB. The writer finishes a file much earlier.
 const MAX_EVENTS: i64 = 4_000_000;
 
-/// Files that may wait or be in work. With more, the writer keeps the indexes itself.
+/// Maximum number of queued files. With more, the writer maintains the indexes itself.
 const MAX_WAITING: usize = 2;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Interning: small numbers for repeated values, which are flows, paths and rules.
+//! Interning of flows, paths and rules: each distinct value has a small integer ID in its file.
 //!
-//! The tables in the file are authoritative; the maps here are caches. They are bounded: a full map is emptied, and from
-//! then on an unknown name is looked up before it is added. After a failed transaction they are discarded with the file.
+//! The tables in the file are authoritative; the maps here are bounded caches. A full map is cleared, and from then on a
+//! value that is not in the map is looked up in the table before it is added. After a failed transaction the maps are
+//! discarded with the file.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -14,7 +15,7 @@ use wire::FlowKey;
 use crate::numbering::countable;
 use crate::rows::{optional, text};
 
-/// The names of one file.
+/// The interned values of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
     flows: InternMap<Flows>,
@@ -25,7 +26,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names in the file that `conn` has open.
+    /// Loads the highest IDs of the file that `conn` has open. The maps start empty.
     pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             flows: InternMap::new(last(conn, "flow_key")?, MAX_FLOWS),
@@ -35,17 +36,17 @@ impl Names {
         })
     }
 
-    /// Number of flows in the file.
+    /// Returns the number of flows in the file.
     pub(crate) fn flow_count(&self) -> i64 {
         self.flows.last
     }
 
-    /// Clears the mapping from rule indices to names: there is a new rule set.
+    /// Clears the cache of rule IDs, because a new rule set is active.
     pub(crate) fn forget_rules(&mut self) {
         self.rules.clear();
     }
 
-    /// The number of `flow` in this file.
+    /// Returns the ID of `flow` in this file, and adds the flow if it is new.
     #[inline]
     pub(crate) fn flow(&mut self, conn: &Connection, flow: &FlowKey) -> rusqlite::Result<i64> {
         match self.flows.get(flow) {
@@ -54,7 +55,7 @@ impl Names {
         }
     }
 
-    /// The number of `path`; `None` for the empty path.
+    /// Returns the ID of `path`, or `None` for the empty path.
     #[inline]
     pub(crate) fn path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<Option<i64>> {
         if path.is_empty() {
@@ -66,7 +67,7 @@ impl Names {
         }
     }
 
-    /// The number of the rule with `index` in `rules`. A rule without a name there is named by its index.
+    /// Returns the ID of the rule with `index` in `rules`. An index beyond the list gets the name `rule <index>`.
     pub(crate) fn rule(&mut self, conn: &Connection, rules: &[String], index: u16) -> rusqlite::Result<i64> {
         if let Some(id) = self.rules.get(&index) {
             return Ok(*id);
@@ -84,7 +85,7 @@ impl Names {
         Ok(id)
     }
 
-    /// The number of the rule with this name.
+    /// Returns the ID of the rule with this name.
     pub(crate) fn rule_named(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
         conn.prepare_cached("INSERT INTO rule_text (rule) VALUES (?1) ON CONFLICT DO NOTHING")?
             .execute([name])?;
@@ -104,7 +105,7 @@ impl Names {
             self.flows.insert(flow, id);
             return Ok(id);
         }
-        // A flow known only by its Flow ID has no addresses.
+        // A flow of which only the INT Flow ID is known has no addresses.
         let (src, dst) = match flow.known_id() {
             Some(_) => (self.text.clone(), String::new()),
             None => (flow.src().to_string(), flow.dst().to_string()),
@@ -125,7 +126,7 @@ impl Names {
         Ok(id)
     }
 
-    /// Hop latencies as text in the form of a path.
+    /// Formats hop latencies in the text form of a path.
     pub(crate) fn latencies(&mut self, latencies: &[u32]) -> &str {
         path_text(latencies, &mut self.text);
         &self.text
@@ -150,7 +151,7 @@ impl Names {
     }
 }
 
-/// The highest number in a table of names; 0 if there is none.
+/// Returns the highest ID in an interning table, or 0 if it is empty.
 fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     let sql = format!("SELECT ifnull(max(id), 0) FROM {table}");
     countable(
@@ -159,14 +160,14 @@ fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     )
 }
 
-/// Writes `101>102>103` into `text`; a node or latency that was not available is `?`.
+/// Writes `101>102>103` into `text`. An unavailable node or latency is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
     // Writing to a string cannot fail.
     let _ = write_path(path, text);
 }
 
-/// Writes the text of a path to `out`, as [`path_text`] does.
+/// Writes a path to `out` in the format of [`path_text`].
 pub(crate) fn write_path(path: &[u32], out: &mut impl Write) -> fmt::Result {
     for (i, node) in path.iter().enumerate() {
         let separator = if i == 0 { "" } else { ">" };
@@ -178,18 +179,18 @@ pub(crate) fn write_path(path: &[u32], out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// The nodes of a path as [`path_text`] writes it. A word that is not a number is an unavailable node.
+/// Parses the text of [`path_text`]. A part that is not a number becomes an unavailable node.
 pub(crate) fn parse_path(text: &str) -> Vec<u32> {
     text.split('>')
         .map(|node| node.parse().unwrap_or(u32::MAX))
         .collect()
 }
 
-/// The flow in the first five columns.
+/// Returns the flow in the first five columns of a row, or `None` if they are not valid.
 pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
     let src = text(row, 0)?;
     if let Some(key) = src.as_ref().and_then(|src| src.parse::<FlowKey>().ok()) {
-        // A Flow ID.
+        // The source column holds a Flow ID instead of an address.
         return Ok(Some(key));
     }
     let dst = text(row, 1)?;
@@ -205,14 +206,14 @@ fn parse_address(text: Option<String>) -> Option<IpAddr> {
     text?.parse().ok()
 }
 
-/// A bounded map from name to number, and the highest number.
+/// A bounded map from value to ID, and the highest ID.
 #[derive(Debug)]
 struct InternMap<M> {
     map: M,
     capacity: usize,
-    /// The highest number that was given.
+    /// Highest ID assigned.
     last: i64,
-    /// Every name of the file is in the map.
+    /// True if the map holds every value of the file: then a miss means that the value is new.
     complete: bool,
 }
 
@@ -235,7 +236,7 @@ impl<M: Default> InternMap<M> {
             .optional()
     }
 
-    /// Empties a map that holds `len` names, if that is all it may hold.
+    /// Clears the map if its `len` entries reach the capacity.
     fn make_room(&mut self, len: usize) {
         if len >= self.capacity {
             self.map = M::default();
@@ -261,13 +262,13 @@ impl InternMap<Flows> {
     fn insert(&mut self, flow: &FlowKey, id: i64) {
         self.make_room(self.map.map.len());
         if self.map.map.insert(self.map.hash(flow), (*flow, id)).is_some() {
-            // Two flows share a hash, one in 2^64 or so: they replace each other in the map.
+            // Two flows share a 64-bit hash, which is extremely rare: they evict each other from the map.
             self.complete = false;
         }
     }
 }
 
-/// Flows by their hash, which is fast and seeded, so that a sender cannot provoke collisions. The whole key is compared.
+/// Map of flows by a fast seeded hash, so that a sender cannot provoke collisions. A hit compares the whole key.
 #[derive(Debug)]
 struct Flows {
     seed: u64,
@@ -290,7 +291,7 @@ impl Default for Flows {
     }
 }
 
-/// The hash of a number that is a hash.
+/// Identity hasher for keys that are hashes already.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -311,7 +312,7 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The map of flows takes some 30 MB when it is full.
+/// A full map of flows takes about 30 MB.
 const MAX_FLOWS: usize = 1 << 18;
 const MAX_PATHS: usize = 1 << 14;
 

@@ -1,4 +1,5 @@
-//! Joins files: a connection in which the documented views cover every file.
+//! Read-only connections over several database files: each file is attached as `f0`, `f1`, …, and each documented view is a
+//! `UNION ALL` over all of them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,21 +14,23 @@ use crate::guard;
 use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
 
-/// A restricted connection over some files.
+/// A connection over some files, restricted by the authorizer of `guard`.
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) conn: Connection,
     pub(crate) files: Vec<FileIdentity>,
-    /// The features of each file.
+    /// Optional tables and columns of each file, which depend on its schema version.
     pub(crate) features: Vec<Features>,
-    /// The documented names are there.
+    /// True if the documented views exist.
     pub(crate) has_views: bool,
 }
 
 impl Joined {
-    /// Opens `files` and makes each documented view their union. The first member of each union is an empty database of
-    /// our schema: the answer when there are no files, and it makes SQLite evaluate each file by itself, which drops the
-    /// joins for columns that the query does not use (`count(*)` over one file is six times as fast). `most_memory`: see
+    /// Opens `files` and makes each documented view their union.
+    ///
+    /// Each union begins with an empty database of the current schema. It gives the result when there are no files, and it
+    /// makes SQLite evaluate each file separately, which drops joins for columns that the query does not use (six times as
+    /// fast for `count(*)` over one file). `most_memory` limits SQLite's heap, in bytes; see
     /// [`crate::Reader::open_confined`].
     pub(crate) fn open(
         files: Vec<FileIdentity>,
@@ -53,7 +56,7 @@ impl Joined {
         })
     }
 
-    /// Opens one file, without views: to make these takes longer than many questions.
+    /// Opens one file without views: creating them takes longer than many queries.
     pub(crate) fn alone(file: FileIdentity) -> Result<Self, (PathBuf, rusqlite::Error)> {
         match open_alone(&file.path) {
             Ok((conn, features)) => Ok(Self {
@@ -71,11 +74,12 @@ fn in_memory(error: rusqlite::Error) -> (PathBuf, rusqlite::Error) {
     (PathBuf::from(":memory:"), error)
 }
 
-/// Opens an empty database of our schema. `most_memory`: see [`crate::Reader::open_confined`].
+/// Opens an empty in-memory database of the current schema, with SQLite's heap limited to `most_memory` bytes.
 fn open_with_schema(most_memory: Option<u64>) -> rusqlite::Result<Connection> {
     let conn = empty()?;
     if let Some(bytes) = most_memory {
-        // Files have no total bound: a limit of the system is for one file, and a query may have many. The limit of memory is one.
+        // Temporary files would have no total limit: the system limits each one, and a query may have many. The heap limit
+        // covers everything.
         conn.execute_batch("PRAGMA temp_store = MEMORY")?;
         conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(()))?;
     }
@@ -95,33 +99,34 @@ fn open_alone(path: &Path) -> rusqlite::Result<(Connection, Features)> {
     Ok((conn, features))
 }
 
-/// Opens a connection with nothing in it, to which files are attached.
+/// Opens an empty in-memory connection, to which files are attached.
 fn empty() -> rusqlite::Result<Connection> {
     Connection::open_in_memory_with_flags(
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
 }
 
-/// Returns the maximum number of files that one connection can join: a compile-time limit of SQLite.
+/// Returns the maximum number of files that one connection can attach, a compile-time limit of SQLite.
 pub(crate) fn most_files() -> usize {
     let limit = Connection::open_in_memory().and_then(|conn| conn.limit(Limit::SQLITE_LIMIT_ATTACHED));
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))
 }
 
-/// Reads the `meta` table of the file at `path`, and the lowest number of each stream in it, with its base: see [`FIRST`].
+/// Reads the `meta` table of the file at `path`. Adds the lowest number of each stream and its base under the names of
+/// [`FIRST`].
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let conn = single(path, 64)?;
     query_meta(&conn).with_path(path)
 }
 
-/// Names of the lowest number of a stream in a file, and of the base of that number; the number of the stream follows.
+/// Names of a stream's lowest number in a file and of that number's base. The index of the stream is appended.
 pub(crate) const FIRST: [&str; 2] = ["first of stream ", "base of stream "];
 
 fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut meta: HashMap<String, i64> = rows.collect::<rusqlite::Result<_>>()?;
-    // The first versions did not number records.
+    // The first schema versions did not number records.
     let numbered = "SELECT count(*) FROM f0.sqlite_schema WHERE name = 'run_data'";
     if conn.query_row(numbered, [], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(meta);
@@ -137,7 +142,7 @@ fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     Ok(meta)
 }
 
-/// Opens a connection in which only the file at `path` is, as `f0`, and checks that it is one of hopwise.
+/// Opens a connection with only the file at `path`, attached as `f0`, and checks that it belongs to hopwise.
 pub(crate) fn single(path: &Path, cache_kib: usize) -> Result<Connection, crate::Error> {
     let conn = empty().with_path(path)?;
     attach(&conn, path, 0, cache_kib).with_path(path)?;
@@ -147,7 +152,7 @@ pub(crate) fn single(path: &Path, cache_kib: usize) -> Result<Connection, crate:
 
 fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> rusqlite::Result<()> {
     match attach_in_mode(conn, path, number, "mode=ro") {
-        // Without write permission the shared memory of the log cannot be created; without a log none is needed.
+        // Without write permission, SQLite cannot create the WAL's shared memory. An empty WAL does not need it.
         Err(_) if log_is_empty(path) => attach_in_mode(conn, path, number, "mode=ro&immutable=1")?,
         other => other?,
     }
@@ -156,7 +161,7 @@ fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> ru
 
 fn attach_in_mode(conn: &Connection, path: &Path, number: usize, mode: &str) -> rusqlite::Result<()> {
     conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
-    // The first read opens the file.
+    // SQLite opens the file at the first read.
     let first_read = format!("SELECT count(*) FROM f{number}.sqlite_schema");
     let readable = conn.query_row(&first_read, [], |_| Ok(()));
     if readable.is_err() {
@@ -180,8 +185,8 @@ fn uri(path: &Path, mode: &str) -> String {
     uri + "?" + mode
 }
 
-/// Returns the statement that creates a view over all files. Files of earlier versions lack the last columns of events and drops,
-/// and recordings.
+/// Returns the statement that creates a view over all files. Columns and tables that earlier schema versions lack are filled
+/// with NULL or left out.
 fn union(view: &str, files: &[Features]) -> String {
     let mut all = format!("SELECT * FROM main.{view}");
     for (i, features) in files.iter().enumerate() {
@@ -195,7 +200,7 @@ fn union(view: &str, files: &[Features]) -> String {
         };
         all += &format!(" UNION ALL SELECT *{missing} FROM f{i}.{view}");
     }
-    // A flow seen in several files has a row in each; the latest one is used. SQLite takes the other columns from
+    // A flow in several files has a row in each, and the latest row counts. With `max()`, SQLite takes the bare columns from
     // the row that has the maximum.
     let body = match view {
         "flows" if files.len() > 1 => format!("SELECT {LATEST_FLOW} FROM ({all}) GROUP BY flow"),
@@ -204,7 +209,7 @@ fn union(view: &str, files: &[Features]) -> String {
     format!("CREATE TEMP VIEW {view} AS {body}")
 }
 
-/// The views whose names are documented.
+/// The documented views.
 const VIEWS: [&str; 7] = [
     "events",
     "rollups",
@@ -218,7 +223,7 @@ const VIEWS: [&str; 7] = [
 const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
                            max(last_seen) AS last_seen, reports";
 
-/// Page cache of a connection, over all its files.
+/// Page cache of a connection, KiB, divided among its files.
 const CACHE_KIB: usize = 64 << 10;
-/// Page cache of a connection with one file: what is not in it is in that of the system.
+/// Page cache of a connection with one file, KiB. Other pages are in the page cache of the system.
 const ALONE_CACHE_KIB: usize = 4 << 10;

@@ -1,4 +1,5 @@
-//! The flows of files by their numbers. What a number means in a file never changes, so a flow is read from its text once.
+//! Cache of the flow keys of each file by their interned ID. An ID's meaning never changes within a file, so each key is
+//! parsed only once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,23 +10,24 @@ use wire::FlowKey;
 use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
 
-/// A cache of the flows of files that queries asked for.
+/// Flow keys by file, for the files that queries have used.
 #[derive(Default, Debug)]
 pub(crate) struct KnownKeys(Mutex<HashMap<FileIdentity, Numbered>>);
 
-/// The flows of a file with the numbers from 1 on; a number without a flow has none.
+/// Flow keys in the order of their IDs, which start at 1; `None` for an ID without a valid flow.
 type Numbered = Arc<Vec<Option<FlowKey>>>;
 
-/// The flows of a file by their numbers.
+/// Lookup of a file's flow keys by ID.
 pub(crate) enum Keys {
-    /// All of them are in memory.
+    /// All keys are in memory.
     Known(Numbered),
-    /// Each is read from the file.
+    /// Each lookup reads the file.
     Each,
 }
 
 impl KnownKeys {
-    /// Returns the flows of `file`, of which `wanted` are asked for now.
+    /// Returns the lookup for `file`. `wanted` is the number of lookups expected now; few lookups do not justify loading many
+    /// keys.
     pub(crate) fn load(
         &self,
         conn: &Connection,
@@ -41,7 +43,7 @@ impl KnownKeys {
         if all <= before {
             return Ok(Keys::Known(known));
         }
-        // Many flows for the sake of a few are not read.
+        // Loading many keys is not worth it for a few lookups.
         if all > MAX_KEYS || all - before > wanted.saturating_mul(WORTH) {
             return Ok(Keys::Each);
         }
@@ -65,7 +67,7 @@ impl KnownKeys {
         files.remove(file);
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
         while sum + keys.len() > MAX_KEYS {
-            // Any other: all are read again as fast.
+            // Any victim will do: all files are equally fast to read again.
             let Some(other) = files.keys().next().cloned() else {
                 break;
             };
@@ -75,13 +77,13 @@ impl KnownKeys {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileIdentity, Numbered>> {
-        // Each entry is complete, even if a thread panicked.
+        // A panic cannot leave a partial entry.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Keys {
-    /// Returns the flow with this number.
+    /// Returns the flow with this ID, or `None` if the file has no such flow.
     pub(crate) fn get(&self, conn: &Connection, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         match self {
             Self::Known(keys) => {
@@ -100,7 +102,7 @@ impl Keys {
     }
 }
 
-/// Reads the flows whose numbers are higher than those known, up to `all`.
+/// Appends the flows with IDs above those in `keys`, up to `all`.
 fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> rusqlite::Result<()> {
     let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key WHERE id > ?1 AND id <= ?2";
     let mut select = conn.prepare_cached(sql)?;
@@ -116,7 +118,7 @@ fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> 
     Ok(())
 }
 
-/// Maximum number of flows in memory, of all files together: some 20 MB.
+/// Maximum number of cached flows over all files: about 20 MB.
 const MAX_KEYS: usize = 500_000;
-/// Reading so many flows in their order takes as long as finding one.
+/// Number of sequential reads that take as long as one lookup.
 const WORTH: usize = 8;

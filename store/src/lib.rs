@@ -1,4 +1,5 @@
-//! Events, rollups, flows, drops and losses on disk, and SQL over them.
+//! The telemetry store: writes events, rollups, flows, drops and losses into SQLite files, one per day or hour, and answers
+//! SQL and the queries of the UI over them.
 //!
 //! # Requirements
 //!
@@ -8,63 +9,63 @@
 //!
 //! # Invariants
 //!
-//! * **Accounts balance.** At any time, `submitted = committed + shed + failed + queued` ([`Stats`]), counted in records.
+//! * **Counters balance.** At any time, `submitted = committed + shed + failed + queued` ([`Stats`]), counted in records.
 //! * **One writer.** A lock file keeps a second process from writing into the same directory. Readers need no lock.
-//! * **Batches are atomic.** A transaction holds everything that is derived from a batch: rows, interned names, the
-//!   sequence number, the file's time range. SQLite's write-ahead log commits all of it or nothing.
-//! * **Documented names are views.** Tables are compact and may change with the schema version; the views `events`,
-//!   `rollups`, `flows`, `drops`, `losses`, `reports`, `recordings` are the public interface, and any SQLite tool can read them:
-//!   no function of ours is needed.
+//! * **Batches are atomic.** A transaction holds everything that is derived from a batch: rows, interned names, the sequence
+//!   number, the file's time range. SQLite's write-ahead log commits all of it or nothing.
+//! * **Documented names are views.** Tables are compact and may change with the schema version. The views `events`,
+//!   `rollups`, `flows`, `drops`, `losses`, `reports`, `recordings` are the public interface. They use no custom functions,
+//!   so any SQLite tool can read them.
 //!
 //! # On disk
 //!
-//! One file per period, named by its start in UTC: `hopwise-2026-11-21.db` (day) or `hopwise-2026-11-21T14.db` (hour); a
-//! file that has grown past its share of `max_bytes` is continued in `hopwise-2026-11-21.2.db`. A batch goes into the file
-//! of its newest record, as a whole; records that are late by at most one period go into the current file. Each file therefore
-//! stores its real time range (table `meta`), and readers use that, not the name.
+//! There is one file per period, named by its start in UTC: `hopwise-2026-11-21.db` (day) or `hopwise-2026-11-21T14.db`
+//! (hour). A file that has outgrown its share of `max_bytes` is continued in `hopwise-2026-11-21.2.db`. A batch goes as a
+//! whole into the file of its newest record; records that are late by at most one period go into the current file. Each file
+//! therefore stores its real time range (table `meta`), and readers use that, not the name.
 //!
-//! Values that repeat are interned per file: flows (`flow_key`), paths (`path_text`), rules (`rule_text`). A flow has a
-//! small number counted from 1, so rows are short and two flows never share one.
+//! Repeated values are interned per file: flows (`flow_key`), paths (`path_text`), rules (`rule_text`). IDs are small
+//! integers from 1, so rows are short.
 //!
-//! Rows are clustered by time (`PRIMARY KEY (ts, seq) WITHOUT ROWID`): "the latest" and "since" are one range. An index on
-//! the flow over the whole file would touch a random page per insert; so its first column is `chunk`, the row's sequence
-//! number divided by 65,536: inserts stay within one megabyte that is in the cache, and a query for a flow searches each chunk
-//! once (SQLite's skip-scan, some 5 µs per chunk). The planner does this only with suitable statistics, so the
-//! store writes `sqlite_stat1` itself when it creates a file.
+//! Rows are clustered by time (`PRIMARY KEY (ts, seq) WITHOUT ROWID`), so "latest" and "since" are single range scans. An
+//! index on the flow over the whole file would touch a random page per insert. Its first column is therefore `chunk`, the
+//! row's sequence number divided by 65,536: inserts stay within one cached megabyte, and a query for a flow searches each
+//! chunk once (SQLite's skip-scan, about 5 µs per chunk). The planner does this only with suitable statistics, so the store
+//! writes `sqlite_stat1` itself when it creates a file.
 //!
-//! One `INSERT OR FAIL` inserts many rows: cursors stay open, and at the right edge of trees that grow there.
+//! One `INSERT OR FAIL` statement inserts many rows: b-tree cursors stay open, at the right edge of trees that grow there.
 //!
-//! At a high rate of records a file is written without the indexes on events, which are built from sorted entries when it is
-//! complete (module `indexer`). Bounded: events in such a file, and files that wait.
+//! At a high rate, a file is written without the indexes on events. They are built from sorted entries when the file is
+//! complete (module `indexer`). The number of events in such a file and the number of files that wait are bounded.
 //!
 //! # Reading
 //!
-//! A query runs on a read-only connection in which each documented name is the union of that view over the files of its
-//! time range, behind an authorizer that knows only our tables and functions that compute; with limits on time, rows,
-//! bytes and sizes. A file may be written, deleted or set aside meanwhile: committed rows are visible, those of a
-//! deleted file are missing, and a file that cannot be read is skipped with a warning.
+//! A query runs on a read-only connection in which each documented view is the union over the files of its time range. An
+//! authorizer permits only hopwise's tables and pure functions; time, rows, bytes and sizes are limited. Files may be
+//! written, deleted or set aside during a query: committed rows are visible, rows of a deleted file are missing, and a file
+//! that cannot be read is skipped with a warning.
 //!
 //! # Measured
 //!
-//! On two cores that were busy with other things (AMD EPYC), with the example `store-bench` of this crate: 20 M events of 50,000
-//! flows with a million
-//! rollups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a point in time in 2 to 25 ms,
-//! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's rollups of the
-//! last quarter of an hour in 20 ms, all warm. A query that reads all 20 M rows takes 3 s (one column) to more than the ten
-//! seconds that a query may take (groups by flow): such queries need a time range.
+//! With the example `store-bench` on two shared cores (AMD EPYC): 20 M events of 50,000 flows with a million rollups are
+//! inserted at 750,000 events per second of CPU time and take 124 bytes each. With a warm cache, a flow's events since a
+//! point in time take 2 to 25 ms, the latest 200 of any kind, node or flow less than 4 ms (70 ms for a rare kind at one
+//! node), and a node's rollups of the last 15 minutes 20 ms. A query that reads all 20 M rows takes from 3 s (one column) to
+//! more than the limit of 10 s (grouped by flow); such queries need a time range.
 //!
 //! # Recovery
 //!
-//! Opening a file after a crash is SQLite's own recovery of the write-ahead log. A file that is damaged is renamed to
-//! `….corrupt-N` with its log, counted, named ([`Stats::problems`]) and replaced by a new one; [`check()`] saves what can be read. A file of
-//! a newer schema is not changed, and the error says so. When a write fails (disk full, I/O error), the transaction is lost: its records
-//! are counted as failed, the file is closed, and once a second the next batch is written to test whether there is space again. Until
-//! then batches are shed.
+//! After a crash, SQLite recovers a file from its write-ahead log. A damaged file is renamed to `….corrupt-N` with its log,
+//! counted, listed in [`Stats::problems`] and replaced by a new one; [`check()`] salvages its readable records. A file with a
+//! newer schema is left unchanged, and the error says so. When a write fails (disk full, I/O error), the transaction is lost,
+//! its records are counted as failed and the file is closed. Once a second the next batch is written as a probe; until one
+//! succeeds, batches are shed.
 //!
-//! A file, its log or the directory may be removed or replaced by something else while they are open. Writing would go on into a file that
-//! nobody finds. So at the beginning and at the end of each transaction device and inode of the path are compared with those of the open
-//! file: what went into another one is lost, counted, and storing goes on at the path. Of all other files the same is found out every few
-//! seconds. Whether the directory can be used is checked as often as transactions are committed. At the start, only the file of the current period must open; others are named.
+//! A file, its log or the directory may be removed or replaced while they are open, and writes would then go into a file that
+//! nobody can find. Therefore the device and inode of the path are compared with the open file's at the beginning and end of
+//! each transaction: records written into a file that is gone are counted as lost, and storing continues at the path. Other
+//! files are checked every few seconds, the directory with each commit. At the start, only the file of the current period
+//! must open; problems of other files are reported.
 //!
 //! # Example
 //! ```

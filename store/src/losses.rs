@@ -1,5 +1,9 @@
-//! Losses in a span of time, and their locations: dropped packets as nodes reported them; packets that one node of a path reported and the next
-//! one did not, as far as each report is stored; and, apart from both, reports that never arrived.
+//! Losses in a time span, by location, from three independent sources:
+//!
+//! * drop reports of nodes, by node, interface, queue and reason;
+//! * packet counts per link: packets that one node of a path reported and the next node did not (INT-XD, where each node
+//!   reports itself; needs the table of all reports);
+//! * gaps in the sequence numbers of reporters, which are lost reports and not lost packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
 
@@ -17,7 +21,7 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 use crate::spans::{Span, each};
 
-/// The location and the reason of drops, as drop reports say.
+/// Location and reason of drops, as in the drop reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct DropKey {
     /// The node that dropped the packets.
@@ -26,7 +30,7 @@ pub struct DropKey {
     pub egress_if: Option<u32>,
     /// The queue of the packets.
     pub queue: Option<u8>,
-    /// The device's code of the reason.
+    /// Drop reason code of the device.
     pub reason: Option<u8>,
 }
 
@@ -43,7 +47,7 @@ pub struct DropSum {
     pub last: Nanos,
 }
 
-/// Reports of one node that did not arrive as they were sent. They say nothing about the packets that they were about.
+/// Reports of one node that were lost or duplicated in transit. They say nothing about the packets that they describe.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReporterLoss {
     /// Sequence numbers that never arrived.
@@ -52,7 +56,7 @@ pub struct ReporterLoss {
     pub duplicated: u64,
 }
 
-/// Packets of flows whose path has this link, counted from the reports of both ends.
+/// Packets on one link, from the reports of both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkCount {
     /// Packets that the first node reported as forwarded.
@@ -70,23 +74,23 @@ pub struct Losses {
     pub drops: BTreeMap<DropKey, DropSum>,
     /// Lost reports by node.
     pub reporters: BTreeMap<u32, ReporterLoss>,
-    /// Lost reports of senders whose node is not known.
+    /// Lost reports of senders with an unknown node ID.
     pub unknown_reporters: ReporterLoss,
     /// Packets that were counted at both ends of a link.
     pub links: BTreeMap<(u32, u32), LinkCount>,
-    /// Links of such flows of which one end did not report the flow's packets itself.
+    /// Links that could not be compared because one end reports no packets itself.
     pub silent: BTreeSet<(u32, u32)>,
-    /// Flows that were left out of the counts, because their path changed, passes a node twice or is not known.
+    /// Flows left out of the link counts because their path changed, is unknown or visits a node twice.
     pub left_out: u64,
-    /// Reports from this time on were not counted: there are too many.
+    /// Reports from this time (ns) on were not counted because there are too many.
     pub counted_until: Option<Nanos>,
-    /// There are more locations or flows than are considered.
+    /// True if there are more locations or flows than the limits allow.
     pub truncated: bool,
 }
 
 impl Reader {
-    /// Returns the losses in a span of time. `count_until`: the store has every report before this time, so that packets can be counted at each
-    /// node. What arrived later may not be stored yet, and would look like a loss.
+    /// Returns the losses in a time span. `count_until` is the time before which the store has every report, ns. Later
+    /// reports may not be stored yet, which would look like a loss; `None` skips the link counts.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -184,11 +188,12 @@ impl Losses {
         })
     }
 
-    /// Compares each node of a flow's path with the next one.
+    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts;
+    /// `reporting` are all nodes that report any flow.
     fn compare(&mut self, path: &[u32], passed: impl Fn(u32) -> Passed, reporting: &HashSet<u32>) {
         for ends in path.windows(2) {
             let [from, to] = [ends[0], ends[1]];
-            // A node that reports no flow at all does not report this one either; one that reports others has not seen it.
+            // A node that reports no flow at all cannot be compared. One that reports others did not see this flow's packets.
             if !reporting.contains(&from) || !reporting.contains(&to) {
                 self.silent.insert((from, to));
                 continue;
@@ -209,16 +214,16 @@ impl Losses {
     }
 }
 
-/// The flows of each key, while files are read.
+/// Distinct flows per drop key.
 #[derive(Default)]
 struct DropFlows {
     seen: HashMap<DropKey, HashSet<u64>>,
-    /// The sum over all keys.
+    /// Number of flows over all keys.
     total: usize,
 }
 
 impl DropFlows {
-    /// Adds a flow. Returns whether it is counted: it is not if there are too many.
+    /// Adds a flow. Returns false if a limit is reached and the flow is not counted.
     fn add(&mut self, key: DropKey, flow: u64) -> bool {
         let seen = self.seen.entry(key).or_default();
         if seen.contains(&flow) {
@@ -232,11 +237,11 @@ impl DropFlows {
     }
 }
 
-/// The limits of what is counted for one answer.
+/// Limits of the counts for one answer.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     reports: u64,
-    /// The number of pairs of a flow and a node.
+    /// Maximum number of (flow, node) pairs.
     passed: usize,
 }
 
@@ -253,18 +258,18 @@ enum SinglePath {
     Unknown,
     /// The flow always took the path with this index.
     Known(usize),
-    /// It changed, or not all of the flow's nodes are counted.
+    /// The path changed, or not all of the flow's nodes were counted.
     Unusable,
 }
 
-/// The packets of each flow that nodes reported themselves, while files are read.
+/// Accumulates the packets of each flow as reported by each node.
 struct Counts {
     from: Nanos,
     /// Only reports before this time are counted.
     until: Nanos,
-    /// There were too many reports after `until`.
+    /// True if `until` was moved back because there were too many reports.
     is_cut: bool,
-    /// The limits, of which `reports` is what is left of it.
+    /// The limits; `reports` is the remaining number of reports.
     limits: Limits,
     /// The packets by flow and node.
     passed: HashMap<(u64, u32), Passed>,
@@ -306,8 +311,8 @@ impl Counts {
         self.add_paths(conn, features, &flow_ids)
     }
 
-    /// Returns the time of the first report of a file that exceeds the limit. All reports before it are counted, and none of the same time: of the
-    /// reports of one packet, not one alone.
+    /// Returns the time of the first report in a file beyond the limit. All earlier reports are counted, and none of the same
+    /// time, so that the reports of one packet are counted together or not at all.
     fn first_beyond(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
         let sql = format!("SELECT ts {FROM_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
         let mut select = conn.prepare_cached(&sql)?;
@@ -319,7 +324,7 @@ impl Counts {
             .optional()
     }
 
-    /// Adds the reports of a file. Returns the flows by their numbers in the file.
+    /// Adds the reports of a file. Returns the flow IDs by their interned numbers in the file.
     fn add_reports(
         &mut self,
         conn: &Connection,
@@ -364,7 +369,7 @@ impl Counts {
         match self.passed.entry((flow, node)) {
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
-                // Without the count of one of its nodes, a flow would seem to lose packets there.
+                // If one node's count is missing, the flow would seem to lose packets there.
                 if let Some(path) = self.flow_paths.get_mut(&flow) {
                     *path = SinglePath::Unusable;
                 }
@@ -421,25 +426,26 @@ impl Counts {
     }
 }
 
-/// Returns true if each node is known, and passed once: a node's report of a packet does not say for which time it passes.
+/// Returns true if all nodes are known and distinct: a report does not say which visit to a node it describes.
 fn can_be_compared(path: &[u32]) -> bool {
     let mut nodes = HashSet::new();
     path.iter().all(|node| *node != u32::MAX && nodes.insert(*node))
 }
 
-/// Reports of packets that nodes sent themselves. A packet whose INT travels with it is reported by the last node only, and not counted.
+/// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
+/// sink only and not counted.
 const FROM_PACKETS: &str = "FROM f0.report_data
      WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
 
-/// Reports that are counted for one answer.
+/// Maximum number of reports counted for one answer.
 const MAX_REPORTS: u64 = 3_000_000;
-/// Flows at nodes that are counted for one answer: some 20 MB with their paths.
+/// Maximum number of (flow, node) pairs: about 20 MB with their paths.
 const MAX_PASSED: usize = 400_000;
-/// Keys of drops that are considered.
+/// Maximum number of drop keys.
 const MAX_DROP_KEYS: usize = 50_000;
-/// Flows of one key that are counted.
+/// Maximum number of flows counted per key.
 const MAX_FLOWS_PER_KEY: usize = 10_000;
-/// Flows of all keys together: some 20 MB.
+/// Maximum number of flows over all keys: about 20 MB.
 const MAX_DROP_FLOWS: usize = 1_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Files that something else removed or replaced while a store of this process wrote there: answers about their time lack records.
+//! Warnings for queries about files that another program removed or replaced while the store was writing: results for their
+//! time range lack records.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::files::FileId;
 use crate::problems::{FileProblem, ProblemKind};
 use crate::shared::Shared;
 
-/// The files that something else removed or replaced since the store was opened, for readers in the same process.
+/// Read access to the list of removed or replaced files, for readers in the process of the store.
 #[derive(Clone, Debug)]
 pub struct MovedFiles(Arc<Shared>);
 
@@ -17,8 +18,8 @@ impl MovedFiles {
         Self(shared)
     }
 
-    /// Returns a sentence about the files with records between `from` and `to` that were removed or replaced, or `None` if there are none.
-    /// `None` for a bound: there is none.
+    /// Returns a warning about removed or replaced files with records between `from` and `to`, or `None` if there are none. A
+    /// bound of `None` means unbounded.
     pub fn note(&self, from: Option<Nanos>, to: Option<Nanos>) -> Option<String> {
         let stats = self.0.stats();
         let moved: Vec<&FileProblem> = stats
@@ -49,11 +50,11 @@ impl MovedFiles {
     }
 }
 
-/// Returns true if records of this time were in the file. No record is newer than the time when the file was missed.
+/// Returns true if the file had records of this time. None is newer than the time when the loss was found.
 fn is_moved(problem: &FileProblem, from: Option<Nanos>, to: Option<Nanos>) -> bool {
     let is_moved = match problem.kind {
         ProblemKind::Replaced => true,
-        // If only the log was removed, it may have been copied before.
+        // A removed WAL matters only if it held records that were not checkpointed.
         ProblemKind::Removed => !problem.file.ends_with(LOG) || problem.records > 0,
         ProblemKind::Unreadable | ProblemKind::Damaged => false,
     };
@@ -61,5 +62,5 @@ fn is_moved(problem: &FileProblem, from: Option<Nanos>, to: Option<Nanos>) -> bo
     is_moved && from.is_none_or(|from| from <= problem.found) && id.is_some_and(|id| id.overlaps(from, to))
 }
 
-/// The end of the name of a log.
+/// Suffix of a WAL's file name.
 const LOG: &str = "-wal";

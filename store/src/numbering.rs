@@ -1,21 +1,28 @@
-//! The order of commits: each record of a stream has a number, which is counted over all files of the store.
+//! Commit order: each record of a [`Stream`] gets a consecutive number over all files of the store, and runs of numbers are
+//! stored in the table `run_data`, from which `follower` reads.
+//!
+//! ```text
+//! base = (milliseconds since 1970 at the start of the numbering) << 20
+//! ```
+//!
+//! If files are lost, a new numbering starts with a larger base, so no number is assigned twice. A base leaves room for a
+//! million records per millisecond.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use collector::event::{Nanos, Stream};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-/// The numbers of the next records.
+/// State of the numbering: its base and the next number of each stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbering {
-    /// The number of the first record. It is later than any number that was given before, so that numbers that were lost are not
-    /// given again.
+    /// Number of the first record, larger than all numbers assigned before.
     pub(crate) base: i64,
     pub(crate) next: [i64; Stream::ALL.len()],
 }
 
 impl Numbering {
-    /// Returns a new numbering at the time `now`, later than `after`. A millisecond has room for a million records.
+    /// Returns a new numbering that starts at time `now` (ns), with numbers after `after`.
     pub(crate) fn new(now: Nanos, after: i64) -> Self {
         let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_BITS;
         let base = base.max(after.saturating_add(1));
@@ -25,13 +32,13 @@ impl Numbering {
         }
     }
 
-    /// Returns true if this count began before `time`.
+    /// Returns true if this numbering began before `time`.
     pub(crate) fn is_before(&self, time: SystemTime) -> bool {
         let ms = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         u128::from((self.base >> MS_BITS).unsigned_abs()) <= ms
     }
 
-    /// Reads the numbering with which the file ends that `conn` has attached as `name`, if it has any.
+    /// Reads the numbering at the end of the file that `conn` has attached as `name`, or `None` if the file has no runs.
     pub(crate) fn read(conn: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
         let mut numbering: Option<Self> = None;
         let mut select = conn.prepare(&format!(
@@ -56,7 +63,7 @@ impl Numbering {
         Ok(numbering)
     }
 
-    /// Returns the later numbering of the two, or the highest number of each stream if they have the same base.
+    /// Returns the numbering with the larger base; with equal bases, the larger number of each stream.
     pub(crate) fn latest(self, other: Self) -> Self {
         match self.base.cmp(&other.base) {
             std::cmp::Ordering::Less => other,
@@ -71,13 +78,13 @@ impl Numbering {
         }
     }
 
-    /// Returns the highest number that was given.
+    /// Returns the highest of the next numbers.
     pub(crate) fn last(&self) -> i64 {
         self.next.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// Records of one stream in one file that were committed one after the other.
+/// Consecutive records of one stream, committed in one file, with the ranges of their sequence numbers and times (ns).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     count: i64,
@@ -121,7 +128,7 @@ impl Runs {
         self.counts[stream as usize]
     }
 
-    /// Writes the runs into the open transaction. Returns the numbers after them.
+    /// Inserts the runs in the open transaction. Returns the numbering after them.
     pub(crate) fn write(
         &mut self,
         conn: &Connection,
@@ -151,10 +158,10 @@ impl Runs {
     }
 }
 
-/// Checks a number that is read from a file and that the program goes on counting from.
+/// Validates a number from a file before it is used as the start of a count.
 ///
 /// # Errors
-/// It is negative, or so large that counting on would overflow: the file is damaged.
+/// It is negative or so large that counting on could overflow: the file is damaged.
 pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
     if (0..=MAX_COUNTED).contains(&number) {
         return Ok(number);
@@ -166,10 +173,10 @@ pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
     ))
 }
 
-/// The greatest number in a file that is counted on from: as many may be added before it overflows.
+/// Maximum valid number in a file: as many more can be added before overflow.
 const MAX_COUNTED: i64 = 1 << 62;
 
-/// A run is at most so long, so that a reader that wants a part of it does not read much more.
+/// Maximum records in a run. A reader that wants part of a run reads little more than that.
 pub(crate) const RUN: i64 = 8192;
 const MS_BITS: u32 = 20;
 const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);

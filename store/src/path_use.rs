@@ -1,4 +1,5 @@
-//! The use of paths by flows in a span of time: the changes, and how long and how often each path was taken.
+//! Path history of selected flows in a time span: the path changes, and how long and with how many reports each path was
+//! used.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
@@ -19,7 +20,7 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, Span, SpanSum, find_flow, read_flow, read_flows};
 
-/// Selects flows: those that match all conditions that are given.
+/// Selects the flows that match all given conditions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FlowSelector {
     /// The flow with this key.
@@ -33,17 +34,17 @@ pub struct FlowSelector {
 /// A change of a flow's path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathChange {
-    /// Time at which the new path was seen first, ns since 1970.
+    /// Time when the new path was first seen, ns since 1970.
     pub ts: Nanos,
     /// The flow whose path changed.
     pub flow: FlowKey,
-    /// The nodes before; `u32::MAX` = unavailable. Empty if they are not stored, or only before the files of the span.
+    /// The nodes before; `u32::MAX` = unavailable. Empty if they are not stored in the files of the span.
     pub before: Vec<u32>,
     /// The nodes after the change.
     pub after: Vec<u32>,
 }
 
-/// The same change of the paths of several flows.
+/// Changes of several flows between the same two paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeGroup {
     /// The nodes before, as in a [`PathChange`].
@@ -65,47 +66,47 @@ pub struct ChangeGroup {
 pub struct PathChanges {
     /// The latest changes, newest first.
     pub changes: Vec<PathChange>,
-    /// Groups of equal changes, up to the limit; those of most flows first.
+    /// Groups of equal changes up to the limit, those with the most flows first.
     pub groups: Vec<ChangeGroup>,
-    /// Number of groups, with those beyond the limit.
+    /// Number of groups, including those beyond the limit.
     pub group_total: u64,
-    /// Number of changes, with those beyond the limit.
+    /// Number of changes, including those beyond the limit.
     pub total: u64,
-    /// There are more changes than are considered: the oldest are missing.
+    /// True if there are more changes than the limit; the oldest are missing.
     pub truncated: bool,
 }
 
 /// The use of one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathUse {
-    /// The nodes of the path. Empty if it is not stored which path was taken.
+    /// The nodes of the path. Empty if it is not stored which path was used.
     pub path: Vec<u32>,
     /// Number of flows that took it.
     pub flows: u64,
     /// Number of reports of those flows in that time.
     pub reports: u64,
-    /// The time for which they took it, added up, ns.
+    /// Sum over the flows of the time on this path, ns.
     pub time: Nanos,
-    /// Time from which it was taken in the span, ns since 1970.
+    /// Start of its use in the span, ns since 1970.
     pub first: Nanos,
-    /// Time until which it was taken in the span, ns since 1970.
+    /// End of its use in the span, ns since 1970.
     pub last: Nanos,
 }
 
 /// The paths that some flows used.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PathUses {
-    /// The paths, the one that was taken the longest first.
+    /// The paths, longest used first.
     pub uses: Vec<PathUse>,
     /// Number of flows that were counted.
     pub flows: u64,
-    /// Reports are known for each part of time of this length, ns, and were spread over it.
+    /// Length of the intervals, ns, over which known report counts were spread evenly.
     pub spread: Nanos,
-    /// There are more flows, changes of their paths or parts of time than are considered.
+    /// True if there are more flows, path changes or intervals than the limits allow.
     pub truncated: bool,
 }
 
-/// Reports of a flow in a part of time.
+/// Reports of a flow in an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathPart {
     /// Start of the part, ns since 1970.
@@ -116,38 +117,38 @@ pub struct PathPart {
     pub reports: u64,
 }
 
-/// The parts of time and the paths of one flow.
+/// Report counts per interval and path history of one flow.
 #[derive(Default, Debug)]
 struct FlowUse {
     counted: Vec<PathPart>,
-    /// The times from which the flow took paths, and the indexes of the paths.
+    /// Start times of the flow's paths, with the paths' indexes.
     paths: BTreeSet<(Nanos, usize)>,
 }
 
-/// Collects the use of paths.
+/// Accumulates how long and how often paths were used.
 #[derive(Debug)]
 pub struct UseTally {
     span: Span,
     flows: HashMap<FlowKey, FlowUse, Seeded>,
     paths: Paths,
-    /// Parts of time and paths that may still be added.
+    /// Number of intervals and paths that may still be added.
     room: usize,
     spread: Nanos,
     truncated: bool,
 }
 
-/// Collects changes of paths.
+/// Accumulates path changes.
 #[derive(Debug)]
 pub struct ChangeTally {
     span: Span,
     paths: Paths,
-    /// The path that each flow has now.
+    /// Current path of each flow at the present point of the scan.
     now: HashMap<FlowKey, usize, Seeded>,
     found: Vec<FoundChange>,
     truncated: bool,
 }
 
-/// A change, with the indexes of its paths. `before` is `None` if the path before is not stored.
+/// A change between two paths, by their indexes. `before` is `None` if the earlier path is not stored.
 #[derive(Clone, Copy, Debug)]
 struct FoundChange {
     ts: Nanos,
@@ -171,13 +172,13 @@ impl FlowSelector {
     }
 }
 
-/// Returns true if `address`, which is one of the flow's, is the wanted one. A flow that is known by its Flow ID has no addresses.
+/// Returns true if `address`, one of the flow's, is `wanted`. A flow known only by its Flow ID has no addresses.
 fn has_address(flow: &FlowKey, address: IpAddr, wanted: &str) -> bool {
     flow.known_id().is_none() && address.to_string() == wanted
 }
 
 impl Reader {
-    /// Returns the changes of paths in a span of time: at most `limit` changes, the latest, and as many groups.
+    /// Returns the latest path changes in a time span and the groups of equal changes, at most `limit` of each.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -222,7 +223,7 @@ impl Reader {
         })
     }
 
-    /// Returns the use of at most `limit` paths by flows in a span of time.
+    /// Returns how flows used paths in a time span, for at most `limit` paths.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -255,7 +256,7 @@ impl Reader {
 }
 
 impl ChangeTally {
-    /// Returns a tally without changes, of this span.
+    /// Returns an empty tally for a time span.
     pub fn new(span: Span) -> Self {
         Self {
             span,
@@ -266,20 +267,20 @@ impl ChangeTally {
         }
     }
 
-    /// Marks the answer as truncated: there are more changes than are considered, and the oldest are missing.
+    /// Marks the answer as truncated: there were too many changes, and the oldest are missing.
     pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
 
-    /// Adds that a flow takes a path at `ts`; those of one flow come in the order of time. `is_change`: an event says that it had another
-    /// one before.
+    /// Records that a flow takes a path from `ts` on. Calls for one flow must be in time order. `is_change` is true if an event
+    /// reports that the flow had another path before.
     pub fn add(&mut self, ts: Nanos, flow: FlowKey, path: Vec<u32>, is_change: bool) {
         let index = self.paths.insert(path);
-        // Only the query for an event can fail.
+        // Only a query in `is_change` could fail.
         let _ = self.add_index(ts, flow, index, || Ok(is_change));
     }
 
-    /// Adds that a flow takes the path with the index `path`.
+    /// Records that a flow takes the path with index `path` from `ts` on.
     fn add_index(
         &mut self,
         ts: Nanos,
@@ -297,7 +298,7 @@ impl ChangeTally {
             }
             Entry::Vacant(free) => {
                 free.insert(path);
-                // The path before is in a file that has nothing of the span, or in none.
+                // The earlier path is in a file outside the span, or was never stored.
                 if ts < span.from() || !is_change()? {
                     return Ok(());
                 }
@@ -326,7 +327,7 @@ impl ChangeTally {
         self.found.truncate(most);
     }
 
-    /// Returns the answer: at most `limit` changes, the latest, and as many groups.
+    /// Returns the latest changes and the largest groups, at most `limit` of each.
     pub fn finish(mut self, limit: usize) -> PathChanges {
         let truncated = self.truncated || self.found.len() > MAX_CHANGES;
         self.keep_latest(MAX_CHANGES);
@@ -379,13 +380,13 @@ impl ChangeTally {
     }
 }
 
-/// Returns the nodes of the path with this index, and none if the path is not stored.
+/// Returns the nodes of a path by its index, or none if the path is not stored.
 fn nodes_at(nodes: &[Vec<u32>], path: Option<usize>) -> Vec<u32> {
     path.and_then(|path| nodes.get(path).cloned()).unwrap_or_default()
 }
 
 impl UseTally {
-    /// Returns a tally without flows, of this span.
+    /// Returns an empty tally for a time span.
     pub fn new(span: Span) -> Self {
         Self {
             span,
@@ -397,18 +398,18 @@ impl UseTally {
         }
     }
 
-    /// Marks the answer as truncated: there are more flows or parts of time than are considered.
+    /// Marks the answer as truncated: there were too many flows or intervals.
     pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
 
-    /// Notes that reports are known for parts of time of this length.
+    /// Records that report counts are known per interval of this length, ns.
     pub fn spread(&mut self, length: Nanos) {
         self.spread = self.spread.max(length);
     }
 
-    /// Adds a flow. `parts`: its reports. `life`: its first report and its latest, if they are known. `paths`: the times from which it took paths
-    /// in the span, and the path that it had when the span began.
+    /// Adds a flow. `parts` are its report counts per interval; `life` is the time of its first and latest report, if known;
+    /// `paths` are the start times of its paths in the span, including the path at the start of the span.
     pub fn add(
         &mut self,
         flow: FlowKey,
@@ -428,7 +429,7 @@ impl UseTally {
     fn insert(&mut self, flow: FlowKey, parts: Vec<PathPart>, paths: Vec<(Nanos, usize)>) {
         self.truncated |= paths.len() >= MAX_PATHS_PER_FLOW;
         let is_full = self.flows.len() >= MAX_USED && !self.flows.contains_key(&flow);
-        // All or nothing: parts of time without their paths would be counted for another path.
+        // All or nothing: intervals without their paths would count for the unknown path.
         let needed = parts.len() + paths.len();
         if is_full || needed > self.room {
             self.truncated = true;
@@ -440,7 +441,7 @@ impl UseTally {
         flow_use.paths.extend(paths);
     }
 
-    /// Adds what a file has of the flows with these numbers.
+    /// Adds the data of these flows from a file. `numbers` maps their IDs in the file to their keys.
     fn add_file(
         &mut self,
         conn: &Connection,
@@ -472,8 +473,8 @@ impl UseTally {
         Ok(())
     }
 
-    /// Reads the reports of flows, by the numbers that those have in the file. Of few flows, each minute is read, if it is not a long time, and otherwise
-    /// ten minutes; of many, what is added up.
+    /// Reads report counts per interval of flows, by their IDs in the file. The resolution depends on the number of flows, see
+    /// [`use_pieces`].
     fn counted(
         &mut self,
         conn: &Connection,
@@ -512,7 +513,7 @@ impl UseTally {
     /// Returns the answer, with at most `limit` paths.
     pub fn finish(self, limit: usize) -> PathUses {
         let nodes = self.paths.into_nodes();
-        // `None`: not stored.
+        // The key is `None` for a path that is not stored.
         let mut uses: BTreeMap<Option<usize>, PathUse> = BTreeMap::new();
         let mut flows = 0;
         for flow_use in self.flows.values() {
@@ -556,7 +557,7 @@ struct Part {
     last: Nanos,
 }
 
-/// The parts of time of flows, by the numbers that those have in a file, while it is read.
+/// Report counts per interval, by the flows' IDs in the file, while it is read.
 struct Parts {
     by_flow: FastMap<i64, Vec<PathPart>>,
     room: usize,
@@ -579,7 +580,7 @@ impl Parts {
 }
 
 impl FlowUse {
-    /// Returns the reports and the time of each path: those of a part of time are divided among its paths by the time that they were taken.
+    /// Returns reports and time per path. The reports of an interval are divided among its paths in proportion to their time.
     fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, Part> {
         let mut parts: BTreeMap<Option<usize>, Part> = BTreeMap::new();
         let began = self.counted.iter().map(|counted| counted.from).min();
@@ -587,7 +588,7 @@ impl FlowUse {
         for counted in &self.counted {
             let mut from = counted.from.max(span.from());
             let to = counted.to.min(span.to());
-            // The flow's first minute begins before the flow: it begins with the report that shows its path.
+            // The flow's first minute starts before the flow itself, which starts with the report that shows its path.
             if let Some(first) = first
                 && Some(counted.from) == began
                 && (from..to).contains(&first)
@@ -601,7 +602,7 @@ impl FlowUse {
                 let (path, until) = self.path_at(ts);
                 let until = until.min(to);
                 let share = u128::from(counted.reports) * u128::from(until - ts) / u128::from(length);
-                // The last one gets what rounding has left.
+                // The last share gets the rounding remainder.
                 let share = if until == to {
                     rest
                 } else {
@@ -624,7 +625,7 @@ impl FlowUse {
         parts
     }
 
-    /// Returns the path at a time, and the time at which the next one is taken.
+    /// Returns the path at `ts`, or `None` if unknown, and the start of the next path.
     fn path_at(&self, ts: Nanos) -> (Option<usize>, Nanos) {
         let before = self.paths.range(..=(ts, usize::MAX)).next_back();
         let after = self.paths.range((ts + 1, 0)..).next();
@@ -635,7 +636,7 @@ impl FlowUse {
     }
 }
 
-/// Returns the selected flows of a file, by their numbers, and whether there are more than are considered.
+/// Returns the selected flows of a file by their IDs, and whether there are more than the limit.
 fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
     if let Some(flow) = flows.flow {
         let named_flow = find_flow(conn, flow.id(), Some(flow))?.filter(|(_, flow)| flows.matches(flow));
@@ -657,8 +658,8 @@ fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BT
     Ok((flows_by_number, false))
 }
 
-/// Returns the parts of a span for which the reports of `flows` flows are read to tell how paths were used: of few flows minutes, if it is
-/// not a long time, and otherwise ten minutes; of many, what is added up.
+/// Returns the pieces of a span in which the path use of `flows` flows is read: per minute for few flows and a short span, per
+/// ten minutes for few flows and a long span, and for many flows the longest available rollups.
 pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
     if flows > FEW_FLOWS as u64 {
         span.pieces()
@@ -669,7 +670,7 @@ pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
     }
 }
 
-/// Returns the times of the first report of a flow and of its latest, as a file has them.
+/// Returns the times of a flow's first and latest report, ns, as stored in the file.
 fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos)>> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
     select
@@ -677,16 +678,18 @@ fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos
         .optional()
 }
 
-/// Limits parts of time to those between a flow's first report and its latest. After the last minute that has ended, a flow that was seen since then went on.
+/// Limits intervals to the time between a flow's first and latest report. If the flow was seen after the last complete minute,
+/// adds an interval without reports up to then.
 fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: Span) {
     let Some((first, last)) = life else { return };
     let end = parts.iter().map(|part| part.to).max();
     for part in parts.iter_mut() {
-        // Those before it are of an earlier life: it had expired, and came again.
+        // Intervals before `first` belong to an earlier lifetime: the flow had expired and appeared again.
         if (part.from..part.to).contains(&first) {
             part.from = first;
         }
-        // Its state is stored now and then: what was counted later, it sent later.
+        // `last` may be stale, because the flow's state is stored only now and then. A count in a later minute proves a later
+        // report.
         if part.to > last && part.to - part.from > MINUTE {
             part.to = last.max(part.from);
         }
@@ -701,16 +704,16 @@ fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: 
     }
 }
 
-/// Returns true if a flow took a path at `ts` instead of another one.
+/// Returns true if an event reports that the flow changed its path at `ts`.
 fn is_change(conn: &Connection, flow: i64, ts: Nanos) -> rusqlite::Result<bool> {
-    // `+` hides the flow: what is of this time is found by the primary key.
+    // `+` hides the column from the planner: rows of this time are found by the primary key.
     let sql = "SELECT 1 FROM f0.event_data WHERE ts = ?1 AND +flow = ?2 AND metric = ?3
                AND +kind = (SELECT id FROM f0.kind_name WHERE kind = 'path_change') LIMIT 1";
     let mut select = conn.prepare_cached(sql)?;
     select.exists([int(ts), flow, Metric::FlowPath as i64])
 }
 
-/// Passes the number, the time and the path of each change before a time to `visit`; those of each flow together, in the order of time.
+/// Calls `visit` with flow ID, time and path ID of each path change before `before`, grouped by flow and in time order.
 fn each_path(
     conn: &Connection,
     features: Features,
@@ -730,21 +733,21 @@ fn each_path(
     Ok(())
 }
 
-/// Flows whose present path is known while changes are looked for: some 20 MB.
+/// Maximum number of flows whose current path is tracked: about 20 MB.
 const MAX_FLOWS: usize = 200_000;
-/// Changes that are considered: the latest.
+/// Maximum number of changes; older ones are dropped.
 const MAX_CHANGES: usize = 100_000;
-/// Flows of a file whose paths are read.
+/// Maximum number of selected flows per file.
 const MAX_WANTED: usize = 20_000;
-/// Flows whose paths are added up.
+/// Maximum number of flows in a tally.
 const MAX_USED: usize = 20_000;
-/// Parts of time of flows, and paths that they took, for one answer: some 30 MB.
+/// Maximum number of intervals and paths for one answer: about 30 MB.
 const MAX_PARTS: usize = 1_000_000;
-/// Number of flows up to which their minutes are read one by one.
+/// Maximum number of flows that are read one by one, per minute.
 const FEW_FLOWS: usize = 50;
-/// Minutes of flows that are read one by one: to find one in a file takes some microseconds.
+/// Maximum number of per-minute lookups; each takes a few microseconds.
 const FEW_MINUTES: u64 = 10_000;
-/// Minutes are stored up to two minutes late.
+/// Longest time for which a flow's count may not be stored yet: minutes are stored up to two minutes late.
 const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! The paths that flows took, as one file has them.
+//! Path history of flows within one file: which path each flow took from which time on.
+//!
+//! Newer files have a table of path starts (`taken_data`); for older ones the history is rebuilt from events. Few flows are
+//! looked up one by one; for many, one pass reads all of them.
 
 use std::collections::HashMap;
 
@@ -11,22 +14,22 @@ use crate::intern::parse_path;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
 
-/// A set of paths, each with an index.
+/// A set of distinct paths, each with an index from 0.
 #[derive(Default, Debug)]
 pub struct Paths {
     nodes: Vec<Vec<u32>>,
     indexes: HashMap<Vec<u32>, usize>,
-    /// The indexes by the paths' numbers in the present file.
+    /// Indexes by the path IDs of the current file.
     numbers: FastMap<i64, usize>,
 }
 
 impl Paths {
-    /// Prepares for another file, in which numbers have other meanings.
+    /// Clears the path IDs before another file is read: they are valid in one file only.
     pub(crate) fn next_file(&mut self) {
         self.numbers.clear();
     }
 
-    /// Returns the index of the path with this number in the file.
+    /// Returns the index of the path with this ID in the current file.
     pub(crate) fn index(&mut self, conn: &Connection, number: i64) -> rusqlite::Result<usize> {
         if let Some(index) = self.numbers.get(&number) {
             return Ok(*index);
@@ -38,7 +41,7 @@ impl Paths {
         Ok(index)
     }
 
-    /// Adds the paths of a file that was read alone. Returns the indexes that they have here, by those that they had.
+    /// Adds the paths of another set. Returns their new indexes, in the order of their old ones.
     pub(crate) fn join(&mut self, other: Self) -> Vec<usize> {
         other.nodes.into_iter().map(|nodes| self.insert(nodes)).collect()
     }
@@ -58,10 +61,10 @@ impl Paths {
     }
 }
 
-/// The paths of flows, by the numbers of the flows, each with the time from which the flow took it, in the order of time.
+/// Path history by flow ID: start times with path IDs, in time order.
 pub(crate) type PathTimes = FastMap<i64, Vec<(Nanos, i64)>>;
 
-/// The paths of flows in a file, and the sources of their latencies: read one by one, or those of all flows in one pass.
+/// Access to a file's path history and to the basis of each flow's latency: by lookup, or from memory after one pass.
 pub(crate) enum PathHistory {
     Each {
         features: Features,
@@ -73,8 +76,8 @@ pub(crate) enum PathHistory {
 }
 
 impl PathHistory {
-    /// Reads the history of the flows with the numbers `wanted`. A pass is worth while for a good part of a file's flows. `with_bases`: the
-    /// sources of latencies are read, too.
+    /// Prepares the history of the flows with the IDs `wanted`. One pass over the file pays off for a good part of its flows.
+    /// `with_bases` also reads the latency bases.
     pub(crate) fn read(
         conn: &Connection,
         features: Features,
@@ -103,14 +106,14 @@ impl PathHistory {
             }
         }
         let (mut paths, _) = read_in_order(conn, features, from, to, Some(wanted))?;
-        // Without an event, the flow began in an earlier file, and kept its path.
+        // A flow without an event began in an earlier file and kept its path.
         for (flow, path) in latest {
             paths.entry(flow).or_insert_with(|| vec![path]);
         }
         Ok(Self::All { bases, paths })
     }
 
-    /// Returns the source of the latest latency of a flow.
+    /// Returns the basis of a flow's latest latency.
     pub(crate) fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
         let number = match self {
             Self::Each { .. } => {
@@ -122,7 +125,7 @@ impl PathHistory {
         Ok(number.and_then(|number: u8| Basis::ALL.get(usize::from(number)).copied()))
     }
 
-    /// Returns the paths that a flow took in a span, and the one that it took when the span began; the latest ones, in any order.
+    /// Returns the latest paths of a flow in a time span and the one it had at the start, in any order.
     pub(crate) fn paths(
         &mut self,
         conn: &Connection,
@@ -149,15 +152,15 @@ impl PathHistory {
     }
 }
 
-/// Returns true if this number of flows is a good part of the flows of the file.
+/// Returns true if this many flows are a good part (a quarter) of the file's.
 fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
     let mut select = conn.prepare_cached("SELECT value FROM f0.meta WHERE name = 'flows'")?;
     let all: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
     Ok(flows >= MANY_FLOWS && all.is_none_or(|all| int(flows as u64) >= all / 4))
 }
 
-/// Reads the paths that all flows took in a span, in the order of time, and before them the one that each took when it began. Also says whether
-/// there are more than are considered.
+/// Reads the paths of all flows in a time span, in time order, starting with the path that each had at its start. Also returns
+/// whether the limit was reached.
 pub(crate) fn read_all_paths(
     conn: &Connection,
     features: Features,
@@ -166,7 +169,7 @@ pub(crate) fn read_all_paths(
 ) -> rusqlite::Result<(PathTimes, bool)> {
     let (mut paths, is_cut) = read_in_order(conn, features, from, to, None)?;
     if !features.spans {
-        // Without an event, the flow began in an earlier file, and kept its path.
+        // A flow without an event began in an earlier file and kept its path.
         let sql = "SELECT flow, first_seen, path FROM f0.flow_data WHERE path IS NOT NULL";
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query([])?;
@@ -180,7 +183,8 @@ pub(crate) fn read_all_paths(
     Ok((paths, is_cut))
 }
 
-/// Reads the paths of the `wanted` flows in one pass, or those of all flows up to a limit; returns whether there are more.
+/// Reads the paths of the `wanted` flows, or of all flows up to [`MAX_PATHS`], in one pass. Also returns whether that limit was
+/// reached.
 fn read_in_order(
     conn: &Connection,
     features: Features,
@@ -190,7 +194,7 @@ fn read_in_order(
 ) -> rusqlite::Result<(PathTimes, bool)> {
     let mut all = PathTimes::default();
     let mut total = 0;
-    // The flow of the previous row, if it is wanted: the rows of a flow stand together.
+    // The current flow, and the last unwanted one: the rows of a flow are adjacent.
     let mut current: Option<i64> = None;
     let mut skipped: Option<i64> = None;
     let mut paths = Vec::new();
@@ -204,7 +208,7 @@ fn read_in_order(
         }
         if current != Some(flow) {
             if let Some(previous) = current.take() {
-                // Copied, because the vector has room for more.
+                // Cloned to get an exact capacity; the buffer is reused.
                 all.insert(previous, paths.clone());
             }
             paths.clear();
@@ -222,7 +226,7 @@ fn read_in_order(
             continue;
         }
         if ts <= from || paths.len() >= 2 * MAX_PATHS_PER_FLOW {
-            // Only the last one before the span, and the latest ones in it, are of interest.
+            // Only the last path before the span and the latest ones within it are kept.
             let kept = if ts <= from { 0 } else { MAX_PATHS_PER_FLOW };
             let removed = paths.len().saturating_sub(kept);
             paths.drain(..removed);
@@ -257,7 +261,7 @@ fn latest_paths(
     Ok(paths)
 }
 
-/// Returns the path of a flow that began in an earlier file and kept it, from a file in which only events name paths.
+/// Returns the path of a flow that began in an earlier file and kept it, for files where only events name paths.
 fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Nanos, i64)>> {
     let sql = "SELECT first_seen, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL";
     let mut select = conn.prepare_cached(sql)?;
@@ -272,16 +276,16 @@ fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Na
     }
 }
 
-/// Returns the query for the paths of one flow in files of earlier versions.
+/// Returns the query for the paths of one flow in files of earlier schema versions.
 fn flow_paths_from_events() -> String {
-    // `+` hides the kind: the index on flows is the one to use.
+    // `+` hides the column from the planner, so that it uses the index on flows.
     format!(
         "SELECT ts, path FROM f0.event_data WHERE flow = ?1 AND ts < ?2 AND {} ORDER BY ts DESC, seq DESC LIMIT ?3",
         path_events("+kind")
     )
 }
 
-/// Returns the query for the flow, the time and the path of each change before the time `?1`; `one_flow`: of the flow `?2`.
+/// Returns the query for flow, time and path of each path change before time `?1`, only of flow `?2` if `one_flow` is set.
 pub(crate) fn paths_sql(features: Features, one_flow: bool) -> String {
     let condition = if one_flow { " AND flow = ?2" } else { "" };
     if features.spans {
@@ -289,7 +293,7 @@ pub(crate) fn paths_sql(features: Features, one_flow: bool) -> String {
             "SELECT flow, ts, path FROM f0.taken_data WHERE ts < ?1{condition} ORDER BY flow, ts"
         );
     }
-    // `+` hides the kind where the index on flows is the one to use.
+    // `+` hides the column from the planner where the index on flows is better.
     let kind = if one_flow { "+kind" } else { "kind" };
     format!(
         "SELECT flow, ts, path FROM f0.event_data WHERE ts < ?1{condition} AND {} ORDER BY flow, ts, seq",
@@ -297,7 +301,7 @@ pub(crate) fn paths_sql(features: Features, one_flow: bool) -> String {
     )
 }
 
-/// Returns the condition for events that set a flow's path, as [`crate::summary::sets_path`] does.
+/// Returns the SQL condition for events that set a flow's path; must agree with [`crate::summary::sets_path`].
 fn path_events(kind: &str) -> String {
     format!(
         "{kind} IN (SELECT id FROM f0.kind_name WHERE kind IN ('new', 'path_change', 'path_loop')) AND metric = {} \
@@ -310,11 +314,11 @@ fn path_events(kind: &str) -> String {
 const FLOW_PATHS: &str =
     "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
 
-/// Maximum number of paths of a flow in a file that are considered: the latest.
+/// Maximum number of paths of a flow per file; the latest are used.
 pub const MAX_PATHS_PER_FLOW: usize = 100;
-/// Maximum number of paths of all flows of a file that are considered: some 50 MB.
+/// Maximum number of paths of all flows of a file: about 50 MB.
 const MAX_PATHS: usize = 1_000_000;
-/// Number of flows from which a file may be read as a whole.
+/// Minimum number of flows for which a file is read in one pass.
 const MANY_FLOWS: usize = 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Files of the store that cannot be used, and what happened to files while they were in use.
+//! List of problems with the store's files, for the status page and metrics: lasting ones (unreadable, damaged) and past events
+//! (removed or replaced while in use).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,9 +10,9 @@ wire::named! {
     /// The kind of a problem of a file.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum ProblemKind, name {
-        /// The file, of an earlier period, cannot be opened. It is used as soon as it can.
+        /// The file of an earlier period cannot be opened. It is used again as soon as it can be.
         Unreadable => "unreadable",
-        /// The file is damaged. A name `….corrupt-N` says that it was set aside.
+        /// The file is damaged. The name `….corrupt-N` means that it was set aside.
         Damaged => "damaged",
         /// The file, or its log, was removed while it was in use.
         Removed => "removed",
@@ -21,7 +22,7 @@ wire::named! {
 }
 
 impl ProblemKind {
-    /// Returns true if the problem lasts until somebody does something: it is not an event of the past.
+    /// Returns true if the problem lasts until someone fixes it, false if it is a past event.
     fn is_state(self) -> bool {
         matches!(self, Self::Unreadable | Self::Damaged)
     }
@@ -30,7 +31,7 @@ impl ProblemKind {
 /// A problem of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileProblem {
-    /// Counts up from 1: each problem has its own.
+    /// Unique number of the problem, counted from 1.
     pub number: u64,
     /// Name of the file in the store's directory.
     pub file: String,
@@ -40,17 +41,17 @@ pub struct FileProblem {
     pub message: String,
     /// When it was found, ns since 1970.
     pub found: Nanos,
-    /// Records that this process had stored in the file and that are not in the store any more.
+    /// Number of records that this process had stored in the file and that are lost.
     pub records: u64,
 }
 
-/// A problem that is to be listed.
+/// A problem before it is listed.
 #[derive(Clone, Debug)]
 pub(crate) struct NewProblem {
     pub(crate) file: String,
     pub(crate) kind: ProblemKind,
     pub(crate) message: String,
-    /// Records that this process had stored in the file and that are not in the store any more.
+    /// Number of records that this process had stored in the file and that are lost.
     pub(crate) records: u64,
 }
 
@@ -60,12 +61,12 @@ impl NewProblem {
     }
 }
 
-/// The problems that are listed: the first 64 that last, and the latest 64 of the others.
+/// The problem list: the first 64 lasting problems and the latest 64 past events.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problems {
     list: Vec<FileProblem>,
     last: u64,
-    /// Problems that last and are not listed, by kind.
+    /// Number of lasting problems beyond the list, by kind.
     unlisted: BTreeMap<ProblemKind, usize>,
 }
 
@@ -75,19 +76,19 @@ impl Problems {
         &self.list
     }
 
-    /// Returns the number of problems of a kind, with those that are not listed.
+    /// Returns the number of problems of a kind, including unlisted ones.
     pub fn count(&self, kind: ProblemKind) -> usize {
         let listed = self.list.iter().filter(|problem| problem.kind == kind).count();
         listed + self.unlisted.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Returns the number of problems that last and are not listed, because 64 others are.
+    /// Returns the number of lasting problems that are not listed because the list is full.
     pub fn more(&self) -> usize {
         self.unlisted.values().sum()
     }
 
-    /// Adds a problem that was found at `now`. One that lasts is listed once, and only counted when there are too many; one of the past
-    /// takes the place of the oldest one of the past then.
+    /// Adds a problem found at `now`. A lasting problem is listed once, and only counted if the list is full; a past event
+    /// replaces the oldest past event if the list is full.
     pub(crate) fn add(&mut self, new: NewProblem, now: Nanos) {
         let is_state = new.kind.is_state();
         if is_state && self.list.iter().any(|known| new.is_same(known)) {
@@ -114,7 +115,7 @@ impl Problems {
         });
     }
 
-    /// Sets the problems that last to `states`: others are over.
+    /// Replaces the lasting problems by `states`; others are solved.
     pub(crate) fn set_states(&mut self, states: Vec<NewProblem>, now: Nanos) {
         self.list
             .retain(|known| !known.kind.is_state() || states.iter().any(|state| state.is_same(known)));
@@ -131,5 +132,5 @@ pub(crate) fn name_of(path: &Path) -> String {
         .into_owned()
 }
 
-/// Problems that are listed of those that last, and of those of the past.
+/// Maximum listed problems, separately for lasting ones and past events.
 const MAX_PROBLEMS: usize = 64;

@@ -1,5 +1,7 @@
-//! Typed queries of the API and the commands. Each is one SQL query over the documented views, built from the given filters, so that
-//! SQLite selects the matching index.
+//! Typed queries of the API and the commands: events, rollups, drops, losses, flows and the history of a flow. Each becomes one
+//! SQL query over the documented views, built from the given filters so that SQLite selects the matching index.
+//!
+//! Newest-first queries search a few recent files first, and short time windows where rows are not found in time order.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -44,7 +46,7 @@ impl Reader {
             order: Some("ts DESC, id DESC"),
             ..Clause::new("events", EVENT_COLUMNS)
         };
-        // Those of the time of the last event, too.
+        // Includes the events at the time of the last row, which are told apart by ID.
         let until = filter.after.map(|last| last.ts.saturating_add(1));
         clause.time(filter.from, filter.before.into_iter().chain(until).min());
         if let Some(last) = filter.after {
@@ -55,8 +57,8 @@ impl Reader {
                 .terms
                 .push(format!("(ts < ?{} OR id < ?{number})", number - 1));
         }
-        // With both, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides a column
-        // from it.
+        // With both conditions, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides
+        // the column from the planner.
         let by_kind = filter.kind.is_some_and(|kind| !COMMON.contains(&kind));
         for (column, value) in filter.conditions() {
             let column = if by_kind && column == "node" {
@@ -71,7 +73,8 @@ impl Reader {
         clause
     }
 
-    /// Returns the events that `is_wanted` accepts, newest first, and the rank behind which none was examined, if the search ended early.
+    /// Returns the events that `is_wanted` accepts, newest first. If the search ended early, also returns the rank of the last
+    /// examined event, from which to continue.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -97,7 +100,7 @@ impl Reader {
             let last = rows.last().map_or(0, |row| row.event.ts);
             let left = filter.limit - matching.len();
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
-                // All have one time, and more may have it: they are examined one by one, however many they are.
+                // The whole page has one time, and more events may have it: examine all of them.
                 let same = EventFilter {
                     limit: left,
                     ..*filter
@@ -105,7 +108,7 @@ impl Reader {
                 seen += self.events_at(&same, last, &deadline, &mut matching, &mut is_wanted)?;
                 before = Some(last);
             } else {
-                // More events may have the last time: the next page has all of them.
+                // More events may have the last time; the next page gets all of them.
                 before = Some(last.saturating_add(1));
                 rows.retain(|row| is_last || row.event.ts != last);
                 seen += rows.len();
@@ -118,8 +121,8 @@ impl Reader {
         Ok((matching, before.map(|ts| EventRank { ts, id: 0 })))
     }
 
-    /// Adds the wanted events of one time to `found`, at most the limit, those with the greatest ids first. Returns the number of events
-    /// that were examined.
+    /// Adds the wanted events at time `ts` to `found`, at most the limit, largest IDs first. Returns the number of events
+    /// examined.
     fn events_at(
         &self,
         filter: &EventFilter,
@@ -133,7 +136,7 @@ impl Reader {
             before: Some(ts.saturating_add(1)),
             ..*filter
         };
-        // In any order: to sort them, all would have to be in memory.
+        // Unordered, because sorting in SQLite would hold all of them in memory.
         let clause = Clause {
             order: None,
             ..Self::event_clause(&filter)
@@ -159,7 +162,7 @@ impl Reader {
         Ok(seen)
     }
 
-    /// Returns rollups in ascending order of time: the latest `limit`.
+    /// Returns the latest `limit` rollups, in ascending order of time.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -215,7 +218,7 @@ impl Reader {
         self.latest(&clause, limit, ranked)
     }
 
-    /// Returns a flow's latencies and paths over time, from the events reported for it: at most the latest `limit` points.
+    /// Returns the latencies and paths of a flow over time from its events, at most the latest `limit` points.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -242,7 +245,7 @@ impl Reader {
         Ok(FlowHistory::from_events(events, cut, limit))
     }
 
-    /// Returns totals over all files. Cheap: each file has its counts in `meta`.
+    /// Returns totals over all files. This is cheap, because each file stores its counts in `meta`.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -267,7 +270,7 @@ impl Reader {
         self.latest_until(clause, limit, &self.deadline(), ranked)
     }
 
-    /// Returns the newest `limit` rows for a question that has a deadline.
+    /// Returns the newest `limit` rows, within a deadline.
     fn latest_until<T>(
         &self,
         clause: &Clause,
@@ -287,7 +290,7 @@ impl Reader {
         })
     }
 
-    /// Returns the newest `limit` rows, from one group of files after the other: those that are left have no newer ones.
+    /// Returns the newest `limit` rows, reading one group of files after another until older groups cannot have newer rows.
     fn newest<T>(
         &self,
         clause: &Clause,
@@ -313,8 +316,8 @@ impl Reader {
         Ok(rows)
     }
 
-    /// Returns the files of a clause in groups that one query can join, the newest first: a few, because these are often enough, and then
-    /// as many as possible.
+    /// Returns the files of a clause in groups that one query can join, newest first. The first group is small because it often
+    /// suffices; later ones are as large as possible.
     fn groups(&self, clause: &Clause) -> Result<Vec<FileGroup>, QueryError> {
         self.file_groups(clause.from, clause.before, FEW_FILES)
     }
@@ -337,9 +340,9 @@ impl Reader {
         self.rows_of(files, &clause.sql(limit), &options, deadline, visit)
     }
 
-    /// Returns the beginnings of the searches for the newest rows, cheapest first: the first that returns enough rows ends it. Rows that
-    /// an index returns in the order of time are found at once. Those that it returns by chunk must all be read and sorted, which is slow
-    /// for a flow with many events: the last minutes are searched first.
+    /// Returns the start times to try, cheapest search first; the first that gives enough rows ends the search. Rows that an
+    /// index returns in time order are found at once. Rows that it returns by chunk must all be read and sorted, which is slow
+    /// for a flow with many events, so recent windows are tried first.
     fn beginnings(&self, clause: &Clause) -> Result<Vec<Option<Nanos>>, QueryError> {
         let mut beginnings = Vec::new();
         if clause.scattered && clause.from.is_none() {
@@ -354,12 +357,12 @@ impl Reader {
     }
 }
 
-/// The reading and the order of rows.
+/// Decoder, sort rank and deduplication key of a query's rows.
 struct Ranked<T> {
     read: fn(&Row<'_>) -> rusqlite::Result<T>,
-    /// Time and id; the greatest come first.
+    /// Time and ID; the largest come first.
     rank: fn(&T) -> (Nanos, u64),
-    /// The flow of which only the first row counts.
+    /// Rows with the same flow as an earlier row are dropped; `None` keeps all.
     key: fn(&T) -> Option<FlowKey>,
 }
 
@@ -373,7 +376,7 @@ impl<T> Ranked<T> {
     }
 }
 
-/// Sorts events, the greatest first, and keeps the first ones.
+/// Sorts events by descending rank and keeps the first `limit`.
 fn keep_first(rows: &mut Vec<EventRow>, limit: usize) {
     rows.sort_by_key(|row| Reverse(event_rank(row)));
     rows.truncate(limit);
@@ -384,7 +387,7 @@ fn event_rank(row: &EventRow) -> EventRank {
 }
 
 impl EventFilter {
-    /// Returns the columns that must have a value, with their values, except those of time and flow.
+    /// Returns the conditions except those on time and flow, as columns with their values.
     pub fn conditions(&self) -> Vec<(&'static str, Value)> {
         let mut conditions = Vec::new();
         conditions.extend(self.kind.map(|kind| ("kind", text(kind.name()))));
@@ -395,7 +398,7 @@ impl EventFilter {
 }
 
 impl RollupFilter {
-    /// Returns the columns that must have a value, with their values, except those of time and flow.
+    /// Returns the conditions except those on time and flow, as columns with their values.
     pub fn conditions(&self) -> Vec<(&'static str, Value)> {
         let mut conditions = Vec::new();
         conditions.extend(self.metric.map(|metric| ("metric", text(metric.name()))));
@@ -408,17 +411,17 @@ impl RollupFilter {
 }
 
 impl FlowHistory {
-    /// The condition of SQL for the events that a history is made of.
+    /// SQL condition for the events of a flow's history.
     pub const EVENTS: &str = "metric IN ('flow_path', 'flow_latency', 'hop_latency') AND \
                               kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')";
 
-    /// Returns the number of events of a flow that `limit` points need: each is a flow latency and the latencies of some hops.
+    /// Returns the number of events to read for `limit` points: each point has a flow latency and several hop latencies.
     pub fn events_for(limit: usize) -> usize {
         limit.saturating_mul(EVENTS_PER_POINT)
     }
 
-    /// Makes a flow's history from its events in ascending order of time: the latest `limit` points. `is_cut` says that there are
-    /// older events.
+    /// Builds a flow's history from its events in ascending time order, keeping the latest `limit` points. `is_cut` means that
+    /// older events exist.
     pub fn from_events(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
         let mut history = Self {
             truncated: is_cut,
@@ -435,7 +438,7 @@ impl FlowHistory {
         history
     }
 
-    /// Adds an event that is not older than those before.
+    /// Adds an event; events must be in time order.
     fn add(&mut self, row: EventRow) {
         let event = row.event;
         if let Some(first) = &row.first {
@@ -444,7 +447,7 @@ impl FlowHistory {
                 point.flow_latency = first.flow_latency;
                 point.basis = first.basis;
             }
-            // As in the events of values: without a latency there is none.
+            // Unavailable latencies have no event either.
             for (node, latency) in row.path.iter().zip(&first.hop_latencies) {
                 if *latency != u32::MAX {
                     point.set_hop(*node, (*latency).into());
@@ -470,7 +473,7 @@ impl FlowHistory {
         }
     }
 
-    /// Returns the point of this time: the latest one, or a new one with its values.
+    /// Returns the point at `ts`: the latest one, or a new one that starts with the values of the latest.
     fn point(&mut self, ts: Nanos) -> &mut FlowPoint {
         if self.series.last().is_none_or(|point| point.ts != ts) {
             let before = self.series.last().cloned().unwrap_or_default();
@@ -480,8 +483,8 @@ impl FlowHistory {
         &mut self.series[last]
     }
 
-    /// Sorts each point's hops into the order of the path at that time, and removes nodes that were no longer on it. If no path
-    /// was reported, or only a part of it, they are in the order of their node ids.
+    /// Sorts each point's hops in path order at that time and removes nodes that left the path. If no complete path was
+    /// reported, unknown nodes are kept, ordered by ID.
     fn arrange(&mut self) {
         for point in &mut self.series {
             let later = self.paths.partition_point(|(ts, _)| *ts <= point.ts);
@@ -508,7 +511,7 @@ impl FlowPoint {
     }
 }
 
-/// Events per query of a search: few when the wanted ones are frequent, and not too many queries when they are rare.
+/// Events per query of a search: small enough when matches are frequent, large enough when they are rare.
 const PAGE: usize = 4_096;
 /// Maximum number of events that one search examines: about a quarter of a second.
 const MAX_SEEN: usize = 125_000;
@@ -522,9 +525,9 @@ struct Clause {
     params: Vec<Value>,
     from: Option<Nanos>,
     before: Option<Nanos>,
-    /// The columns by which rows are sorted, the greatest first; `None`: in any order.
+    /// `ORDER BY` columns; `None` leaves rows unordered.
     order: Option<&'static str>,
-    /// The index is ordered by chunk.
+    /// True if the index returns rows by chunk, not in time order.
     scattered: bool,
 }
 
@@ -549,7 +552,7 @@ impl Clause {
         self.compare("ts <", before.map(nanos));
     }
 
-    /// Returns the same clause from `from` on, which is not earlier than the previous bound.
+    /// Returns the clause with a later lower bound `from`.
     fn since(&self, from: Option<Nanos>) -> Self {
         let mut clause = self.clone();
         if from != self.from {
@@ -624,7 +627,7 @@ fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
     })
 }
 
-/// Reads an id of 64 bits, which is stored in hexadecimal.
+/// Reads a 64-bit ID stored as hexadecimal text.
 fn hex(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
     Ok(text_at(row, i)?
         .and_then(|id| u64::from_str_radix(&id, 16).ok())
@@ -654,7 +657,7 @@ fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
     Ok(text_at(row, i)?.map_or_else(Vec::new, |text| parse_path(&text)))
 }
 
-/// The number of columns of the flow, which come before the others.
+/// Number of leading columns that hold the flow.
 const FLOW: usize = 5;
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
                              threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
@@ -666,12 +669,12 @@ const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
 
-/// The kinds of most events.
+/// The most frequent kinds of events.
 const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
 
-/// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
+/// Windows before the newest record that are searched first, ns: 5 minutes, 1 hour, 12 hours.
 const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 
-/// Number of the newest files, which are queried first.
+/// Number of newest files that are queried first.
 const FEW_FILES: usize = 4;
 const EVENTS_PER_POINT: usize = 8;

@@ -1,4 +1,4 @@
-//! Options and results of queries.
+//! Options, result table and errors of SQL queries, see [`crate::Reader::query`].
 
 use std::fmt;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::rows::int;
 /// One value of a row.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// The value NULL of SQL.
+    /// SQL NULL.
     Null,
     /// A signed whole number.
     Int(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Real(f64),
-    /// Text. Bytes that are not UTF-8 are replaced.
+    /// Text, with invalid UTF-8 replaced.
     Text(String),
-    /// Bytes without a character set.
+    /// Raw bytes.
     Blob(Vec<u8>),
 }
 
-/// Returns a time as a parameter. Later ones than the store can hold are the latest that it can.
+/// Returns a time (ns) as a query parameter, clamped to the maximum that SQLite can store.
 pub(crate) fn nanos(time: u64) -> Value {
     Value::Int(int(time))
 }
@@ -34,11 +34,11 @@ pub struct QueryOptions {
     pub from: Option<Nanos>,
     /// Only files with records before or at this time. `None`: to the end.
     pub to: Option<Nanos>,
-    /// Rows returned at most; more set [`Table::truncated`].
+    /// Maximum number of rows; more set [`Table::truncated`].
     pub max_rows: usize,
-    /// Bytes of values returned at most; more set [`Table::truncated`].
+    /// Maximum bytes of values; more set [`Table::truncated`].
     pub max_bytes: usize,
-    /// The query is stopped with an error after this long.
+    /// Maximum run time, after which the query fails.
     pub timeout: Duration,
     /// Values for `?1`, `?2`, …
     pub params: Vec<Value>,
@@ -67,7 +67,7 @@ pub struct Table {
     pub rows: Vec<Vec<Value>>,
     /// There were more rows than the limits allow.
     pub truncated: bool,
-    /// Sentences that the user must see, such as about files left out.
+    /// Warnings for the user, such as about files that were left out.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct Table {
 pub enum QueryErrorKind {
     /// The SQL is wrong.
     Syntax,
-    /// The statement does more than read.
+    /// The statement is not a pure query.
     Refused,
     /// The query took longer than allowed.
     Timeout,

@@ -1,4 +1,4 @@
-//! Queues over time: their occupancy, and the packets that passed them.
+//! Heat maps of node, queue and link metrics over time, recordings of the flight recorder, and the packets that passed a queue.
 
 use std::collections::HashMap;
 
@@ -13,22 +13,22 @@ use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
 use crate::rows::{int, kind_named, optional, unsigned};
 
-/// A span of time, divided into columns.
+/// Selects the metric, time span and resolution of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeatFilter {
     /// The metric, of nodes, queues or links.
     pub metric: Metric,
     /// Start of the span, ns since 1970.
     pub from: Nanos,
-    /// End of the span, which does not belong to it, ns since 1970.
+    /// End of the span (exclusive), ns since 1970.
     pub to: Nanos,
     /// Length of a column, ns; at least 1 s.
     pub column: Nanos,
-    /// Length of the rollups that are read, seconds: 1, 60, 600 or 3600.
+    /// Interval of the rollups to read, seconds: 1, 60, 600 or 3600.
     pub interval: u32,
     /// The only node to read, or `None` for all nodes.
     pub node: Option<u32>,
-    /// Maximum number of rows: those with the greatest values.
+    /// Maximum number of rows; those with the largest values are returned.
     pub limit: usize,
 }
 
@@ -48,9 +48,9 @@ pub struct HeatKey {
 pub struct HeatRow {
     /// The node, link or queue of the row.
     pub key: HeatKey,
-    /// The greatest value of each column, in the metric's unit; `None` where nothing was measured.
+    /// Maximum of each column, in the metric's unit; `None` where nothing was measured.
     pub values: Vec<Option<u64>>,
-    /// The greatest of all values.
+    /// The maximum over all columns.
     pub worst: u64,
     /// Number of measured values.
     pub count: u64,
@@ -61,9 +61,9 @@ pub struct HeatRow {
 pub struct Heat {
     /// The rows, worst first.
     pub rows: Vec<HeatRow>,
-    /// Number of rows, with those beyond the limit.
+    /// Number of rows, including those beyond the limit.
     pub total: usize,
-    /// There were more queues than a heat map considers: those that came later are in no row.
+    /// True if there were more queues than the limit; later ones have no row.
     pub truncated: bool,
 }
 
@@ -76,13 +76,13 @@ pub struct QueueFilter {
     pub queue: Option<u8>,
     /// Start of the span, ns since 1970.
     pub from: Nanos,
-    /// End of the span, which does not belong to it, ns since 1970.
+    /// End of the span (exclusive), ns since 1970.
     pub to: Nanos,
     /// Maximum number of rows.
     pub limit: usize,
 }
 
-/// The time for which a recording stored reports, and their sampling.
+/// The time range of a recording and its sampling rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordingWindow {
     /// Beginning of the window, ns since 1970.
@@ -93,7 +93,7 @@ pub struct RecordingWindow {
     pub one_in: u64,
 }
 
-/// A stored recording of the flight recorder: the event that caused it, and its span; see [`collector::flight::Recording`].
+/// A stored recording of the flight recorder: its trigger event and its time range; see [`collector::flight::Recording`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordingRow {
     /// Time at which the event was observed, ns since 1970.
@@ -122,18 +122,19 @@ pub struct RecordingRow {
     pub id: u64,
     /// Number of reports that concern the event.
     pub reports: u64,
-    /// The sampling of reports: one in `every` was stored.
+    /// Sampling rate: one in `every` reports was stored.
     pub every: u64,
-    /// A part of the span was not in memory any more: reports are missing.
+    /// Part of the range was no longer in memory, so reports are missing.
     pub late: bool,
 }
 
-/// A packet that passed a queue, as its report says: values as the device sent them.
+/// A packet that passed a queue, as reported by the node. Values are in the device's units.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassageRow {
     /// Receive time of the report.
     pub ts: Nanos,
-    /// The packet, as the device reported it: `latency` is in the device's ticks, `ts` its egress time if there is one, else the receive time.
+    /// The packet's passage: `latency` in ticks of the device; `ts` is the egress time if reported, or else the receive time of
+    /// the report.
     pub passage: Passage,
     /// The queue that the packet passed.
     pub queue: Option<u8>,
@@ -141,7 +142,7 @@ pub struct PassageRow {
     pub interface: Option<u32>,
     /// The sender of the report: an IP address.
     pub source: String,
-    /// `passage.ts` is a time of the device.
+    /// True if `passage.ts` is a device timestamp.
     pub by_device: bool,
     /// The nodes of the packet's path (`u32::MAX` = unavailable).
     pub path: Vec<u32>,
@@ -165,7 +166,7 @@ impl Reader {
                         interval = interval.min(60);
                         cells.read_rollups(conn, interval, filter.from)?;
                     }
-                    // The minute that has not ended has no rollup yet.
+                    // The current minute has no rollup yet.
                     if interval > 1 {
                         cells.read_rollups(conn, 1, filter.latest())?;
                     }
@@ -176,7 +177,8 @@ impl Reader {
         })
     }
 
-    /// Returns the recordings that overlap the time from `from` to `to`, newest first. An event without a node or a queue matches every one.
+    /// Returns the recordings that overlap the time from `from` to `to`, newest first. `queue` is a node and optionally one of
+    /// its queues; a trigger event without a node or queue matches every one.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -211,7 +213,7 @@ impl Reader {
         })
     }
 
-    /// Returns the windows of all recordings that overlap the time from `from` to `to`, in order of their beginning.
+    /// Returns the time ranges of the recordings that overlap the time from `from` to `to`, ordered by start.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -240,8 +242,8 @@ impl Reader {
         })
     }
 
-    /// Returns the packets that passed a queue in a span of receive time, in the order of that time, if their reports are stored. Also says
-    /// whether there are more.
+    /// Returns the packets that passed a queue, ordered by the receive time of their reports, as far as reports are stored.
+    /// Also returns whether there are more than the limit.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -281,13 +283,13 @@ impl HeatFilter {
         usize::try_from(columns).unwrap_or(usize::MAX).min(MAX_COLUMNS)
     }
 
-    /// Returns the time from which values of seconds are read beside longer ones: minutes are stored up to two minutes late.
+    /// Returns the time from which one-second rollups supplement longer ones: minutes are stored up to two minutes late.
     pub fn latest(&self) -> Nanos {
         self.from.max(self.to.saturating_sub(TAIL))
     }
 }
 
-/// Collects the values of a heat map.
+/// Accumulates the values of a heat map.
 #[derive(Debug)]
 pub struct HeatCells<'a> {
     filter: &'a HeatFilter,
@@ -312,7 +314,7 @@ impl<'a> HeatCells<'a> {
         }
     }
 
-    /// Reads rollups of this length, seconds, from `from` on, as they were inserted.
+    /// Reads single rollups with an interval of `interval` seconds from `from` on.
     fn read_rollups(&mut self, conn: &Connection, interval: u32, from: Nanos) -> rusqlite::Result<()> {
         let sql = "SELECT node, interface, queue, ts, max, count FROM f0.rollup_data
                    WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
@@ -320,14 +322,14 @@ impl<'a> HeatCells<'a> {
         self.read(conn, sql, interval, from, counts)
     }
 
-    /// Reads rollups of this length, seconds, from `from` on, from where they are added up.
+    /// Reads summed rollups with an interval of `interval` seconds from `from` on.
     fn read_sums(&mut self, conn: &Connection, interval: u32, from: Nanos) -> rusqlite::Result<()> {
         let sql = "SELECT node, interface, queue, ts, max, count FROM f0.span_data
                    WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
         self.read(conn, sql, interval, from, true)
     }
 
-    /// Adds the rows of a query. `counts`: their numbers of values are added, too.
+    /// Adds the rows of a query. With `counts`, their numbers of values are added as well.
     fn read(
         &mut self,
         conn: &Connection,
@@ -344,7 +346,7 @@ impl<'a> HeatCells<'a> {
             int(self.filter.to)
         ])?;
         while let Some(row) = rows.next()? {
-            // A number that is negative stands for none.
+            // A negative number means none.
             let Some(node) = optional(row, 0)? else { continue };
             if self.filter.node.is_some_and(|only| only != node) {
                 continue;
@@ -360,7 +362,7 @@ impl<'a> HeatCells<'a> {
         Ok(())
     }
 
-    /// Adds `count` values that were measured at a time, of which `value` is the greatest.
+    /// Adds `count` values at a time, with `value` as their maximum.
     pub fn add(&mut self, key: HeatKey, ts: Nanos, value: u64, count: u64) {
         if self.found.len() >= self.most && !self.found.contains_key(&key) {
             self.truncated = true;
@@ -449,15 +451,15 @@ fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
 
 /// Maximum number of queues in a heat map.
 const MAX_QUEUES: usize = 65_536;
-/// Maximum number of values in a heat map that is being made: 64 MiB.
+/// Maximum number of cells while a heat map is built: 64 MiB.
 const MAX_CELLS: usize = 4 << 20;
-/// Before the end of a map, values of seconds are read too: minutes are stored up to two minutes late.
+/// Time before the end of a map in which one-second rollups are read, ns.
 const TAIL: Nanos = 180_000_000_000;
 /// Maximum number of columns of a heat map.
 pub const MAX_COLUMNS: usize = 1_000;
-/// Maximum number of windows that are read for one question.
+/// Maximum number of recording ranges per query.
 const MAX_WINDOWS: usize = 10_000;
-/// No window of the flight recorder is longer, ns.
+/// Maximum length of a recording, ns.
 const LONGEST: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
                                  rule, id, reports, every, late";

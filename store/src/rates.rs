@@ -1,4 +1,4 @@
-//! Counts of reports, events and lost reports over time.
+//! Time series of report, event and lost-report counts, for the charts of rates.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::rows::{self, int, unsigned};
 use crate::spans::{MINUTE, SECOND, Span, each, each_minute};
 use crate::summary::REPORTS;
 
-/// Counts of a part of a span.
+/// Counts in one column of a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RatePoint {
-    /// Start of the part, ns since 1970.
+    /// Start of the column, ns since 1970.
     pub ts: Nanos,
-    /// Number of reports that had a latency of their flow. Others are not stored by the minute.
+    /// Number of reports with a flow latency; others have no per-minute counts.
     pub reports: u64,
     /// Number of all events.
     pub events: u64,
@@ -28,14 +28,15 @@ pub struct RatePoint {
 /// The counts of a span of time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RateSpan {
-    /// The parts in which something was counted, in the order of time.
+    /// The columns with any counts, in time order.
     pub points: Vec<RatePoint>,
     /// Events of the whole span by kind.
     pub kinds: BTreeMap<Kind, u64>,
 }
 
 impl Reader {
-    /// Counts reports, events and losses over time. `column` is the length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
+    /// Counts reports, events and losses over time in columns of `column` ns. Below a minute, events are counted one by one,
+    /// and the reports of a minute are spread evenly.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -43,7 +44,8 @@ impl Reader {
         self.rate_span_until(span, column, Nanos::MAX)
     }
 
-    /// Counts as [`Reader::rate_span`] does, with reports of minutes before `known_to` alone: a minute is stored bit by bit, after its end.
+    /// Like [`Reader::rate_span`], but counts only reports of minutes before `known_to`: a minute's reports are stored
+    /// gradually after its end.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -74,7 +76,7 @@ impl Reader {
     }
 }
 
-/// Collects the counts of a span.
+/// Accumulates the counts of a time span.
 #[derive(Debug)]
 pub struct RateTally {
     span: Span,
@@ -85,8 +87,8 @@ pub struct RateTally {
 }
 
 impl RateTally {
-    /// Returns a tally without counts, of this span. `column` is the length of a part, ns, at least 1 s. Reports of minutes from `known_to`
-    /// on are not counted.
+    /// Returns an empty tally for a time span. `column` is the length of a column, ns, at least 1 s. Reports of minutes from
+    /// `known_to` on are ignored.
     pub fn new(span: Span, column: Nanos, known_to: Nanos) -> Self {
         Self {
             span,
@@ -97,7 +99,7 @@ impl RateTally {
         }
     }
 
-    /// Returns the part of the span that contains `ts`.
+    /// Returns the column that contains `ts`.
     fn point(&mut self, ts: Nanos) -> &mut RatePoint {
         let ts = ts - (ts - self.span.from().min(ts)) % self.column;
         self.points.entry(ts).or_insert(RatePoint {
@@ -118,7 +120,7 @@ impl RateTally {
         *sum = sum.saturating_add(count);
     }
 
-    /// Adds the reports of the minute that begins at `ts`, evenly over the columns that begin in it.
+    /// Adds the reports of the minute that starts at `ts`, spread evenly over its columns.
     pub fn add_reports(&mut self, ts: Nanos, count: u64) {
         if ts >= self.known_to {
             return;
@@ -180,7 +182,7 @@ impl RateTally {
         })
     }
 
-    /// Counts events and rollups one by one, in a file without counts of minutes.
+    /// Counts events and rollups one by one, for files without counts per minute.
     fn count_records(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let names = rows::kinds(conn)?;
         let sql = "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2";
@@ -211,7 +213,7 @@ impl RateTally {
     }
 }
 
-/// Spreads the count of a minute evenly over the columns that begin in it.
+/// Divides the count of a minute evenly among the columns that start in it. Yields start times and shares.
 fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
     let parts = MINUTE.div_ceil(column.max(1)).max(1);
     (0..parts).map(move |part| {

@@ -1,4 +1,5 @@
-//! Queries over the files, while they are being written or long after.
+//! Reader of a store's directory: selects the files of a time range, caches facts and connections, and runs queries over files
+//! that may be written or deleted meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::moved::MovedFiles;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
 
-/// Reads the files of a directory. May be shared by threads: each query has a connection of its own, and a few are kept.
+/// Reader of a store. It can be shared by threads: each query uses a connection of its own from a small pool.
 ///
 /// ```
 /// use store::{QueryErrorKind, QueryOptions, Reader, Value};
@@ -43,9 +44,9 @@ use crate::schema::Features;
 pub struct Reader {
     shared: Arc<Shared>,
     stop: Option<Arc<AtomicBool>>,
-    /// Sentences about files that answers lack.
+    /// Warnings about files that answers lack.
     notes: Arc<Mutex<BTreeSet<String>>>,
-    /// The store of this process that writes to the directory.
+    /// Moved files of the store that writes to the directory in this process.
     moved: Option<MovedFiles>,
 }
 
@@ -53,7 +54,7 @@ pub struct Reader {
 struct Shared {
     dir: PathBuf,
     most_files: usize,
-    /// Temporary data of queries stays in memory, up to so many bytes.
+    /// If set, temporary data of queries stays in memory, and SQLite's heap is limited to this many bytes.
     most_memory: Option<u64>,
     idle: Mutex<Vec<Joined>>,
     known: Mutex<HashMap<FileIdentity, FileFacts>>,
@@ -63,14 +64,14 @@ struct Shared {
 /// Cached facts about a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileFacts {
-    /// Size and time of the last write when it was read; a file that changed since is read again.
+    /// Size and modification time when it was read; a changed file is read again.
     bytes: u64,
     modified: SystemTime,
     pub(crate) meta: HashMap<String, i64>,
 }
 
 impl FileFacts {
-    /// Returns a number of records by its name in the table `meta`.
+    /// Returns a record count by its name in the table `meta`.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.time(name).unwrap_or(0)
     }
@@ -80,7 +81,7 @@ impl FileFacts {
     }
 }
 
-/// The files of a query, oldest first, and notes about files that were skipped.
+/// The files of a query, oldest first, and warnings about skipped files.
 #[derive(Default, Debug)]
 struct SelectedFiles {
     files: Vec<FileIdentity>,
@@ -91,12 +92,12 @@ struct SelectedFiles {
 #[derive(Debug)]
 pub(crate) struct FileGroup {
     pub(crate) files: Vec<FileIdentity>,
-    /// The time of the newest record of these and of all groups behind it, if it is known.
+    /// Time of the newest record in this and all older groups, if known.
     pub(crate) to: Option<Nanos>,
 }
 
 impl Reader {
-    /// Returns a reader of the files in `dir`, which may come and go, and need not be there yet.
+    /// Returns a reader of the store in `dir`. Files may be created and deleted later.
     ///
     /// # Errors
     /// There is no such directory.
@@ -104,8 +105,8 @@ impl Reader {
         Self::new(dir.into(), None)
     }
 
-    /// Returns a reader for queries of others in a process of their own: what they sort, group and materialise stays in memory, and all of SQLite
-    /// in this process has no more than `bytes` of it. A query that needs more ends with [`QueryErrorKind::TooLarge`].
+    /// Returns a reader for users' queries in a separate process: sorting, grouping and materialising stay in memory, and
+    /// SQLite's heap in this process is limited to `bytes`. A query that needs more fails with [`QueryErrorKind::TooLarge`].
     ///
     /// # Errors
     /// There is no such directory.
@@ -131,7 +132,7 @@ impl Reader {
         })
     }
 
-    /// Returns this reader, whose answers have a note about files that were removed or replaced while the store of this process wrote there.
+    /// Returns this reader with warnings about files that were removed or replaced while this process's store wrote there.
     #[must_use]
     pub fn with_moved_files(self, moved: MovedFiles) -> Self {
         Self {
@@ -140,7 +141,8 @@ impl Reader {
         }
     }
 
-    /// Returns a reader of the same files whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
+    /// Returns a reader of the same files with separate notes, whose queries fail with [`QueryErrorKind::Timeout`] soon after
+    /// `stop` is set.
     #[must_use]
     pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
         Self {
@@ -151,7 +153,7 @@ impl Reader {
         }
     }
 
-    /// Returns sentences that the user must see about the answers of this reader so far, such as about files left out; at most 8.
+    /// Returns the warnings about this reader's answers so far, such as about files left out; at most 8.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.notes).iter().cloned().collect()
     }
@@ -170,11 +172,11 @@ impl Reader {
         &self.shared.dir
     }
 
-    /// Runs a `SELECT` over the views `events`, `rollups`, `flows`, `drops`, `losses`, `reports`, which cover all files
-    /// with records in the time range of `options`. (The range chooses files; rows are chosen by the query's `WHERE`.)
+    /// Runs a `SELECT` over the documented views, which cover all files with records in the time range of `options`. (The range
+    /// selects files; the query's `WHERE` selects rows.)
     ///
     /// # Errors
-    /// The query does not only read, or takes longer or returns more than `options` allow. The message says what to do.
+    /// The query is not read-only, takes longer than allowed, or fails. The message suggests a remedy.
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
         self.with_retry(|| {
             let choice = self.choose(options.from, options.to)?;
@@ -197,8 +199,8 @@ impl Reader {
         })
     }
 
-    /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
-    /// call it periodically, for example every minute, when there are no queries for a long time.
+    /// Closes idle connections. A deleted file keeps its disk space until the last connection to it is closed, so call this
+    /// periodically, for example every minute.
     pub fn tidy(&self) {
         lock(&self.shared.idle).clear();
         lock(&self.shared.known).retain(|file, _| file.is_in_place());
@@ -216,8 +218,8 @@ impl Reader {
         self.rows_of(files, sql, options, &self.deadline_in(options.timeout), visit)
     }
 
-    /// Runs `sql` over some files, as many as one query can join at most, for a question that has a deadline; the timeout of `options`
-    /// does not count.
+    /// Runs `sql` over some files, at most as many as one query can join, within `deadline`; the timeout of `options` is
+    /// ignored.
     pub(crate) fn rows_of(
         &self,
         files: Vec<FileIdentity>,
@@ -233,8 +235,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
-    /// meanwhile.
+    /// Runs a query, and repeats it once with empty caches if a file could not be read: it may have been deleted, set aside or
+    /// replaced meanwhile.
     pub(crate) fn with_retry<T>(
         &self,
         mut query: impl FnMut() -> Result<T, QueryError>,
@@ -273,7 +275,7 @@ impl Reader {
         })
     }
 
-    /// Returns the files with records in a time range, oldest first, for questions that read one file after the other.
+    /// Returns the files with records in a time range, oldest first, for queries that read one file after another.
     pub(crate) fn files_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
         let choice = self.selected(Some(from), Some(to))?;
         self.remember_notes(&choice.notes);
@@ -287,7 +289,7 @@ impl Reader {
         Ok(files.iter().filter_map(|file| known.get(file).cloned()).collect())
     }
 
-    /// Runs a query over one file alone, which is attached as `f0`. Its tables have no documented names: see [`crate::schema::SQL`].
+    /// Runs a query over one file, attached as `f0` without views, so it uses the tables of [`crate::schema::SQL`].
     pub(crate) fn query_file<T>(
         &self,
         file: &FileIdentity,
@@ -310,7 +312,7 @@ impl Reader {
         answer
     }
 
-    /// Runs a query over several files, as many at the same time as there are cores, and passes the answers to `add` in the order of
+    /// Runs a query over several files in parallel on up to [`MAX_THREADS`] cores. Passes the answers to `add` in the order of
     /// the files, with their indexes.
     pub(crate) fn query_files<T: Send>(
         &self,
@@ -337,7 +339,7 @@ impl Reader {
                 for (i, thread) in others {
                     answers.push(match thread.map(|thread| thread.join()) {
                         Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                        // There are too many threads.
+                        // The thread could not be started.
                         None => self.query_nth(files, i, deadline, query),
                     });
                 }
@@ -360,12 +362,12 @@ impl Reader {
         self.query_file(&files[i], deadline, |conn, features| query(i, conn, features))
     }
 
-    /// Returns the flows of files by their numbers.
+    /// Returns the cache of flow keys.
     pub(crate) fn keys(&self) -> &KnownKeys {
         &self.shared.keys
     }
 
-    /// Returns the deadline of a question that is asked now.
+    /// Returns the default deadline for a query that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
         self.deadline_in(QueryOptions::default().timeout)
     }
@@ -381,14 +383,14 @@ impl Reader {
             .filter(|i| idle[*i].has_views == joined.has_views)
             .collect();
         if alike.len() >= most {
-            // The oldest one.
+            // Evict the oldest one.
             idle.remove(alike[0]);
         }
         idle.push(joined);
     }
 
-    /// Returns the files with records in a time range in groups that one query can join, the newest first. The first group has at most
-    /// `first` files.
+    /// Returns the files with records in a time range in groups that one query can join, newest first. The first group has at
+    /// most `first` files.
     pub(crate) fn file_groups(
         &self,
         from: Option<Nanos>,
@@ -397,7 +399,7 @@ impl Reader {
     ) -> Result<Vec<FileGroup>, QueryError> {
         let mut files = self.files_in(from.unwrap_or(0), to.unwrap_or(Nanos::MAX))?;
         let known = lock(&self.shared.known);
-        // Of all files up to each.
+        // Running maximum over the files from the oldest on.
         let mut latest = Some(0);
         let latest: Vec<Option<Nanos>> = files
             .iter()
@@ -417,7 +419,7 @@ impl Reader {
         Ok(groups)
     }
 
-    /// Returns the files of a time range that one query can join, the newest ones.
+    /// Returns the newest files of a time range, at most as many as one query can join.
     fn choose(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
         let mut choice = self.selected(from, to)?;
         let most = self.shared.most_files;
@@ -427,7 +429,7 @@ impl Reader {
             let note = format!(
                 "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
             );
-            // First: only some are remembered.
+            // At the front, because only [`MAX_NOTES`] are kept.
             choice.notes.insert(0, note);
         }
         self.remember_notes(&choice.notes);
@@ -460,7 +462,7 @@ impl Reader {
                         choice.files.push(identity);
                     }
                 }
-                // Gone, or being created.
+                // Deleted, or being created.
                 Ok(None) => {}
                 Err(error) => {
                     start.is_known = false;
@@ -472,7 +474,8 @@ impl Reader {
         Ok(choice)
     }
 
-    /// Returns the facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
+    /// Returns the facts about a file, or `None` if it was deleted or is empty. With `fresh`, cached facts must match the
+    /// file's current state.
     fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(FileIdentity, FileFacts)>, Error> {
         let Some(identity) = FileIdentity::read(&file.path) else {
             return Ok(None);
@@ -498,7 +501,7 @@ impl Reader {
         Ok(Some((identity, known)))
     }
 
-    /// Returns a connection over `files`: one that is idle, or a new one.
+    /// Returns a connection over `files`, from the pool if possible.
     fn connect(&self, files: Vec<FileIdentity>, timeout: Duration) -> Result<Joined, QueryError> {
         match self.take_idle(|joined| joined.has_views && joined.files == files) {
             Some(joined) => Ok(joined),
@@ -510,7 +513,7 @@ impl Reader {
     /// Removes an idle connection that `is_wanted` accepts from the pool and returns it.
     fn take_idle(&self, is_wanted: impl Fn(&Joined) -> bool) -> Option<Joined> {
         let mut idle = lock(&self.shared.idle);
-        // Connections to a deleted file keep its space: close them.
+        // Open connections keep a deleted file's disk space allocated.
         idle.retain(|joined| joined.files.iter().all(|file| file.is_in_place()));
         idle.iter().position(is_wanted).map(|i| idle.remove(i))
     }
@@ -532,14 +535,14 @@ impl Reader {
     }
 }
 
-/// The time at which the records of the store begin, and whether there were earlier ones.
+/// Start of the store's records, and whether retention deleted earlier ones.
 #[derive(Debug)]
 struct StoredStart {
-    /// The time before which no file has records.
+    /// Time before which no file has records, ns.
     cut: Option<Nanos>,
-    /// The lowest number of each stream, with its base.
+    /// Lowest record number of each stream, with the base of its numbering.
     first: [Option<(i64, i64)>; Stream::ALL.len()],
-    /// All files were read.
+    /// False if some file could not be read.
     is_known: bool,
 }
 
@@ -568,11 +571,12 @@ impl StoredStart {
         }
     }
 
-    /// Returns the note about an answer from this time on, if there were records before the first file. 0 is no bound.
+    /// Returns a warning for a query that starts before the first stored record, if earlier records were deleted. A `from` of 0
+    /// is unbounded.
     fn note(&self, from: Option<Nanos>) -> Option<String> {
         let cut = self.cut.filter(|_| self.is_known)?;
         let reaches_before = from.is_some_and(|from| 0 < from && from < cut);
-        // The numbers of records are counted over all files, from their base.
+        // Records are numbered over all files from the base, so a higher first number means that earlier ones are gone.
         let lacks_earlier = self.first.iter().flatten().any(|(number, base)| number > base);
         (reaches_before && lacks_earlier).then(|| {
             format!(
@@ -603,15 +607,15 @@ fn unreadable(path: &Path, error: &rusqlite::Error, timeout: Duration) -> QueryE
     QueryError::new(QueryErrorKind::Storage, message)
 }
 
-/// Calls `visit` with the columns alone, then with each row. Returns whether there was more than the limits allow.
+/// Calls `visit` with the columns and `None`, then with each row. Returns true if there were more rows than the limits allow.
 fn run(
     joined: &mut Joined,
     sql: &str,
     options: &QueryOptions,
     visit: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
 ) -> Result<bool, QueryError> {
-    // Cached: planning a query over many files takes longer than most answers. The cached text lost the spaces before it, so
-    // an error gets its position from a second attempt.
+    // Cached, because planning a query over many files takes longer than most executions. The cache trims leading spaces, so a
+    // second attempt finds the error's position in the original text.
     let prepared = joined.conn.prepare_cached(sql);
     let prepared = prepared.map_err(|error| joined.conn.prepare(sql).err().unwrap_or(error));
     let mut statement = prepared.map_err(|error| guard::explain(&error, options.timeout))?;
@@ -661,7 +665,7 @@ fn bind(statement: &mut Statement<'_>, params: &[Value]) -> rusqlite::Result<()>
         .try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
 }
 
-/// Returns the size of a row in memory: a fixed part per value, and its text or bytes.
+/// Returns the approximate size of a row in memory, bytes.
 fn size(row: &Row<'_>, columns: usize) -> usize {
     let mut size = columns * size_of::<Value>();
     for i in 0..columns {
@@ -701,13 +705,13 @@ impl ToSql for Value {
     }
 }
 
-/// Idle connections with views. Each may have a page cache as large as [`join`] allows.
+/// Maximum idle connections with views. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;
-/// Idle connections to one file: a question reads one file after the other.
+/// Maximum idle connections to single files.
 const MAX_ALONE: usize = 16;
-/// Files that are read at the same time for one question.
+/// Maximum number of files read in parallel for one query.
 const MAX_THREADS: usize = 4;
-/// Notes that a reader remembers.
+/// Maximum number of warnings kept.
 const MAX_NOTES: usize = 8;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The optional table of every decoded report, a row per hop (view `reports`).
+//! Row type of the optional table of all decoded Telemetry Reports, with one row per hop (view `reports`).
 
 use collector::event::Nanos;
 use wire::report::{Flags, Report};
 use wire::{FlowKey, Hop};
 
-/// A decoded report, owned. Values are as the device sent them: no unit or profile has been applied.
+/// An owned copy of a decoded report. Values are as the device sent them, without unit conversion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReportRow {
     /// Time of receipt, ns since 1970.
@@ -15,7 +15,7 @@ pub struct ReportRow {
     pub version: &'static str,
     /// The node id of the reporter.
     pub node: Option<u32>,
-    /// The subsystem inside the reporter.
+    /// The hw_id: a subsystem inside the reporter.
     pub hw_id: u8,
     /// The report's sequence number.
     pub seq: u32,
@@ -23,13 +23,13 @@ pub struct ReportRow {
     pub flags: Flags,
     /// The RepType of a report of version 2.0.
     pub report_type: Option<u8>,
-    /// The device's code of the drop reason.
+    /// The device's drop reason code.
     pub drop_reason: Option<u8>,
     /// The flow of the reported packet.
     pub flow: Option<FlowKey>,
     /// The hops in forwarding order.
     pub hops: Vec<Hop>,
-    /// The hops are a path. Those of SF-INT are not: their other hops are in other reports.
+    /// True if the hops form a path. A record of SF-INT has one hop; the other hops are in other reports.
     pub is_path: bool,
 }
 
@@ -52,7 +52,7 @@ impl ReportRow {
         }
     }
 
-    /// Returns the node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id, or they are not a path.
+    /// Returns the node ID of each hop, `u32::MAX` where unavailable. Empty if no hop has a node ID or the hops are not a path.
     pub(crate) fn path(&self) -> Vec<u32> {
         if !self.is_path || self.hops.iter().all(|hop| hop.node_id.is_none()) {
             return Vec::new();

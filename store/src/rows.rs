@@ -1,4 +1,7 @@
-//! Parameters and results of the typed queries ([`crate::Reader::events`] and others).
+//! Filters and result rows of the typed queries ([`crate::Reader::events`] and others), and the conversion of SQLite rows into
+//! records.
+//!
+//! Conversions tolerate damage: an out-of-range number is read as absent, so that one bad row does not hide the others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use wire::FlowKey;
 
-/// Returns the greatest of some latencies without those that are unavailable, which are `u32::MAX`.
+/// Returns the maximum latency, ignoring unavailable ones (`u32::MAX`).
 pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
     latencies
         .iter()
@@ -18,7 +21,7 @@ pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
         .map(|latency| u64::from(*latency))
 }
 
-/// The place of an event in answers, which have the greatest first. Events of one time and one id are equal.
+/// Sort position of an event; answers are in descending order. Events with equal time and ID are the same event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EventRank {
     /// Time of the event, ns since 1970.
@@ -44,7 +47,7 @@ pub struct EventFilter {
     pub from: Option<Nanos>,
     /// Events strictly before this time.
     pub before: Option<Nanos>,
-    /// Events after this one: give the rank of the last row to get the next page.
+    /// Events that follow this position: pass the rank of the last row to get the next page.
     pub after: Option<EventRank>,
     /// Events of this kind.
     pub kind: Option<Kind>,
@@ -74,20 +77,20 @@ impl Default for EventFilter {
     }
 }
 
-/// An event as it was stored.
+/// A stored event with its resolved names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EventRow {
-    /// The event. `rule` is `None`: an index is valid only in the rule set that was active.
+    /// The event. Its `rule` is `None`, because an index is valid only in the rule set that was active.
     pub event: Event,
     /// The name of the rule that reported the event.
     pub rule: Option<String>,
-    /// The nodes in forwarding order (`u32::MAX` = unavailable); empty where it does not apply.
+    /// The path in forwarding order (`u32::MAX` = unavailable); empty if the event has none.
     pub path: Vec<u32>,
     /// The flow's first values, for a new path.
     pub first: Option<FirstRow>,
 }
 
-/// First values as they were stored; see [`FirstValues`].
+/// Stored first values of a flow; see [`FirstValues`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FirstRow {
     /// The flow's latency, ns.
@@ -99,7 +102,7 @@ pub struct FirstRow {
 }
 
 impl FirstRow {
-    /// Returns the values as the collector has them.
+    /// Returns the values as the collector's type.
     pub fn values(&self) -> FirstValues<'_> {
         FirstValues {
             flow_latency: self.flow_latency,
@@ -191,25 +194,25 @@ pub struct FlowState {
 pub struct FlowHistory {
     /// Latencies, in ascending order of time.
     pub series: Vec<FlowPoint>,
-    /// The paths that the flow took, each with the time from which it took it, in ascending order of time.
+    /// The flow's paths with their start times, in ascending order of time.
     pub paths: Vec<(Nanos, Vec<u32>)>,
-    /// The greatest threshold that a change of a hop latency exceeded, ns: other values differ from the stored ones by at most as much. 0: none
-    /// changed.
+    /// Largest threshold of the hop latency changes, ns: an unreported latency may differ from the series by up to this. 0 if
+    /// no hop latency changed.
     pub threshold: u64,
-    /// There were more points than requested: the oldest are missing.
+    /// True if there were more points than requested; the oldest are missing.
     pub truncated: bool,
 }
 
-/// A flow's latencies at one point in time. A value that was not reported at this time is the last one reported before it.
+/// A flow's latencies at one time. Values that were not reported at this time are carried forward.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowPoint {
     /// Time of the point, ns since 1970.
     pub ts: Nanos,
     /// Time from the first node's ingress to the last node's egress, ns.
     pub flow_latency: Option<u64>,
-    /// The source of `flow_latency`.
+    /// The basis (measurement method) of `flow_latency`.
     pub basis: Basis,
-    /// `(node, ns inside the node)`, in the order of the path at that time.
+    /// Hop latencies as `(node, ns)`, in path order.
     pub hops: Vec<(u32, u64)>,
 }
 
@@ -218,7 +221,7 @@ pub struct FlowPoint {
 pub struct Totals {
     /// The number of files of the store.
     pub files: u64,
-    /// Size of the files, logs included, bytes.
+    /// Size of the files and their WALs, bytes.
     pub bytes: u64,
     /// Time of the oldest record.
     pub from: Option<Nanos>,
@@ -236,8 +239,8 @@ pub struct Totals {
     pub losses: u64,
 }
 
-/// Returns the basis with this name, and the default for an unknown name of a newer version. Files of version 0.1.0 have `stamps` for
-/// `timestamps`.
+/// Returns the basis with this name, or the default for an unknown name of a newer version. Files of version 0.1.0 say `stamps`
+/// for `timestamps`.
 pub(crate) fn basis_named(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
     Basis::ALL
@@ -246,7 +249,7 @@ pub(crate) fn basis_named(name: &str) -> Basis {
         .unwrap_or_default()
 }
 
-/// The columns of an event that a reader translates from names.
+/// The fields of an event that a reader resolves from IDs or names.
 pub(crate) struct EventNames {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
@@ -255,7 +258,7 @@ pub(crate) struct EventNames {
     pub(crate) basis: Basis,
 }
 
-/// Reads an event, whose columns from `column` on are its time, kind, metric, and so on to the reason.
+/// Reads an event. From `column` on, the columns are time, kind, metric, …, reason.
 pub(crate) fn event_at(row: &Row<'_>, column: usize, names: EventNames) -> rusqlite::Result<Event> {
     let EventNames {
         id,
@@ -282,7 +285,7 @@ pub(crate) fn event_at(row: &Row<'_>, column: usize, names: EventNames) -> rusql
     })
 }
 
-/// Reads a rollup, whose columns from `column` on are its start, interval, metric, and so on to the 99th percentile.
+/// Reads a rollup. From `column` on, the columns are start, interval, metric, …, p99.
 pub(crate) fn rollup_at(
     row: &Row<'_>,
     column: usize,
@@ -293,7 +296,7 @@ pub(crate) fn rollup_at(
         flow,
         ts: unsigned(row, column)?,
         interval: optional(row, column + 1)?.unwrap_or(0),
-        // An unknown metric of a newer version.
+        // A newer version may have stored an unknown metric.
         metric: metric.unwrap_or(Metric::FlowPath),
         node: optional(row, column + 3)?,
         interface: optional(row, column + 4)?,
@@ -307,7 +310,7 @@ pub(crate) fn rollup_at(
     })
 }
 
-/// Reads a drop, whose columns from `column` on are its time, id, node, and so on to the reason.
+/// Reads a drop report. From `column` on, the columns are time, ID, node, …, reason.
 pub(crate) fn drop_at(
     row: &Row<'_>,
     column: usize,
@@ -327,7 +330,7 @@ pub(crate) fn drop_at(
     })
 }
 
-/// Reads the numbers of a flow, whose columns from `column` on are its latency, basis, first and last time, and reports.
+/// Reads a flow's state. From `column` on, the columns are latency, basis, first and last time, and reports.
 pub(crate) fn flow_at(
     row: &Row<'_>,
     column: usize,
@@ -344,7 +347,7 @@ pub(crate) fn flow_at(
     })
 }
 
-/// Reads a loss, whose columns are its time, node, and so on to the number of repeated reports.
+/// Reads a loss record. The columns are time, node, source, …, number of duplicates.
 pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
     Ok(Loss {
         ts: unsigned(row, 0)?,
@@ -357,7 +360,7 @@ pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
     })
 }
 
-/// Returns the kind with this name. An unknown one of a newer version is read as the most general one.
+/// Returns the kind with this name, or the most general one for an unknown name of a newer version.
 pub(crate) fn kind_named(name: &str) -> Kind {
     Kind::ALL
         .into_iter()
@@ -365,7 +368,7 @@ pub(crate) fn kind_named(name: &str) -> Kind {
         .unwrap_or(Kind::Latest)
 }
 
-/// Reads the kinds of events by their numbers in the file that is attached as `f0`.
+/// Reads the event kinds by their IDs in the file that is attached as `f0`.
 pub(crate) fn kinds(conn: &Connection) -> rusqlite::Result<HashMap<i64, Kind>> {
     let mut kinds = HashMap::new();
     let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
@@ -376,7 +379,7 @@ pub(crate) fn kinds(conn: &Connection) -> rusqlite::Result<HashMap<i64, Kind>> {
     Ok(kinds)
 }
 
-/// Parses a stored address; IPv4 is mapped into IPv6.
+/// Parses a stored address into 16 bytes, with IPv4 mapped into IPv6. An invalid address becomes `::ffff:0.0.0.0`.
 fn parse_address(text: &str) -> [u8; 16] {
     match text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -384,19 +387,19 @@ fn parse_address(text: &str) -> [u8; 16] {
     }
 }
 
-/// Returns a number as SQLite stores it, which is signed; larger values are stored as the maximum.
+/// Converts to SQLite's signed integers, clamped to the maximum.
 #[inline]
 pub(crate) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Reads a number, which is not negative. One that is, or is missing, was damaged: it is read as 0.
+/// Reads a non-negative number. A missing or damaged one is read as 0.
 pub(crate) fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
     Ok(optional(row, i)?.unwrap_or(0))
 }
 
-/// Reads a number that may be absent. One that does not fit was damaged, and counts as absent: a row must not keep all others from
-/// being read.
+/// Reads an optional number. One that is out of range was damaged and counts as absent, so that it does not make other rows
+/// unreadable.
 pub(crate) fn optional<T: TryFrom<i64>>(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<T>> {
     Ok(match row.get_ref(i)? {
         ValueRef::Integer(number) => T::try_from(number).ok(),
@@ -404,7 +407,7 @@ pub(crate) fn optional<T: TryFrom<i64>>(row: &Row<'_>, i: usize) -> rusqlite::Re
     })
 }
 
-/// Reads a text that may be absent.
+/// Reads an optional text.
 pub(crate) fn text(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(i)? {
         ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),

@@ -1,8 +1,8 @@
-//! Copies what SQLite can read of a damaged file into a new one.
+//! Salvages a damaged database file: copies all rows that SQLite can still read into a new file.
 //!
-//! Rows are read in the order of their keys. Where that fails, reading goes on behind the part that cannot be read, which is found by
-//! steps that double, and then backwards up to that part. The new file has the version from before there were sums of rows: what was read
-//! is added up anew for each answer, so that it is consistent, and nobody writes into it.
+//! Rows are read in key order. After a failure, reading resumes beyond the unreadable part, whose end is found with doubling
+//! steps, and then continues backwards from there. The new file gets a schema version without precomputed sums: readers compute
+//! these from the rows, so they are consistent, and no writer appends to it.
 
 use std::fs;
 use std::io::{Seek as _, Write as _};
@@ -33,22 +33,22 @@ pub struct Records {
     pub losses: u64,
 }
 
-/// The records that could be read of a damaged file, and its names.
+/// The result of salvaging a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Salvaged {
-    /// Name of the new file, whose records are in answers again; `None`: nothing could be read.
+    /// Name of the new file, which queries use from now on; `None` if nothing could be read.
     pub file: Option<String>,
-    /// Name that the damaged file has now.
+    /// New name of the damaged file.
     pub renamed: String,
     /// The records in the new file.
     pub records: Records,
 }
 
-/// Salvages the file at `aside`, which was `id`.
+/// Salvages the file at `aside`, whose former identity was `id`.
 pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, Error> {
     let new = files::temp_file(&dir.join(id.to_string()));
     let repaired = files::temp_file(&dir.join(format!("{id}.header")));
-    // An attempt that was interrupted may have left them.
+    // Left over from an interrupted attempt.
     files::remove(&new).with_path(&new)?;
     files::remove(&repaired).with_path(&repaired)?;
     let published = fill_and_publish(dir, id, aside, &new, &repaired);
@@ -63,7 +63,7 @@ pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, 
     })
 }
 
-/// Returns the records of the new file and its name, or no name if nothing could be read.
+/// Fills the new file and publishes it. Returns its record counts and its name, or no name if nothing could be read.
 fn fill_and_publish(
     dir: &Path,
     id: FileId,
@@ -80,7 +80,7 @@ fn fill_and_publish(
     Ok((records, file))
 }
 
-/// Makes the new file, with the owner and mode of the damaged one, and closes it when it is complete on disk.
+/// Creates the new file with the owner and mode of the damaged one, fills it, and closes it once it is complete on disk.
 fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     drop(files::create_alike(new, aside).with_path(new)?);
     drop(schema::open(new, EventIndexes::Kept)?);
@@ -99,7 +99,7 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
         return Ok(Records::default());
     };
     let records = copy_tables(&source, &mut out).with_path(new)?;
-    // Closing it would do that, too, but not say if it fails: the log, which is not published, would have the rows.
+    // Closing would checkpoint too, but without reporting failure, and rows left in the WAL would not be published.
     let is_busy = out
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         .with_path(new)?;
@@ -112,7 +112,7 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     Ok(records)
 }
 
-/// Copies the rows that can be read of all tables, in one transaction. Returns the records that are there then.
+/// Copies the readable rows of all tables in one transaction. Returns the record counts of the new file.
 fn copy_tables(source: &Connection, out: &mut Connection) -> rusqlite::Result<Records> {
     let transaction = out.transaction()?;
     for (table, key) in TABLES {
@@ -137,7 +137,7 @@ fn count_rows(conn: &Connection, table: &str) -> rusqlite::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// Copies a file with the first bytes of a file that was just created: they are the same in all files, but for the size.
+/// Copies a damaged file and gives the copy the header of a new file: headers only differ in the page count.
 fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
     let mut header = [0; HEADER];
     fs::File::open(good)?.read_exact_at(&mut header, 0)?;
@@ -146,20 +146,20 @@ fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()
     file.rewind()?;
     let pages = u32::try_from(file.metadata()?.len() / schema::PAGE_SIZE).unwrap_or(u32::MAX);
     header[28..32].copy_from_slice(&pages.to_be_bytes());
-    // There is no list of unused pages: those that were on it are not used again.
+    // Clears the freelist; its pages are not reused.
     header[32..40].fill(0);
     file.write_all(&header)
 }
 
-/// Gives the new file the name of the next part of its period. Returns the name.
+/// Links the new file under the name of the next free part of its period. Returns the name.
 fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
     let mut part = id;
     loop {
         let path = dir.join(part.to_string());
-        // Unlike a renaming, this fails if a process that writes here has just made a file of this name.
+        // Unlike a rename, a hard link fails if a writer has just created a file of this name.
         match fs::hard_link(new, &path) {
             Ok(()) => {
-                // The name, too, must be on disk before the damaged file gets its other one.
+                // The directory entry must be on disk before the damaged file is renamed.
                 let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
                 return synced.map(|()| part.to_string()).with_path(dir);
             }
@@ -169,7 +169,7 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
     }
 }
 
-/// Copies the rows of a table that can be read.
+/// Copies the readable rows of a table.
 fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
     let Some(mut copy) = Copy::new(source, out, table, key)? else {
         return Ok(());
@@ -181,7 +181,7 @@ fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> 
             Ended::All => return Ok(()),
             Ended::At(last) => last.unwrap_or(from),
         };
-        // Behind the part that cannot be read.
+        // Find the end of the unreadable part with doubling steps.
         let mut step = 1_i64;
         loop {
             failures += 1;
@@ -204,15 +204,15 @@ enum Direction {
     Down,
 }
 
-/// The position where reading ended.
+/// Outcome of reading a key range.
 enum Ended {
     /// All rows were read.
     All,
-    /// A row could not be read. Holds the key of the last one before it.
+    /// A row could not be read. Holds the key of the last row before it.
     At(Option<i64>),
 }
 
-/// Statements that copy rows of a table between two keys.
+/// Prepared statements that copy rows of a table between two keys, in both directions.
 struct Copy<'c> {
     up: rusqlite::Statement<'c>,
     down: rusqlite::Statement<'c>,
@@ -297,7 +297,7 @@ impl<'c> Copy<'c> {
     }
 }
 
-/// A row that does not fit into its table is damaged, and left out.
+/// Ignores a constraint violation: the row is damaged and left out.
 fn without_constraint(error: rusqlite::Error) -> rusqlite::Result<()> {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::ConstraintViolation | rusqlite::ErrorCode::TypeMismatch) => Ok(()),
@@ -310,7 +310,7 @@ fn columns(conn: &Connection, schema: &str, table: &str) -> rusqlite::Result<Vec
     select.query_map([table, schema], |row| row.get(0))?.collect()
 }
 
-/// The tables that are not made from others, and their first keys.
+/// The source tables (not derived from others), each with the first column of its key.
 const TABLES: [(&str, &str); 15] = [
     ("kind_name", "id"),
     ("metric_name", "id"),
@@ -329,7 +329,7 @@ const TABLES: [(&str, &str); 15] = [
     ("run_data", "stream"),
 ];
 
-/// Facts about a file that its rows have themselves.
+/// Recomputes the table `meta` from the rows.
 const META: &str = "
 REPLACE INTO meta SELECT 'events', count(*) FROM event_data;
 REPLACE INTO meta SELECT 'rollups', count(*) FROM rollup_data;
@@ -349,8 +349,8 @@ REPLACE INTO meta SELECT 'to', max(last) FROM salvaged_times;
 DROP TABLE salvaged_times;
 ";
 
-/// Bytes of the header of a file: SQLite's file format, section 1.3.
+/// Size of a database header, bytes: SQLite file format, section 1.3.
 const HEADER: usize = 100;
-/// Parts of a table that cannot be read, and steps to find where each ends, at most.
+/// Maximum number of failed reads per table.
 const MAX_FAILURES: u32 = 10_000;
 const CACHE_KIB: usize = 16 << 10;

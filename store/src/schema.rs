@@ -1,4 +1,4 @@
-//! The schema of a file, its creation and its version.
+//! The SQLite schema of a store file (`schema.sql`): creation, version checks, and the features of each version.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,46 +13,47 @@ use crate::config::{Error, WithPath as _};
 use crate::files;
 use crate::identity::check_access;
 
-/// The version that this program writes. Raised with each change that an older program could not read.
+/// Schema version that this program writes. Raised with each change that older programs could not read.
 pub(crate) const VERSION: u32 = 8;
 
-/// From this version on there are first values: [`collector::event::FirstValues`].
+/// First version with first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
 
-/// From this version on a file says in which order its records were committed.
+/// First version that stores the commit order of records (runs).
 const RUNS: u32 = 3;
 
-/// From this version on there are recordings.
+/// First version with recordings.
 const RECORDINGS: u32 = 4;
 
-/// A version whose files have all rows, and no sums of them: a reader adds up the rows themselves.
+/// A version with all row tables but no sums: readers sum the rows themselves.
 pub(crate) const WITHOUT_SUMS: u32 = RECORDINGS;
 
-/// From this version on rollups are also added up, and there are the paths that flows took.
+/// First version with summed rollups and path starts.
 const SPANS: u32 = 5;
 
-/// From this version on events are also in blocks. Those of version 6 have no values: its events are read one by one.
+/// First version with usable event blocks. Blocks of version 6 lack values, so its events are read row by row.
 const BLOCKS: u32 = 7;
 
 /// The script that creates a file.
 pub(crate) const SQL: &str = include_str!("schema.sql");
 
-/// The planner reads its statistics when a file is opened. The connection that creates them must load them with this.
+/// Loads the planner's statistics. SQLite does this when it opens a file; the connection that creates them must do it
+/// explicitly.
 pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
 
-/// The time at which the indexes on events are built.
+/// When the indexes on events are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EventIndexes {
-    /// Row by row, as they are inserted.
+    /// With each inserted row.
     Kept,
     /// All at once, when the file is complete.
     Later,
 }
 
-/// Marks a file as ours (`file` and friends show it): "hopw".
+/// SQLite application ID that marks a hopwise file: "hopw".
 const APPLICATION_ID: i32 = 0x686f_7077;
 
-/// Opens the file at `path` for writing and creates what is missing. A file that exists keeps the indexes that it has.
+/// Opens the file at `path` for writing and creates its schema if it is new. An existing file keeps its set of indexes.
 ///
 /// # Errors
 /// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
@@ -60,7 +61,7 @@ const APPLICATION_ID: i32 = 0x686f_7077;
 pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Error> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // SQLite gives its log and index the mode of the file. An empty file is a new one to it.
+    // Created first for its mode, which SQLite copies to the WAL and shared memory. SQLite treats an empty file as new.
     match files::private().create_new(true).write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             check_access(path, true).with_path(path)?;
@@ -69,7 +70,7 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
     }
     let mut conn = Connection::open_with_flags(path, flags).with_path(path)?;
     conn.busy_timeout(BUSY).with_path(path)?;
-    // Checked before anything is written: a foreign file is not changed.
+    // Checked before the first write, so that a foreign file stays unchanged.
     match check(&conn, "main", path) {
         Ok(()) => conn.execute_batch(SETTINGS).with_path(path)?,
         Err(Error::Empty(_)) => {
@@ -82,7 +83,8 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
     Ok(conn)
 }
 
-/// Checks that the file attached to `conn` as `name` is one that we can read. [`Error::Empty`] when nothing is in it yet.
+/// Checks that the file attached to `conn` as `name` is a hopwise file that this program can read. Returns [`Error::Empty`] if
+/// it has no schema yet.
 pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Error> {
     let objects = format!("SELECT count(*) FROM {name}.sqlite_schema");
     if query_number(conn, &objects).with_path(path)? == 0 {
@@ -107,7 +109,7 @@ fn query_number(conn: &Connection, sql: &str) -> rusqlite::Result<i64> {
     conn.query_row(sql, [], |row| row.get(0))
 }
 
-/// Checks that the file at `path` could be written by this program.
+/// Checks that this program could write to the file at `path`.
 pub(crate) fn probe(path: &Path) -> Result<(), Error> {
     check_access(path, true).with_path(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -115,7 +117,8 @@ pub(crate) fn probe(path: &Path) -> Result<(), Error> {
     check(&conn, "main", path)
 }
 
-/// Returns true if a file of an earlier version is at `path`. It is read, and not written any more: to add what it lacks takes long when it is large.
+/// Returns true if the file at `path` has an earlier schema version. Such files are only read: upgrading a large one takes too
+/// long.
 pub(crate) fn is_earlier(path: &Path) -> bool {
     if check_access(path, false).is_err() {
         return false;
@@ -129,7 +132,7 @@ pub(crate) fn is_earlier(path: &Path) -> bool {
     version.is_some_and(|version| version < VERSION)
 }
 
-/// Returns true if the file attached to `conn` as `name` says in which order its records were committed.
+/// Returns true if the file attached to `conn` as `name` stores its commit order.
 pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
     Ok(version(conn, name)? >= RUNS)
 }
@@ -139,9 +142,9 @@ pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> 
 pub(crate) struct Features {
     pub(crate) first_values: bool,
     pub(crate) recordings: bool,
-    /// Rollups are added up, and there are the paths that flows took.
+    /// Summed rollups and path starts.
     pub(crate) spans: bool,
-    /// Events are also in blocks.
+    /// Columnar blocks of events.
     pub(crate) blocks: bool,
     /// Tunnels of dropped packets.
     pub(crate) tunnels: bool,
@@ -159,7 +162,7 @@ pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Featur
     })
 }
 
-/// Whether drops in the file attached to `conn` as `name` have tunnels: from version 8 on, and in files that were salvaged since.
+/// Returns true if drops in the file attached as `name` have a tunnel: from version 8 on, and in files salvaged since.
 pub(crate) fn has_tunnels(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM pragma_table_info('drop_data', ?1) WHERE name = 'tunnel'";
     conn.query_row(sql, [name], |row| Ok(row.get::<_, i64>(0)? > 0))
@@ -174,19 +177,19 @@ pub(crate) fn event_indexes() -> impl Iterator<Item = &'static str> {
     SQL.lines().filter(|line| is_event_index(line))
 }
 
-/// Returns true if the file behind `conn` has the indexes on events. They are created together.
+/// Returns true if the file has the indexes on events, which are created together.
 pub(crate) fn has_event_indexes(conn: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'event_flow'";
     conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
 
-/// Returns true if a line of the script creates an index on events. Each is one line.
+/// Returns true if a line of the script creates an index on events. Each such statement is on one line.
 fn is_event_index(line: &str) -> bool {
     line.starts_with("CREATE INDEX event_")
 }
 
-/// Returns the number of a kind in the tables. By far the most events are changes: theirs is the greatest, so that they lie at the
-/// right edge of the index on kinds, where SQLite inserts fastest.
+/// Returns the stored ID of a kind. Most events are changes, so their ID is the largest: then they are at the right edge of the
+/// index on kinds, where SQLite inserts fastest.
 pub(crate) fn kind_code(kind: Kind) -> i64 {
     match kind {
         Kind::Change => 255,
@@ -194,7 +197,7 @@ pub(crate) fn kind_code(kind: Kind) -> i64 {
     }
 }
 
-/// Creates the tables in one transaction: after a crash the file is either empty or complete.
+/// Creates the schema in one transaction, so that a file is empty or complete after a crash.
 fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> {
     let transaction = conn.transaction()?;
     match indexes {
@@ -224,8 +227,8 @@ fn insert_names(conn: &Connection, table: &str, names: &[(i64, &str)]) -> rusqli
     Ok(())
 }
 
-/// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The writer checkpoints explicitly. Dirty pages of a
-/// transaction stay in the 64 MB cache.
+/// Writer settings. Pages of 8 KiB need fewer levels and splits than 4 KiB (measured). The writer checkpoints explicitly. The
+/// dirty pages of a transaction fit into the cache of 64 MiB.
 const SETTINGS: &str = "
 PRAGMA page_size = 8192;
 PRAGMA journal_mode = WAL;
@@ -238,5 +241,5 @@ PRAGMA trusted_schema = OFF;
 /// The page size in `SETTINGS`, bytes.
 pub(crate) const PAGE_SIZE: u64 = 8192;
 
-/// The time that a writer waits for another program that has a lock on the file.
+/// Maximum wait for a lock that another program holds on the file.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Writes batches as rows into one open file, in transactions.
+//! Writer of one store file: inserts the rows of batches in transactions, and checkpoints the WAL.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -27,7 +27,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     id: FileId,
     identity: Option<FileIdentity>,
-    /// The log and its index.
+    /// The WAL and its shared-memory index.
     beside: [Option<FileIdentity>; 2],
     names: Names,
     tally: FileMeta,
@@ -36,20 +36,22 @@ pub(crate) struct Segment {
     indexed: bool,
     /// Records in the open transaction; 0 if there is none.
     open: u64,
-    /// Records that were committed since the whole log was last copied into the file.
+    /// Records committed since the WAL was last completely checkpointed.
     in_log: u64,
-    /// The numbers after what is committed.
+    /// The numbering after the last commit.
     numbering: Numbering,
 }
 
-/// The state of a write-ahead log, bytes.
+/// State of the WAL, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Log {
+    /// Size of the pages in the WAL.
     pub(crate) reach: u64,
+    /// Size of those pages that are not checkpointed yet.
     pub(crate) waiting: u64,
 }
 
-/// The `meta` table of a file; written with each transaction.
+/// Contents of the `meta` table, written with each transaction.
 #[derive(Default, Debug)]
 struct FileMeta {
     /// Next sequence number, one count for all tables.
@@ -79,7 +81,7 @@ impl Segment {
         let indexed = schema::has_event_indexes(&conn).with_path(&path)?;
         Ok(Self {
             identity: FileIdentity::read(&path),
-            // They are there once the file was read.
+            // SQLite has created them when the file was read.
             beside: ["-wal", "-shm"].map(|suffix| FileIdentity::read(&files::beside(&path, suffix))),
             conn,
             path,
@@ -94,36 +96,36 @@ impl Segment {
         })
     }
 
-    /// Returns the file as it was opened; `None` if it was removed at once.
+    /// Returns the file's identity when it was opened, or `None` if it was removed at once.
     pub(crate) fn identity(&self) -> Option<&FileIdentity> {
         self.identity.as_ref()
     }
 
-    /// Returns what happened to the file since it was opened, if it is not at its path any more.
+    /// Returns the change if the file was removed or replaced since it was opened.
     pub(crate) fn change(&self) -> Option<FileChange> {
         self.identity
             .as_ref()
             .map_or(Some(FileChange::Removed), FileIdentity::change)
     }
 
-    /// The log, or its index, if it is not at its path any more. What is in the log is not lost as long as the file is open; but other
-    /// programs, and this one after a crash, do not find it.
+    /// Returns the path of the WAL or its index if it was removed or replaced. Its contents are usable while the file is open,
+    /// but other programs, and this one after a crash, cannot find them.
     pub(crate) fn moved_log(&self) -> Option<&Path> {
         let moved = self.beside.iter().flatten().find(|log| log.change().is_some());
         moved.map(|log| &*log.path)
     }
 
-    /// Closes a file that is not at its path any more. Its log must not stay behind: SQLite would take it for that of the file that is at
-    /// the path now. A file that was moved elsewhere gets what is in the log before.
+    /// Closes a file that was removed or replaced. Deletes its WAL: SQLite would apply it to the file that is now at the path.
+    /// A file that was only moved is checkpointed first.
     pub(crate) fn abandon(mut self) {
         if self.change() == Some(FileChange::Removed) {
-            // If it cannot be copied, the moved file lacks it; its records are counted as lost in any case.
+            // If the checkpoint fails, the moved file lacks these records. They are counted as lost in any case.
             let _ = self.checkpoint(true);
         }
         let Self { conn, beside, .. } = self;
         drop(conn);
         for log in beside.iter().flatten().filter(|log| log.is_in_place()) {
-            // If it cannot be removed, opening the other file shows what is wrong with it.
+            // If this fails, opening the other file reports the problem.
             let _ = fs::remove_file(&log.path);
         }
     }
@@ -141,33 +143,33 @@ impl Segment {
         self.indexed
     }
 
-    /// Events in the file, those of the open transaction included.
+    /// Returns the number of events in the file, including the open transaction.
     pub(crate) fn events_in_file(&self) -> u64 {
         self.tally.events.unsigned_abs()
     }
 
-    /// The numbers of the next records, without the open transaction.
+    /// Returns the numbering without the open transaction.
     pub(crate) fn numbering(&self) -> Numbering {
         self.numbering
     }
 
-    /// Records that were committed and may be in the log only.
+    /// Returns the number of committed records that may be only in the WAL.
     pub(crate) fn in_log(&self) -> u64 {
         self.in_log
     }
 
-    /// Records in the open transaction.
+    /// Returns the number of records in the open transaction.
     pub(crate) fn uncommitted(&self) -> u64 {
         self.open
     }
 
-    /// Clears the names of rules: their indices have a new meaning.
+    /// Clears the cached rule IDs after a change of the rule set.
     pub(crate) fn forget_rules(&mut self) {
         self.names.forget_rules();
     }
 
-    /// Writes a batch into the open transaction, opening one when there is none. After an error the transaction must be
-    /// given up: drop the segment.
+    /// Writes a batch in the open transaction, or begins one. After an error the transaction must be abandoned by dropping the
+    /// segment.
     pub(crate) fn write(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
         self.begin(batch.len())?;
         self.events(batch, rules)?;
@@ -177,7 +179,7 @@ impl Segment {
         self.losses(batch.losses())
     }
 
-    /// Counts `records` as part of the open transaction, and opens one if there is none.
+    /// Begins a transaction if none is open, and adds `records` to its count.
     fn begin(&mut self, records: usize) -> rusqlite::Result<()> {
         if self.open == 0 {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
@@ -186,8 +188,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes rows of the optional table of reports, as [`Segment::write`] does. A report counts as one record, for any number
-    /// of hops.
+    /// Writes rows of the optional table of reports, like [`Segment::write`]. A report counts as one record, whatever its
+    /// number of hops.
     pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
         self.begin(reports.len())?;
         let Self {
@@ -201,7 +203,7 @@ impl Segment {
             let flow = flow_number(names, conn, report.flow.as_ref())?;
             let path = names.path(conn, &report.path())?;
             bind_report(&mut insert, report, flow, path)?;
-            // A report without hops has one row that says so.
+            // A report without hops gets one row with NULL hop columns.
             for i in 0..report.hops.len().max(1) {
                 let seq = tally.next_seq(report.ts);
                 insert.raw_bind_parameter(2, seq)?;
@@ -213,7 +215,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes recordings of the flight recorder, as [`Segment::write`] does.
+    /// Writes recordings of the flight recorder, like [`Segment::write`].
     pub(crate) fn write_recordings(&mut self, recordings: &[Recording]) -> rusqlite::Result<()> {
         self.begin(recordings.len())?;
         let Self {
@@ -250,7 +252,7 @@ impl Segment {
         insert.finish()
     }
 
-    /// Makes the open transaction permanent. Returns its number of records.
+    /// Commits the open transaction, with its counts, sums and runs. Returns its number of records.
     pub(crate) fn commit(&mut self) -> rusqlite::Result<u64> {
         if self.open == 0 {
             return Ok(0);
@@ -264,15 +266,15 @@ impl Segment {
         Ok(std::mem::take(&mut self.open))
     }
 
-    /// Returns how far the write-ahead log reaches, and how much of it is not yet in the file; bytes. (The size of the log says
-    /// neither: once it is in the file, it is written again from its beginning.)
+    /// Returns how far the WAL reaches and how much of it is not checkpointed yet. The size of the WAL file shows neither,
+    /// because SQLite overwrites it from the start after a checkpoint.
     ///
-    /// SQLite is asked, by a checkpoint that does nothing. Reading the log's index ourselves would be shorter, and wrong:
-    /// closing a file releases every lock that the process holds on it, SQLite's too, and the next process that opens the
-    /// store considers the index abandoned and truncates it while we use it.
+    /// A checkpoint that does nothing asks SQLite. Reading the WAL index directly would be shorter and wrong: closing a file
+    /// releases every POSIX lock of the process on it, including SQLite's, and the next process that opens the store would
+    /// consider the index abandoned and truncate it while it is in use.
     pub(crate) fn log(&self) -> Log {
         let Ok([reach, done]) = self.query_checkpoint("NOOP") else {
-            // Unknown: assume that the whole log is still to be copied.
+            // Unknown: assume that nothing is checkpointed.
             let bytes = self.log_bytes();
             return Log {
                 reach: bytes,
@@ -287,7 +289,7 @@ impl Segment {
         }
     }
 
-    /// Runs a checkpoint in this mode. Returns the pages of the log, and those of them that are in the file.
+    /// Runs a checkpoint in this mode. Returns the number of pages in the WAL, and how many of them are checkpointed.
     fn query_checkpoint(&self, mode: &str) -> rusqlite::Result<[i64; 2]> {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         self.conn
@@ -298,19 +300,19 @@ impl Segment {
         fs::metadata(files::beside(&self.path, "-wal")).map_or(0, |log| log.len())
     }
 
-    /// Size of the file with its log, bytes.
+    /// Returns the size of the file and its WAL, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.log_bytes() + fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can be reset. Returns whether the whole
-    /// log was copied: readers may keep a part of it from that.
+    /// Checkpoints the WAL. With `wait`, waits shortly for readers so that the WAL restarts from its beginning. Returns true if
+    /// the whole WAL was copied; readers can prevent that.
     pub(crate) fn checkpoint(&mut self, wait: bool) -> rusqlite::Result<bool> {
         self.conn.busy_timeout(schema::BUSY / 10)?;
         let copied = self.query_checkpoint(if wait { "RESTART" } else { "PASSIVE" });
         self.conn.busy_timeout(schema::BUSY)?;
         let [reach, done] = copied?;
-        // Negative: another process copies it just now.
+        // Negative values mean that another process is running a checkpoint.
         let is_whole = reach >= 0 && reach == done;
         if is_whole {
             self.in_log = 0;
@@ -347,7 +349,7 @@ impl Segment {
             let numbers = EventNumbers { flow, rule, path };
             let ts = int(event.ts);
             let seq = tally.next(Stream::Events, event.ts);
-            // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
+            // A sorted index needs no chunks, and with a single chunk a query searches it once.
             let chunk = if *indexed { seq >> CHUNK_BITS } else { 0 };
             insert.row(event_row(event, seq, chunk, numbers))?;
             summary.event(conn, event, ts, first, numbers)?;
@@ -494,7 +496,7 @@ impl Segment {
 }
 
 impl FileMeta {
-    /// The next sequence number, for a record of `stream` and of time `ts`.
+    /// Returns the next sequence number, for a record of `stream` at time `ts`, and adds the record to its run.
     #[inline]
     fn next(&mut self, stream: Stream, ts: Nanos) -> i64 {
         let seq = self.next_seq(ts);
@@ -502,7 +504,7 @@ impl FileMeta {
         seq
     }
 
-    /// The next sequence number, for a record of time `ts`.
+    /// Returns the next sequence number, for a record at time `ts`.
     #[inline]
     fn next_seq(&mut self, ts: Nanos) -> i64 {
         self.extend_time_range(ts);
@@ -558,15 +560,20 @@ fn read_count(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<i64> {
     countable(read_meta(select, name)?.unwrap_or(0), name)
 }
 
-/// Inserts rows into a table of numbers, many with one statement: that opens the table and its indexes once, and SQLite
-/// stays at the right edge of those that grow there (a quarter less time per event, measured). `OR FAIL` because with the
-/// default it would keep an undo log for each statement; we give up the whole transaction on any error.
+/// Inserts rows into a table of integers, [`ROWS`] per statement. A statement opens the table and its indexes once, and SQLite
+/// stays at the right edge of growing b-trees (a quarter less time per event, measured). `OR FAIL` avoids SQLite's undo log per
+/// statement; after any error the whole transaction is abandoned.
 ///
-/// For each row of the statement, only what differs from the row that was there before is bound.
+/// Parameters stay bound between executions, so only values that differ from the previous row at the same position are bound
+/// again.
 pub(crate) struct Insert<'c, const N: usize> {
+    /// Statement for [`ROWS`] rows.
     many: CachedStatement<'c>,
+    /// Statement for a single row.
     one: CachedStatement<'c>,
+    /// Values bound to `many`, by row position.
     bound: Vec<Option<[Option<i64>; N]>>,
+    /// Rows that are not inserted yet.
     waiting: Vec<[Option<i64>; N]>,
 }
 
@@ -605,7 +612,7 @@ impl<'c, const N: usize> Insert<'c, N> {
         Ok(())
     }
 
-    /// Inserts the rows that are too few for the large statement.
+    /// Inserts the remaining rows, which do not fill the large statement, one by one.
     pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
         for row in &self.waiting {
             for (i, value) in row.iter().enumerate() {
@@ -617,7 +624,7 @@ impl<'c, const N: usize> Insert<'c, N> {
     }
 }
 
-/// Binds the columns that all hops of a report share. The second and third are the hop's.
+/// Binds the columns that all rows of a report share. Columns 2 and 3 (sequence number and chunk) differ per hop.
 fn bind_report(
     insert: &mut CachedStatement<'_>,
     report: &ReportRow,
@@ -656,6 +663,7 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         hop.buffer_id.map(i64::from),
         hop.buffer_occupancy.map(i64::from),
     ];
+    // The hop's columns are the last ones.
     let first = REPORT_COLUMNS - values.len() + 1;
     values
         .iter()
@@ -663,6 +671,7 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         .try_for_each(|(i, value)| insert.raw_bind_parameter(first + i, *value))
 }
 
+/// Returns a row of `event_data`, in the order of its columns.
 #[inline]
 fn event_row(event: &Event, seq: i64, chunk: i64, numbers: EventNumbers) -> [Option<i64>; 17] {
     let EventNumbers { flow, rule, path } = numbers;
@@ -700,7 +709,7 @@ fn address(octets: [u8; 16]) -> IpAddr {
     Ipv6Addr::from(octets).to_canonical()
 }
 
-/// The newest time in a batch, which decides its file; `None` for an empty batch.
+/// Returns the newest time in a batch, which selects its file, or `None` for an empty batch.
 pub(crate) fn newest(batch: &Batch) -> Option<Nanos> {
     let events = batch.events().map(|(event, _)| event.ts);
     let flows = batch.flows().map(|(row, _)| row.last_seen);
@@ -712,11 +721,11 @@ pub(crate) fn newest(batch: &Batch) -> Option<Nanos> {
 
 const REPORT_COLUMNS: usize = 27;
 
-/// Rows that one statement inserts. 32 are as good as 100, 8 are not.
+/// Rows per statement: 32 are as fast as 100, 8 are not.
 const ROWS: usize = 32;
 
-/// Rows per chunk, as a power of two. 65,536 entries of a flow index are one megabyte: inserts stay in the processor's
-/// cache (with 2^20 they cost a third more, measured), and 20 M rows are 305 look-ups of some 5 µs for a query.
+/// Rows per chunk, as a power of two. 65,536 entries of a flow index take one megabyte, so inserts stay in the CPU cache (2^20
+/// costs a third more, measured). A query over 20 M rows needs 305 look-ups of about 5 µs.
 const CHUNK_BITS: u32 = 16;
 
 const UPSERT_FLOW: &str = "

@@ -1,4 +1,4 @@
-//! The state that the writer, its clients and the index thread share.
+//! State shared by the writer, its clients and the index thread: counters, and a pool of empty batches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Locks the accounts: once per batch on each side, for a few nanoseconds.
+    /// Locks the counters. Each side does so once per batch, for a few nanoseconds.
     pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
         // No code under this lock can panic in the middle of a change.
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the batches that were written and can be filled again.
+    /// Locks the pool of written batches, which clients fill again.
     pub(crate) fn spare(&self) -> MutexGuard<'_, Vec<Batch>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }

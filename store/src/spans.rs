@@ -1,5 +1,5 @@
-//! Flows with their paths, nodes, queues and links in a span of time. They are read from sums that are made while records are
-//! inserted (module `summary`), so that a day takes little longer than a minute.
+//! Summaries of flows, paths, nodes, queues and links over a time span. They are computed from sums of 1, 10 and 60 minutes
+//! that the writer maintains (module `summary`), so a day takes little longer to read than a minute.
 
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
 
@@ -20,7 +20,7 @@ use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::summary::{LONGER, NOTHING};
 
-/// A span of whole minutes.
+/// A time span of whole minutes; the end is exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     from: Nanos,
@@ -32,11 +32,11 @@ pub struct Span {
 pub struct FlowFilter {
     /// The span of time.
     pub span: Span,
-    /// The order of the flows, greatest first.
+    /// The value by which flows are ranked, in descending order.
     pub order: FlowOrder,
-    /// Only flows whose text contains this.
+    /// Only flows whose written 5-tuple contains this text.
     pub text: Option<String>,
-    /// Only the flow with this id, even if the span has more flows than are considered. With its whole text, it is found faster.
+    /// Only the flow with this ID, even beyond the limit of flows. Lookup is faster if `text` is the flow's full text.
     pub id: Option<u64>,
     /// Only flows after this one.
     pub after: Option<FlowRank>,
@@ -44,20 +44,20 @@ pub struct FlowFilter {
     pub limit: usize,
 }
 
-/// A flow in a span of time.
+/// A flow in a time span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowSpan {
     /// The key of the flow.
     pub flow: FlowKey,
     /// The sum of its flow latencies.
     pub sum: SpanSum,
-    /// The path that it took last; empty if that is not stored. `u32::MAX` = unavailable.
+    /// The latest path as node IDs (`u32::MAX` = unavailable); empty if not stored.
     pub path: Vec<u32>,
-    /// The source of its latest latency.
+    /// The basis of the latest flow latency.
     pub basis: Basis,
 }
 
-/// Values of a span of time, added up.
+/// Aggregates of values in a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanSum {
     /// The number of values.
@@ -68,26 +68,26 @@ pub struct SpanSum {
     pub max: u64,
     /// Sum of values; at most `i64::MAX`.
     pub sum: u64,
-    /// Start of the first rollup.
+    /// Start of the first rollup, ns since 1970.
     pub first: Nanos,
-    /// End of the last rollup.
+    /// End of the last rollup, ns since 1970.
     pub last: Nanos,
 }
 
 /// A page of the flows of a span.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FlowSpans {
-    /// The flows, with their ranks in the order.
+    /// The flows with their ranks, in descending order.
     pub flows: Vec<(FlowRank, FlowSpan)>,
-    /// There are more flows after these.
+    /// True if there are more pages.
     pub more: bool,
     /// Number of flows that match.
     pub total: u64,
-    /// The span has more flows than are considered: the others are in no page.
+    /// True if the span has more flows than the limit; the others are on no page.
     pub truncated: bool,
 }
 
-/// The metric and the node, queue or link of rollups.
+/// Identity of a time series: a metric of a node, queue or link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SeriesKey {
     /// The metric, by its number.
@@ -107,7 +107,7 @@ pub struct NodeSpans {
     pub series: BTreeMap<SeriesKey, SpanSum>,
     /// Dropped packets by node.
     pub drops: BTreeMap<u32, u64>,
-    /// There are more than are considered.
+    /// True if there are more series than the limit.
     pub truncated: bool,
 }
 
@@ -120,26 +120,26 @@ pub struct PathSpan {
     pub flows: u64,
     /// Number of reports of the flows that took it last.
     pub reports: u64,
-    /// Time at which the last flow left it, or the end of the last minute in which it was reported.
+    /// Time when the last flow left it, or the end of the last minute in which it was reported, ns.
     pub last: Nanos,
 }
 
-/// A part of a span that rollups of one length cover.
+/// A part of a span that is covered by rollups of one interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Length of the rollups, s.
+    /// Interval of the rollups, seconds.
     pub interval: u32,
     /// Start of the part, ns since 1970.
     pub from: Nanos,
-    /// End of the part, which does not belong to it.
+    /// End of the part (exclusive), ns since 1970.
     pub to: Nanos,
 }
 
 impl Span {
-    /// Returns the whole minutes that `from` up to before `to` touches. A span that would end before it begins is empty.
+    /// Returns the span of all whole minutes that overlap the time from `from` to `to`. It is empty if `to` is before `from`.
     pub fn new(from: Nanos, to: Nanos) -> Self {
         if to < from {
-            // Not even the minute of its beginning.
+            // Empty, without the minute of `from`.
             let from = from.min(LATEST) / MINUTE * MINUTE;
             return Self { from, to: from };
         }
@@ -152,12 +152,12 @@ impl Span {
         }
     }
 
-    /// Returns the start of the span.
+    /// Returns the start, ns.
     pub fn from(self) -> Nanos {
         self.from
     }
 
-    /// Returns the end of the span, which does not belong to it.
+    /// Returns the end (exclusive), ns.
     pub fn to(self) -> Nanos {
         self.to
     }
@@ -167,12 +167,12 @@ impl Span {
         self.to - self.from
     }
 
-    /// Returns the fewest rollups that cover the span: hours in its middle, ten minutes around them, minutes at its ends.
+    /// Returns the fewest rollups that cover the span: hours in the middle, ten minutes around them, minutes at both ends.
     pub fn pieces(self) -> Vec<Piece> {
         self.pieces_up_to(u32::MAX)
     }
 
-    /// Returns the fewest rollups that cover the span and are at most `longest` seconds long.
+    /// Returns the fewest rollups of at most `longest` seconds that cover the span.
     pub(crate) fn pieces_up_to(self, longest: u32) -> Vec<Piece> {
         let mut ends = Vec::new();
         let mut from = self.from;
@@ -204,7 +204,7 @@ impl Span {
         ends
     }
 
-    /// Returns the rollups to read in a file with these features: one without longer rollups of flows is read minute by minute.
+    /// Returns the rollups to read from a file: per minute if the file has no longer rollups of flows.
     pub(crate) fn pieces_in(self, features: Features) -> Vec<Piece> {
         if features.spans {
             self.pieces()
@@ -215,7 +215,7 @@ impl Span {
 }
 
 impl Piece {
-    /// Returns a span as rollups of a minute.
+    /// Returns a piece that covers the span with one-minute rollups.
     pub fn minutes(span: Span) -> Self {
         Self {
             interval: 60,
@@ -231,7 +231,7 @@ impl Piece {
 }
 
 impl SpanSum {
-    /// Returns the sum of `count` records without values.
+    /// Returns an aggregate of `count` records without values: `min` is above `max`.
     pub(crate) fn counted(count: u64) -> Self {
         Self {
             count,
@@ -252,7 +252,7 @@ impl SpanSum {
         self.last = self.last.max(other.last);
     }
 
-    /// Returns true if there were values: a flow without latencies has counts only.
+    /// Returns true if there are values; a flow without latencies has only a count.
     pub fn has_values(self) -> bool {
         self.min <= self.max
     }
@@ -276,12 +276,12 @@ impl SpanSum {
     }
 }
 
-/// A flow while files are read.
+/// A flow during the scan of the files.
 struct FlowState {
     sum: SpanSum,
-    /// The files that have the flow, and its numbers there.
+    /// Files that have the flow, by index, with the flow's ID in each.
     numbers: Vec<(usize, i64)>,
-    /// The times from which the flow took paths, and the indexes of the paths.
+    /// Start times of the flow's paths, with the paths' indexes.
     paths: Vec<(Nanos, usize)>,
     basis: Basis,
 }
@@ -298,17 +298,17 @@ impl FlowState {
     }
 }
 
-/// Returns the paths that a flow took in a span, each with the time at which it left it: the start of the next one, or the end of its last
+/// Returns the paths of a flow in a span with the time when it left each: the start of the next path, or the end of its last
 /// rollup.
 fn ends_of_paths(span: Span, sum: SpanSum, paths: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
     let nexts = paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
-    // In one of several files, a flow may have left a path long before the span.
+    // With several files, a path may have ended long before the span.
     let in_span = paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
     in_span.map(move |((_, path), next)| (*path, next.min(sum.last)))
 }
 
-/// Returns the paths of a span, the most used first. `nodes`: those of each path. `flows`: the sum of each flow, and the times from which it
-/// took which of the paths, with the one that it had when the span began, in the order of time.
+/// Returns the paths used in a span, by descending number of flows. `nodes` are the nodes of each path. `flows` has each flow's
+/// sum and its path starts in time order, beginning with the path at the start of the span.
 pub fn rank_paths<'a>(
     span: Span,
     nodes: Vec<Vec<u32>>,
@@ -323,7 +323,7 @@ pub fn rank_paths<'a>(
             last: 0,
         })
         .collect();
-    // The last flow that was counted for a path, from 1 on: a flow is counted once.
+    // Number of the last flow counted for each path, from 1 on, so that a flow counts once per path.
     let mut last_flows = vec![0_usize; paths.len()];
     for (i, (sum, taken)) in (1..).zip(flows) {
         for (index, last) in ends_of_paths(span, sum, taken) {
@@ -341,7 +341,7 @@ pub fn rank_paths<'a>(
 }
 
 impl FlowFilter {
-    /// Returns the rank of a flow with this sum in the wanted order.
+    /// Returns the sort rank of a flow in the selected order.
     pub fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
         let value = match self.order {
             FlowOrder::LastSeen => sum.last,
@@ -352,7 +352,7 @@ impl FlowFilter {
     }
 }
 
-/// The flows of a span, and the files that they are in.
+/// The flows found in a span, and the files that were read.
 struct Flows {
     files: Vec<FileIdentity>,
     found: HashMap<FlowKey, FlowState, Seeded>,
@@ -360,7 +360,7 @@ struct Flows {
 }
 
 impl Reader {
-    /// Returns flows of a span of time, also those that have expired.
+    /// Returns the flows of a time span, including expired ones.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -368,7 +368,7 @@ impl Reader {
         self.flow_spans_where(filter, false, &|_| true)
     }
 
-    /// Returns the flows of a span that `is_wanted` accepts. `by_path`: it needs their paths.
+    /// Returns the flows of a time span that `is_wanted` accepts. `by_path` must be true if `is_wanted` tests paths.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -422,7 +422,7 @@ impl Reader {
         })
     }
 
-    /// Returns the latencies of each flow of a span of time, and whether there are more flows than are considered.
+    /// Returns the latency sums of each flow in a time span, and whether there are more flows than the limit.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -438,7 +438,7 @@ impl Reader {
         })
     }
 
-    /// Returns the paths of a span of time, the most used first, and whether the span has more flows than are considered.
+    /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -478,7 +478,8 @@ impl Reader {
         })
     }
 
-    /// Reads one flow of a span, even if the span has more flows than are considered. `text` may be that of the flow.
+    /// Reads one flow, even if the span has more flows than the limit. `text` may be the flow's key as text, which speeds up
+    /// the lookup.
     fn read_one_flow(
         &self,
         span: Span,
@@ -561,7 +562,7 @@ impl Reader {
         Ok(flows)
     }
 
-    /// Adds the paths that flows took. Returns the nodes of all paths. `with_bases`: the sources of their latencies are added, too.
+    /// Adds the paths of the flows, and with `with_bases` the bases of their latencies. Returns the nodes of all paths.
     fn add_paths(
         &self,
         flows: &mut Flows,
@@ -575,7 +576,7 @@ impl Reader {
                 wanted[*file].push((*flow, *number));
             }
         }
-        // In an order of their own: that of a map differs from one question to the next.
+        // Sorted for reproducible results: the order of a map varies.
         for flows in &mut wanted {
             flows.sort_unstable_by_key(|(_, number)| *number);
         }
@@ -604,7 +605,7 @@ impl Reader {
     }
 }
 
-/// A flow of a file with the source of its latest latency, and its paths by their indexes.
+/// A flow of a file: its key, the basis of its latest latency, and its path starts with path indexes.
 type FlowPaths = (FlowKey, Option<Basis>, Vec<(Nanos, usize)>);
 
 /// Reads the paths of the `wanted` flows in one file.
@@ -633,7 +634,7 @@ fn read_file_paths(
     Ok((paths, flows))
 }
 
-/// The sums of the flows of one file, by their numbers.
+/// Sums of the flows in one file, by their IDs.
 #[derive(Default)]
 struct FileFlows {
     sums: FastMap<i64, SpanSum>,
@@ -641,7 +642,7 @@ struct FileFlows {
 }
 
 impl FileFlows {
-    /// Adds a rollup of a flow. Returns false if the flow is new and there are too many.
+    /// Adds a rollup of a flow. Returns false if the flow is new and the limit is reached.
     fn add(&mut self, number: i64, sum: SpanSum) -> bool {
         let is_full = self.sums.len() >= MAX_FLOWS;
         match self.sums.entry(number) {
@@ -660,7 +661,7 @@ fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
 }
 
 impl Flows {
-    /// Adds the sum of a flow in a file, with the number that it has there.
+    /// Adds the sum of a flow in a file, where it has the ID `number`.
     fn add(&mut self, file: usize, number: i64, flow: FlowKey, sum: SpanSum) {
         let is_full = self.found.len() >= MAX_FLOWS;
         match self.found.entry(flow) {
@@ -717,7 +718,7 @@ impl NodeSpans {
     }
 
     fn add(&mut self, row: &Row<'_>, metric: i64, sum: SpanSum) -> rusqlite::Result<()> {
-        // A negative number stands for none.
+        // A negative number means none.
         let Some(node) = optional(row, 0)? else {
             return Ok(());
         };
@@ -751,7 +752,7 @@ impl NodeSpans {
     }
 }
 
-/// Passes the rollups of flows to `add`, which returns whether it added one. Returns whether it added all.
+/// Passes the rollups of all flows to `add`, which returns whether it accepted one. Returns true if all were accepted.
 pub(crate) fn read_flows(
     conn: &Connection,
     piece: Piece,
@@ -762,7 +763,8 @@ pub(crate) fn read_flows(
                    WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
         return read_flow_rows(conn, sql, piece, add);
     }
-    // Rollups of a minute stand at its beginning, among those of its first second only: those of the other seconds are not read.
+    // Rows are clustered by time, and a minute's rollups have its start as their time. Reading only that instant skips the
+    // one-second rollups.
     let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
     let mut is_complete = true;
@@ -798,7 +800,7 @@ fn read_flow_rows(
     Ok(is_complete)
 }
 
-/// Finds the number of a flow in a file. Without its key, all flows are read: the id alone is in no index.
+/// Finds a flow's ID in a file. Without its key, all flows are read, because no index has the hash `id`.
 pub(crate) fn find_flow(
     conn: &Connection,
     id: u64,
@@ -840,7 +842,7 @@ pub(crate) fn read_flow(
         }
         return Ok(());
     }
-    // One start after the other: the rollups of all other flows are not read.
+    // One interval after the other, so that rollups of other flows are not read.
     let mut next = conn.prepare_cached(
         "SELECT min(ts) FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4",
     )?;
@@ -861,7 +863,7 @@ pub(crate) fn read_flow(
     }
 }
 
-/// Passes each minute that has rollups to `read`; those without are skipped, however many they are.
+/// Calls `read` for each minute that has rollups. Gaps are skipped, however long.
 pub(crate) fn each_minute(
     conn: &Connection,
     mut from: Nanos,
@@ -883,7 +885,7 @@ pub(crate) fn each_minute(
     Ok(())
 }
 
-/// Runs a query over the rows of a span, and passes each to `visit`.
+/// Runs a query with the span's bounds as parameters, and calls `visit` for each row.
 pub(crate) fn each(
     conn: &Connection,
     sql: &str,
@@ -905,13 +907,13 @@ const NODE_METRICS: [Metric; 4] = [
     Metric::QueueCongestion,
     Metric::LinkUtilization,
 ];
-/// Flows of a span that are considered: some 40 MB, and as much for each of the files that are read at the same time, four at most.
+/// Maximum number of flows: about 40 MB, and as much for each file read in parallel, at most four.
 const MAX_FLOWS: usize = 200_000;
-/// Nodes, queues and links of a span that are considered.
+/// Maximum number of series.
 const MAX_SERIES: usize = 200_000;
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 pub(crate) const MINUTE: Nanos = 60 * SECOND;
-/// The latest time that the store can hold.
+/// Latest time that the store can hold, ns.
 const LATEST: Nanos = i64::MAX as u64;
 
 #[cfg(test)]
@@ -949,7 +951,7 @@ mod tests {
             .map(|piece| (piece.interval, piece.to - piece.from))
             .collect();
         assert_eq!(tens, [(60, 3 * MINUTE), (60, MINUTE), (600, 140 * MINUTE)]);
-        // Rounded to what it touches; backwards it is empty.
+        // A span is rounded outwards to whole minutes; a backward span is empty.
         assert_eq!(Span::new(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
         for (from, to) in [
             (5 * MINUTE, MINUTE),

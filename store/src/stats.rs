@@ -1,4 +1,4 @@
-//! Counters of the store. They add up: see [`Stats::balance`].
+//! Counters and state of the store, for metrics and the status page. The counters balance, see [`Stats::balance`].
 
 use collector::event::Nanos;
 
@@ -13,7 +13,7 @@ wire::named! {
         Ok => "ok",
         /// The disk is full: rows are shed until there is space again.
         Full => "full",
-        /// The directory cannot be used (see [`Stats::message`]): rows are written into the open file only, and no file can be opened there.
+        /// The directory cannot be used (see [`Stats::message`]): rows go into the open file, but no other file can be opened.
         Degraded => "degraded",
         /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
         Failing => "failing",
@@ -22,18 +22,18 @@ wire::named! {
     }
 }
 
-/// A consistent copy of the store's accounts. Records of all kinds are counted.
+/// A consistent snapshot of the store's counters, in records of any kind.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Records that were offered to [`crate::Store::submit`] and its kin.
+    /// Records passed to [`crate::Store::submit`] and similar methods.
     pub submitted: u64,
-    /// Records that were put into a transaction so far, whether or not it was committed.
+    /// Records written in a transaction so far, committed or not.
     pub written: u64,
-    /// Records that were written to disk. Some may have been in files that were removed since: see [`Stats::stored`].
+    /// Committed records. Some may be in files that were removed since, see [`Stats::stored`].
     pub committed: u64,
     /// Records that were dropped because the store could not write.
     pub shed: u64,
-    /// Records that were lost with a transaction that could not be committed.
+    /// Records lost with a failed transaction.
     pub failed: u64,
     /// Records in the queue or in the open transaction.
     pub queued: u64,
@@ -49,28 +49,28 @@ pub struct Stats {
     pub message: Option<String>,
     /// Time at which the last transaction was committed (wall clock).
     pub last_commit: Option<Nanos>,
-    /// Bytes of all files, logs included, when last counted (every few seconds).
+    /// Size of all files and WALs when last scanned (every few seconds), bytes.
     pub bytes: u64,
-    /// Files when last counted.
+    /// Number of files when last scanned.
     pub files: u64,
     /// Files deleted by retention.
     pub deleted: u64,
     /// Damaged files that were set aside.
     pub set_aside: u64,
-    /// Files that were removed or replaced by something else than retention.
+    /// Files that another program removed or replaced.
     pub moved_files: u64,
-    /// Records of `committed` that were in files that were removed, replaced or set aside, and that are not in the store any more.
+    /// Committed records that are lost because their file was removed, replaced or set aside.
     pub removed: u64,
-    /// Problems of files, and changes to files while they were in use.
+    /// Problems with files.
     pub problems: Problems,
-    /// Files that were written without indexes on events, and got them when they were complete.
+    /// Files that were written without indexes on events and indexed later.
     pub indexed_later: u64,
-    /// Attempts at that which failed: queries over such a file read it whole.
+    /// Failed attempts to index such a file; until one succeeds, queries scan it.
     pub index_failures: u64,
 }
 
 impl Stats {
-    /// Returns `(in, out + drops + waiting)`, which are always equal.
+    /// Returns `(submitted, committed + shed + failed + queued)`, which are always equal.
     pub fn balance(&self) -> (u64, u64) {
         (
             self.submitted,
@@ -78,12 +78,12 @@ impl Stats {
         )
     }
 
-    /// Returns the records of this process that are in the store, or that retention deleted.
+    /// Returns the number of records of this process that are in the store or were deleted by retention.
     pub fn stored(&self) -> u64 {
         self.committed.saturating_sub(self.removed)
     }
 
-    /// Returns the records of this process that are not in the store: shed, not written, or in a file that was removed, replaced or set aside.
+    /// Returns the number of lost records of this process: shed, failed, or in a file that was removed, replaced or set aside.
     pub fn lost(&self) -> u64 {
         self.shed + self.failed + self.removed
     }

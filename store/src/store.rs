@@ -1,4 +1,4 @@
-//! The store as the program sees it: open, submit, close.
+//! Public interface for writing: opens a store, queues batches for the writer thread, and closes it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -22,8 +22,8 @@ use crate::stats::{State, Stats};
 use crate::writer::{Message, Writer};
 use crate::{files, follower};
 
-/// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
-/// threads; only the store's own thread accesses the disk.
+/// Handle of a store that is open for writing. A dedicated thread writes the batches; submitting is cheap and may be done from
+/// several threads, and only that thread accesses the disk.
 ///
 /// ```
 /// use collector::{Batch, FlowRow, Output as _, event::Basis};
@@ -53,11 +53,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store, creating its directory when there is none, continuing the newest file when there is one.
+    /// Opens the store. Creates its directory if it does not exist, and continues the newest file.
     ///
     /// # Errors
-    /// The directory cannot be used, another process writes into it, or the file of the current period cannot be opened, is not of
-    /// hopwise or of a newer version. Such a file of another period is no error, nor is a damaged one: see [`Stats::problems`].
+    /// The directory cannot be used, another process writes to it, or the file of the current period cannot be opened, belongs
+    /// to another program or has a newer schema. Problems of other files, and damage, are listed in [`Stats::problems`]
+    /// instead.
     pub fn open(config: Config) -> Result<Self, Error> {
         let dir = &config.dir;
         let lock = DirLock::acquire(dir)?;
@@ -83,7 +84,7 @@ impl Store {
         if let Some(id) = newest {
             match writer.open(id) {
                 Ok(()) => {}
-                // As while running: storing continues when there is space.
+                // As at run time: storing resumes when there is space.
                 Err(error) if error.is_full() => writer.fail(&error, 0),
                 Err(error) if id.covers(now) => return Err(error),
                 Err(error) => writer.set_unusable(id, &error),
@@ -104,8 +105,8 @@ impl Store {
         })
     }
 
-    /// Checks that this process could open a store in `dir`. Creates the directory if it is missing and a file in it, and
-    /// removes both again. It does not disturb a store that is open there.
+    /// Checks that this process could open a store in `dir`: creates the directory if it is missing and a file in it, and
+    /// removes both again. A store that is open there is not disturbed.
     ///
     /// # Errors
     /// The directory cannot be created, or it or a file in it cannot be written.
@@ -117,13 +118,13 @@ impl Store {
         let made = fs::create_dir_all(dir).map_err(|error| Error::directory(dir, error));
         let probed = made.and_then(|()| check_dir(dir)).and_then(|()| probe_files(dir));
         for made in missing {
-            // A directory that is no longer empty stays.
+            // Fails if the directory is no longer empty.
             let _ = fs::remove_dir(made);
         }
         probed
     }
 
-    /// Gives a batch to the writer; waits while the queue is full. Returns an empty batch of the same capacity to fill next.
+    /// Queues a batch for the writer; blocks while the queue is full. Returns an empty batch of the same capacity to fill next.
     pub fn submit(&self, mut batch: Batch) -> Batch {
         self.shared.stats().refused += batch.refused();
         if batch.is_empty() {
@@ -137,8 +138,8 @@ impl Store {
         spare.unwrap_or_else(|| Batch::with_capacity(capacity))
     }
 
-    /// Gives decoded reports to the writer, where [`Config::reports_table`] is on; otherwise does nothing. Each report is a
-    /// record in the accounts.
+    /// Queues decoded reports if [`Config::reports_table`] is set, and otherwise does nothing. Each report counts as one
+    /// record.
     pub fn submit_reports(&self, reports: Vec<ReportRow>) {
         if self.reports_table && !reports.is_empty() {
             let records = reports.len() as u64;
@@ -146,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Gives recordings of the flight recorder to the writer, after their reports.
+    /// Queues recordings of the flight recorder. Call it after their reports were submitted.
     pub fn submit_recordings(&self, recordings: Vec<Recording>) {
         if !recordings.is_empty() {
             let records = recordings.len() as u64;
@@ -154,55 +155,55 @@ impl Store {
         }
     }
 
-    /// Sets the names of the rules: from the next batch on, a rule's index is a position in `names`. Call it at start and
+    /// Sets the names of the rules: from the next batch on, a rule's index is a position in `names`. Call it at the start and
     /// after each reload.
     pub fn set_rules(&self, names: Vec<String>) {
         self.send(Message::Rules(names));
     }
 
-    /// Sets the retention: files are deleted when they are older than `max_age`, and the oldest when all are larger than
-    /// `max_bytes` together. `None`: never.
+    /// Sets the retention: files older than `max_age` are deleted, and the oldest files while all together exceed `max_bytes`.
+    /// `None` means no limit.
     pub fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
         self.send(Message::Retention(max_age, max_bytes));
     }
 
-    /// Waits until everything that was submitted before is committed, or was counted as lost.
+    /// Waits until everything submitted before is committed or counted as lost.
     pub fn flush(&self) {
         let (done, wait) = sync_channel(1);
         self.send(Message::Flush(done));
-        // The writer answers, or has ended with everything committed.
+        // An error means that the writer has ended, with everything committed.
         let _ = wait.recv();
     }
 
-    /// Returns the files that something else removed or replaced since the store was opened, also those of later.
+    /// Returns a live list of the files that another program removed or replaced.
     pub fn moved_files(&self) -> MovedFiles {
         MovedFiles::new(Arc::clone(&self.shared))
     }
 
-    /// Returns a consistent copy of the accounts.
+    /// Returns a snapshot of the counters.
     pub fn stats(&self) -> Stats {
         self.shared.stats().clone()
     }
 
-    /// Commits everything, closes the files, and returns the final accounts. Files that still lack their indexes on events get them from
-    /// the next process that opens the store.
+    /// Commits everything, closes the files, and returns the final counters. Files that lack their indexes on events are
+    /// indexed by the next process that opens the store.
     pub fn close(mut self) -> Stats {
         self.stop();
         self.stats()
     }
 
-    /// Closes the store as [`Store::close`] does, but waits until all files have their indexes: a second per million events,
-    /// at most five million.
+    /// Like [`Store::close`], but waits until all files have their indexes: about a second per million events, at most five
+    /// million.
     pub fn finish(mut self) -> Stats {
         self.send(Message::Finish);
         self.stop();
         self.stats()
     }
 
-    /// Puts a message into the queue and accounts for its records. They are shed if the writer has died.
+    /// Queues a message and counts its records. They are shed if the writer has died.
     fn enqueue(&self, message: Message, records: u64) {
         {
-            // Counted before it is sent: the writer may be done with it before we are back.
+            // Count before sending: the writer may finish the message before `send` returns.
             let mut stats = self.shared.stats();
             stats.submitted += records;
             stats.queued += records;
@@ -225,7 +226,7 @@ impl Store {
 
     fn send(&self, message: Message) {
         if let Some(queue) = &self.queue {
-            // Fails only when the writer has died; its panic is reported by `stop`.
+            // Fails only if the writer has died, which `stop` reports.
             let _ = queue.send(message);
         }
     }
@@ -250,7 +251,7 @@ impl Drop for Store {
 
 const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
 
-/// Checks that the files that a store in `dir` writes first can be written.
+/// Checks that the files that a store in `dir` opens first are writable.
 fn probe_files(dir: &Path) -> Result<(), Error> {
     let newest = files::list(dir).with_path(dir)?.pop();
     let newest = newest.map(|newest| newest.path);

@@ -1,5 +1,5 @@
-//! Adds records up while they are inserted, so that a question about a span of time reads few rows: rollups of ten minutes and hours,
-//! events of each minute, the paths that flows took, and events in blocks.
+//! Precomputed sums, updated with each insertion, so that queries over long spans read few rows: rollups of 10 minutes and 1
+//! hour, event counts per minute, the start times of paths, and columnar event blocks (module `blocks`).
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use rusqlite::{Connection, params};
 use crate::blocks::{Blocks, Class, Counted, Location, Values};
 use crate::rows::{greatest, int};
 
-/// Lengths of the rollups that are added up, seconds.
+/// Intervals of the summed rollups, seconds.
 pub(crate) const LONGER: [u32; 2] = [600, 3600];
 
-/// The kind under which reports of flows are counted.
+/// Pseudo event kind under which flow reports are counted.
 pub(crate) const REPORTS: i64 = -1;
 
-/// The number of what a rollup is not about.
+/// Stored in place of an absent flow, node, interface or queue.
 pub(crate) const NOTHING: i64 = -1;
 
-/// The sums of an open transaction, and what is known of the file that it belongs to.
+/// Sums of the open transaction, and a cache of the file's latest paths.
 #[derive(Default, Debug)]
 pub(crate) struct Summary {
-    /// The counts of one minute by kind, where almost all events belong.
+    /// Start of the current minute, ns. Almost all events belong to it, so its counts are in an array.
     minute: i64,
     counts: [i64; Kind::ALL.len()],
-    /// Counts of other minutes, and of reports.
+    /// Counts by minute and kind: other minutes, and reports.
     others: BTreeMap<(i64, i64), i64>,
-    /// The path that each flow took last, by the flow's number; 0: unknown.
+    /// Latest path ID of each flow, by flow ID; 0 if unknown.
     paths: Vec<u32>,
-    /// The time from which each flow took that path, likewise.
+    /// Time from which each flow took that path, by flow ID.
     since: Vec<i64>,
     blocks: Blocks,
 }
 
-/// The numbers that an event's flow, rule and path have in the file.
+/// IDs of an event's flow, rule and path in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventNumbers {
     pub(crate) flow: Option<i64>,
@@ -99,7 +99,7 @@ impl Summary {
         self.minute = minute;
     }
 
-    /// Adds a rollup of a minute to the longer ones.
+    /// Adds a one-minute rollup to the longer ones.
     pub(crate) fn rollup(
         &mut self,
         conn: &Connection,
@@ -116,6 +116,7 @@ impl Summary {
                 .entry((ts - ts.rem_euclid(MINUTE), REPORTS))
                 .or_default() += int(rollup.count);
         }
+        // Series of nodes also get a 60 s row, so that reading them does not need the raw rollups.
         let unchanged = flow.is_none().then_some(60);
         let mut add = conn.prepare_cached(ADD)?;
         for interval in unchanged.into_iter().chain(LONGER) {
@@ -136,8 +137,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Stores that a flow took a path at `ts`, unless it is known to have taken it before. What a batch says of a flow is not in the order
-    /// of time: its events come before the states of flows, which may be older. What is older does not change what is known.
+    /// Records that a flow took a path at `ts`, unless that is its known path. Records in a batch are not in time order: events
+    /// come before flow states, which may be older. An older record does not change the known path.
     #[inline]
     pub(crate) fn path(&mut self, conn: &Connection, flow: i64, path: i64, ts: i64) -> rusqlite::Result<()> {
         let index = usize::try_from(flow).unwrap_or(usize::MAX);
@@ -160,7 +161,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Adds the counts of the transaction, before it is committed.
+    /// Writes the counts of the transaction, before its commit.
     pub(crate) fn write(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         self.blocks.write(conn)?;
         self.begin(self.minute);
@@ -174,23 +175,23 @@ impl Summary {
     }
 }
 
-/// Returns true if the flow takes the path of the event from then on.
+/// Returns true if the event sets the flow's path.
 pub(crate) fn sets_path(event: &Event) -> bool {
     matches!(event.kind, Kind::New | Kind::PathChange | Kind::PathLoop)
         && event.metric == Some(Metric::FlowPath)
 }
 
-/// Returns a number of a file as 32 bits, and 0 for none. No file has so many that they do not fit.
+/// Returns an interned ID as 32 bits, or 0 for none. No file has more IDs.
 fn number_or_zero(number: Option<i64>) -> u32 {
     number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Limits a value to what a signed integer of SQLite can hold.
+/// Clamps a value to SQLite's signed 64-bit range.
 fn storable(value: u64) -> u64 {
     value.min(i64::MAX.cast_unsigned())
 }
 
-/// A sum beyond 64 bits stays at their maximum.
+/// Upsert that adds a rollup to a sum; sums saturate at `i64::MAX`.
 const ADD: &str = "
 INSERT INTO span_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 ON CONFLICT DO UPDATE SET
@@ -200,5 +201,5 @@ ON CONFLICT DO UPDATE SET
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 
-/// Flows whose last path is remembered: 24 MiB. Of others, the path is stored with each of their rows.
+/// Maximum number of flows whose latest path is cached: 24 MiB. For others, each record inserts its path again.
 const MAX_FLOWS: usize = 2 << 20;

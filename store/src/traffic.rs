@@ -1,6 +1,6 @@
-//! Flows, events, nodes and queues over time, column by column, added up by the groups of a caller.
+//! Scans of flows, events and node series by time column; a [`Tally`] of the caller groups and sums the values.
 //!
-//! Columns are read from the latest to the earliest, and an answer reads a bounded number of rows: if there are more, the latest are counted.
+//! Columns are read from latest to earliest within a budget of rows. If it runs out, only the latest columns are counted.
 
 mod counts;
 mod events;
@@ -26,7 +26,7 @@ use self::events::EventReader;
 use self::flows::FlowReader;
 use self::names::Names;
 
-/// A span of time, divided into columns.
+/// A time span divided into columns of equal length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Columns {
     from: Nanos,
@@ -36,26 +36,26 @@ pub struct Columns {
     known_to: Nanos,
 }
 
-/// The parts of events that a question needs.
+/// The parts of events that a query needs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EventParts {
     /// The flow is needed.
     pub flow: bool,
     /// The path is needed.
     pub path: bool,
-    /// Node, interface and queue are needed.
+    /// The node, interface and queue are needed.
     pub location: bool,
     /// The metric is needed.
     pub metric: bool,
     /// The rule and the drop reason are needed.
     pub cause: bool,
-    /// The value is needed, and the first values of flows.
+    /// The value and the first values of flows are needed.
     pub values: bool,
-    /// The kind does not matter.
+    /// The kind is not needed.
     pub any_kind: bool,
 }
 
-/// Events with the same needed parts. Parts that are not needed are `None`, or empty.
+/// Events that agree in all needed parts. Other parts are `None` or empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct EventGroup {
     /// The kind of the events.
@@ -74,36 +74,40 @@ pub struct EventGroup {
     pub queue: Option<u8>,
     /// The name of the rule.
     pub rule: Option<String>,
-    /// The device's code of the drop reason.
+    /// The drop reason code of the device.
     pub reason: Option<u8>,
     /// The value that the events report.
     pub value: Option<u64>,
-    /// The first flow latency of a new flow, and its first hop latencies.
+    /// First flow latency (ns) and first hop latencies of a new flow.
     pub first: Option<(Option<u64>, Vec<u32>)>,
 }
 
-/// Adds values up. Numbers are stable: equal arguments give an equal number, which is asked for once for many values.
+/// Receives the scanned values and sums them.
+///
+/// A scan first exchanges a flow, event group or series for a number, and then adds any number of values under it. Equal
+/// arguments must give equal numbers, which the scan caches.
 pub trait Tally {
-    /// Removes all values, before the files are read again.
+    /// Removes all values, because the files are read again.
     fn reset(&mut self);
-    /// Notes that a record was stored in this column, whether or not it is wanted.
+    /// Records that the store has some record in this column, wanted or not.
     fn seen(&mut self, column: usize);
-    /// Returns the number of a flow on a path, which is empty if it is not known.
+    /// Returns the number of a flow with this path, which is empty if unknown.
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32;
     /// Returns the number of a group of events.
     fn event(&mut self, event: &EventGroup) -> u32;
-    /// Returns true if no event with these parts is wanted, whatever its others are. Parts that are `None`, or empty, are left open.
+    /// Returns true if no event with these parts can match, whatever its other parts are. `None` or empty parts are
+    /// unspecified.
     fn excludes(&self, event: &EventGroup) -> bool {
         let _ = event;
         false
     }
-    /// Returns a number that is equal for flows which are the same in events, or `None` if it is not known.
+    /// Returns an equal number for flows that the query cannot tell apart, or `None` if that is not known.
     fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
         let _ = flow;
         None
     }
-    /// Returns the values of each metric at which a condition may change, in ascending order: between two of them it does not. `None`: it may
-    /// change at each value.
+    /// Returns for each metric the ascending values at which the filter's result may change; between two of them it is
+    /// constant. Returns `None` if any value may matter.
     fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
         None
     }
@@ -113,18 +117,18 @@ pub trait Tally {
     fn add(&mut self, number: u32, column: usize, sum: &SpanSum);
 }
 
-/// The part of a span that was counted.
+/// The extent of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counted {
-    /// Earlier columns were not counted: an answer reads a bounded number of rows.
+    /// Start of the counted columns, ns, if the row budget ended the scan early.
     pub from: Option<Nanos>,
-    /// Some flows are counted without their paths, because there are more changes of paths than are considered.
+    /// Some flows were counted without their paths, because there are too many path changes.
     pub truncated: bool,
 }
 
 impl Columns {
-    /// Returns columns of this length, at whole multiples of it, so that they stay the same while time passes. `column`: whole seconds, or
-    /// whole minutes from a minute on.
+    /// Returns columns of this length, aligned to multiples of it so that they stay the same as time passes. `column` is
+    /// rounded down to whole seconds, or to whole minutes from a minute on.
     pub fn new(from: Nanos, to: Nanos, column: Nanos) -> Self {
         let column = match column.max(SECOND) {
             short if short < MINUTE => short / SECOND * SECOND,
@@ -143,7 +147,8 @@ impl Columns {
         }
     }
 
-    /// Returns the same columns, with flows' reports of minutes before this time alone: a minute is stored bit by bit, after its end.
+    /// Returns the same columns, limited to flow reports of minutes before `known_to`: a minute's reports are stored gradually
+    /// after its end.
     #[must_use]
     pub fn until(self, known_to: Nanos) -> Self {
         Self { known_to, ..self }
@@ -169,7 +174,8 @@ impl Columns {
         self.column
     }
 
-    /// Returns columns for flows: at most `most`, and so few that an answer is fast with this number of flows and of their rollups.
+    /// Returns at most `most` columns for a scan of flows, long enough that the scan is fast with this number of flows and
+    /// rollups.
     pub fn for_flows(span: (Nanos, Nanos), most: u64, flows: u64, rollups: u64) -> Self {
         let length = span.1.saturating_sub(span.0);
         let least = length.div_ceil(most.saturating_sub(1).max(1));
@@ -189,8 +195,8 @@ impl Columns {
         Self::new(span.0, span.1, longest.unwrap_or(least.div_ceil(day) * day))
     }
 
-    /// Returns the rollups of flows that are counted, in the order of time: the longest that a column has, and shorter ones around the end of
-    /// the known time.
+    /// Returns the rollups to scan for flows, in time order: the longest interval that divides a column, and shorter ones at
+    /// the end of the known time.
     pub fn pieces(&self) -> Vec<Piece> {
         let interval = self.interval.max(60);
         let to = self.known_to.clamp(self.from, self.to);
@@ -215,7 +221,7 @@ impl Columns {
         usize::try_from((self.to - self.from) / self.column).unwrap_or(usize::MAX)
     }
 
-    /// Returns the columns that begin at `floor` or later, from the last to the first.
+    /// Returns the columns that start at or after `floor`, latest first.
     fn backwards(self, floor: Nanos) -> impl Iterator<Item = ColumnSpan> {
         (0..self.count())
             .rev()
@@ -231,7 +237,7 @@ impl Columns {
     }
 }
 
-/// Returns the length of the longest rollups that divide a column, seconds.
+/// Returns the longest rollup interval that divides a column, seconds.
 fn rollup_interval(column: Nanos) -> u32 {
     [3600, 600, 60]
         .into_iter()
@@ -247,14 +253,14 @@ struct ColumnSpan {
     to: Nanos,
 }
 
-/// The number of rows that may still be read, and the time from which columns are counted.
+/// The remaining rows of a scan, and the time from which columns are counted so far.
 struct Budget {
     rows: usize,
     floor: Nanos,
 }
 
 impl EventParts {
-    /// Returns true if the kind is all that is needed.
+    /// Returns true if no part except the kind is needed.
     fn is_kind_only(self) -> bool {
         Self {
             any_kind: false,
@@ -264,7 +270,7 @@ impl EventParts {
 }
 
 impl Budget {
-    /// Spends the cost of some rows. Returns whether the next row may be read.
+    /// Subtracts the cost of some rows. Returns false if the budget is used up.
     fn spend(&mut self, rows: usize) -> bool {
         self.rows = self.rows.saturating_sub(rows);
         self.rows > 0
@@ -282,9 +288,9 @@ impl Budget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Read {
     Whole,
-    /// The column has more than may be read.
+    /// The row budget ended before the column.
     Part,
-    /// A block of the column cannot be read: nothing of the column was added.
+    /// A block of the column cannot be read; nothing of the column was added.
     Damaged,
 }
 
@@ -294,12 +300,12 @@ impl Read {
     }
 }
 
-/// The limits of reading events.
+/// Limits of an event scan.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// The cost of the events of all files, in rows.
+    /// Budget for the events of all files, in rows.
     rows: usize,
-    /// The number of locations of one file.
+    /// Maximum number of locations per file.
     locations: usize,
 }
 
@@ -314,7 +320,7 @@ trait ColumnReader {
 }
 
 impl Reader {
-    /// Returns columns of a span of time for flows: at most `most`, and so few that an answer is fast with the flows that there are.
+    /// Returns at most `most` columns of a time span, long enough that a scan of the stored flows is fast.
     ///
     /// # Errors
     /// The files cannot be read.
@@ -325,8 +331,8 @@ impl Reader {
         Ok(Columns::for_flows(span, most, flows, rollups))
     }
 
-    /// Adds up reports of flows, and their latencies. They are counted by the minute, and a minute's reports on the path that the flow had at the
-    /// end of the interval of the rollup that is read: a minute, ten minutes or an hour.
+    /// Adds flow reports and their latencies to the tally. Each rollup counts for the path that the flow had at the end of its
+    /// interval, which is a minute, ten minutes or an hour.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -348,7 +354,7 @@ impl Reader {
         })
     }
 
-    /// Adds up events. `parts`: those that the tally needs.
+    /// Adds events to the tally, with the `parts` that it needs.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -391,7 +397,7 @@ impl Reader {
             for column in columns.backwards(budget.floor) {
                 let mut read = reader.column(column, budget, tally)?;
                 if read == Read::Damaged {
-                    // The events in its blocks are also in rows.
+                    // The events of its blocks are also stored as rows.
                     let names = Names::new(conn, known, file)?;
                     reader = Box::new(read_one_by_one(names, features, parts, budget)?);
                     read = reader.column(column, budget, tally)?;
@@ -405,7 +411,7 @@ impl Reader {
         })
     }
 
-    /// Adds up values of nodes, queues or links.
+    /// Adds values of nodes, queues or links to the tally.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -447,7 +453,7 @@ impl Reader {
         })
     }
 
-    /// Reads each file of a span, the latest first. `read` returns whether the answer is truncated.
+    /// Calls `read` for each file of a span, latest first. It returns whether the answer is truncated.
     fn each_file(
         &self,
         columns: &Columns,
@@ -465,7 +471,7 @@ impl Reader {
             let mut truncated = false;
             let files = self.files_in(columns.from, columns.to)?;
             for file in files.iter().rev() {
-                // A column that is in several files is read of all of them, so that it is complete.
+                // A column that spans several files is read from all of them, so that it is complete.
                 budget.rows = budget.rows.max(LEAST_ROWS);
                 truncated |= self.query_file(file, &deadline, |conn, features| {
                     let names = Names::new(conn, self.keys(), file)?;
@@ -477,7 +483,7 @@ impl Reader {
     }
 }
 
-/// Returns a reader of the rows of events. It may read at least some rows, whatever was read before.
+/// Returns a reader of event rows. The budget is raised to a minimum, whatever was read before.
 fn read_one_by_one<'a>(
     names: Names<'a>,
     features: Features,
@@ -488,18 +494,18 @@ fn read_one_by_one<'a>(
     EventReader::new(names, features, parts)
 }
 
-/// Reads rollups of nodes, queues and links of one file.
+/// Reader of the node, queue and link rollups in one file.
 struct SeriesReader<'a> {
     conn: &'a Connection,
     metric: Metric,
     columns: &'a Columns,
     numbers: HashMap<SeriesKey, u32>,
-    /// The end of the last minute, of those that have a rollup of it.
+    /// End of the last one-minute rollup, for the series that have it.
     minutes: HashMap<SeriesKey, Nanos>,
 }
 
 impl SeriesReader<'_> {
-    /// Reads the rollups of a part of time. Returns whether all of them were read.
+    /// Reads the rollups of a piece. Returns false if the budget ended first.
     fn read(
         &mut self,
         sql: &str,
@@ -532,7 +538,7 @@ impl SeriesReader<'_> {
         Ok(true)
     }
 
-    /// Reads the seconds of the minute that has not ended: it has no rollup yet.
+    /// Reads the one-second rollups of the current minute, which has no rollup yet.
     fn read_tail(&mut self, budget: &mut Budget, tally: &mut dyn Tally) -> rusqlite::Result<()> {
         let to = self.columns.to;
         let last = self.last_minute()?.max(self.columns.from);
@@ -553,7 +559,8 @@ impl SeriesReader<'_> {
         Ok(())
     }
 
-    /// Returns the start of the last minute that has rollups; if no minute has ended yet, a time before which there are none.
+    /// Returns the start of the last minute that has rollups, or a time [`TAIL`] before the newest rollup if no minute has
+    /// ended yet.
     fn last_minute(&self) -> rusqlite::Result<Nanos> {
         let to = int(self.columns.to);
         let sql = "SELECT max(ts) FROM f0.span_data WHERE interval = 60 AND metric = ?1 AND ts < ?2";
@@ -570,7 +577,7 @@ impl SeriesReader<'_> {
 }
 
 fn series_key(row: &Row<'_>, metric: Metric) -> rusqlite::Result<Option<SeriesKey>> {
-    // A negative number stands for none.
+    // A negative number means none.
     let Some(node) = optional(row, 0)? else {
         return Ok(None);
     };
@@ -582,7 +589,7 @@ fn series_key(row: &Row<'_>, metric: Metric) -> rusqlite::Result<Option<SeriesKe
     }))
 }
 
-/// Adds up events by kind alone, from the counts of minutes.
+/// Adds events by kind only, from the counts per minute.
 fn count_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) -> rusqlite::Result<()> {
     let mut select =
         conn.prepare_cached("SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2")?;
@@ -611,23 +618,23 @@ const SUMS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM
                         WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
 const ROLLUPS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
                            WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
-/// Lengths of columns of flows, minutes.
+/// Column lengths for flows, minutes.
 const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
-/// Number of rows that are read fast, in some 200 ms.
+/// Number of rows that can be read in about 200 ms.
 const FAST_ROWS: u64 = 600_000;
-/// Maximum number of rollups that are read for an answer.
+/// Maximum number of rollups read for one answer.
 const MAX_ROWS: usize = 4_000_000;
-/// Events that are counted for an answer: of those that are read one by one, 3 million.
+/// Budget for the events of one answer; equals 3 million events that are read row by row.
 const MAX_EVENTS: usize = 48_000_000;
-/// Maximum number of locations of a file where events are counted: some 100 MB.
+/// Maximum number of event locations per file: about 100 MB.
 const MAX_LOCATIONS: usize = 1_000_000;
-/// Rows that are read of each further file, once there are too many.
+/// Minimum number of rows read from each file after the budget is used up.
 const LEAST_ROWS: usize = 65_536;
-/// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.
+/// Maximum number of cached flows, paths and event groups per file: about 40 MB.
 const MAX_KNOWN: usize = 200_000;
-/// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
+/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
 const TAIL: Nanos = 180 * SECOND;
-/// The latest time that the store can hold.
+/// Latest time that the store can hold, ns.
 const LATEST: Nanos = i64::MAX as u64;
 /// Maximum number of columns.
 const MAX_COLUMNS: u64 = 1_001;
@@ -660,12 +667,12 @@ mod tests {
         let intervals =
             [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::new(0, 1, s * SECOND).interval);
         assert_eq!(intervals, [1, 1, 60, 60, 600, 600, 3600, 3600]);
-        // Backwards it is empty; for ever it is bounded.
+        // A backward span has no columns; an endless one is bounded.
         assert_eq!(Columns::new(600 * SECOND, 0, SECOND).count(), 0);
         assert!(Columns::new(0, u64::MAX, MINUTE).count() <= 1_001);
     }
 
-    /// How many events were counted.
+    /// Tally that only counts the events.
     #[derive(Default)]
     struct Total(u64);
 

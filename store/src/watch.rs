@@ -1,5 +1,5 @@
-//! The known files of the directory. A file that something else than retention removes or replaces is noticed, and the records that
-//! this process had stored in it are counted as lost.
+//! Registry of the store's files and the records that this process stored in each. It detects files that another program
+//! removed or replaced, so that their records are counted as lost.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::files::{FileId, StoreFile};
 use crate::identity::{FileChange, FileIdentity};
 
-/// The files of the directory that are known, with what this process stored in them.
+/// The known files of the directory.
 #[derive(Default, Debug)]
 pub(crate) struct Watch {
     files: BTreeMap<FileId, Known>,
@@ -16,11 +16,11 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 struct Known {
     identity: FileIdentity,
-    /// Records of this process in it.
+    /// Number of records that this process stored in it.
     records: u64,
 }
 
-/// A file that is not at its path any more.
+/// A file that was removed or replaced.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct MissingFile {
     pub(crate) path: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct MissingFile {
 }
 
 impl Watch {
-    /// Adds a file that was opened. Returns the file that was at its path before, if that was another one.
+    /// Adds a file that was opened. Returns the file that was at its path before if it was replaced.
     pub(crate) fn open(&mut self, id: FileId, identity: &FileIdentity) -> Option<MissingFile> {
         if self
             .files
@@ -50,26 +50,26 @@ impl Watch {
         })
     }
 
-    /// Counts records that were committed into a file that is open.
+    /// Adds records that were committed into an open file.
     pub(crate) fn commit(&mut self, id: FileId, records: u64) {
         if let Some(known) = self.files.get_mut(&id) {
             known.records += records;
         }
     }
 
-    /// Subtracts records of this process that are not in a file any more.
+    /// Subtracts records that the file lost.
     pub(crate) fn uncount(&mut self, id: FileId, records: u64) {
         if let Some(known) = self.files.get_mut(&id) {
             known.records = known.records.saturating_sub(records);
         }
     }
 
-    /// Forgets a file that is about to be removed or renamed. Returns the records of this process in it.
+    /// Removes a file that is about to be deleted or renamed. Returns its number of records of this process.
     pub(crate) fn forget(&mut self, id: FileId) -> u64 {
         self.files.remove(&id).map_or(0, |known| known.records)
     }
 
-    /// Adds the files that are there, and returns those that are not at their paths any more.
+    /// Adds new files, and removes and returns those that were removed or replaced.
     pub(crate) fn rescan(&mut self, found: &[StoreFile]) -> Vec<MissingFile> {
         let mut missing = Vec::new();
         self.files.retain(|_, known| {

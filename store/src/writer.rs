@@ -1,5 +1,11 @@
-//! The thread that writes: receives batches from the queue, commits in time, rolls files over, deletes old ones, and recovers
-//! from full disks and damaged files.
+//! The writer thread: receives batches from the queue, commits at intervals, rolls over to new files, deletes old ones, and
+//! recovers from full disks and damaged files.
+//!
+//! * A transaction is committed after `commit_every` or [`MAX_TRANSACTION`] records, then the WAL is checkpointed if it is
+//!   long.
+//! * A file ends with its period, at its share of `max_bytes`, or when the *bulk mode* starts or ends: at a high rate, files
+//!   are written without indexes on events, which the `indexer` builds afterwards.
+//! * After an error, the transaction is counted as failed, and batches are shed until a retry a second later.
 
 mod clock;
 mod obstacles;
@@ -27,7 +33,7 @@ use crate::stats::State;
 use crate::watch::Watch;
 use clock::ClockWatch;
 
-/// A message to the writer; processed in order.
+/// A message to the writer, processed in order.
 #[derive(Debug)]
 pub(crate) enum Message {
     Batch(Batch),
@@ -35,7 +41,7 @@ pub(crate) enum Message {
     Recordings(Vec<Recording>),
     /// From here on, a rule's index is a position in this list.
     Rules(Vec<String>),
-    /// From here on, files are deleted by this age and this size.
+    /// From here on, files are deleted by this age and total size (bytes).
     Retention(Option<Duration>, Option<u64>),
     /// Commit the open transaction, then answer.
     Flush(SyncSender<()>),
@@ -43,7 +49,7 @@ pub(crate) enum Message {
     Finish,
 }
 
-/// The data of a message that is to be written.
+/// Borrowed records of a message.
 enum Work<'a> {
     Batch(&'a Batch),
     Reports(&'a [ReportRow]),
@@ -59,7 +65,7 @@ impl Work<'_> {
         }
     }
 
-    /// Time of the newest record, which decides the file.
+    /// Returns the time of the newest record, which selects the file.
     fn newest(&self) -> Option<Nanos> {
         match self {
             Self::Batch(batch) => segment::newest(batch),
@@ -72,22 +78,22 @@ impl Work<'_> {
     }
 }
 
-/// The writer's state. [`Writer::run`] is the thread.
+/// State of the writer; [`Writer::run`] is the body of its thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     config: Config,
     shared: Arc<Shared>,
-    /// Held as long as we write here; `None` in tests.
+    /// Lock of the directory; `None` in tests.
     lock: Option<DirLock>,
     segment: Option<Segment>,
     watch: Watch,
-    /// Files of earlier periods that cannot be opened, with the reasons: others are written for these periods.
+    /// Files of earlier periods that cannot be opened, with the reasons. Late records of these periods go into new parts.
     unusable: BTreeMap<FileId, (ProblemKind, String)>,
-    /// The finished file whose log was copied last.
+    /// Finished file whose WAL was checkpointed last.
     folded: Option<FileId>,
-    /// Time of the next attempt to copy a log that something else removed.
+    /// Time of the next attempt to checkpoint a WAL that was removed.
     log_retry_at: Option<Instant>,
-    /// The numbers after what is committed.
+    /// Numbering after the last commit.
     numbering: Numbering,
     rules: Vec<String>,
     /// Time at which the open transaction must be committed.
@@ -98,30 +104,30 @@ pub(crate) struct Writer {
     busy_at: Option<Instant>,
     bulk: Bulk,
     indexer: Indexer,
-    /// After a failure: the file that was open, if it has no indexes.
+    /// File that was open at a failure and still lacks its indexes.
     left_out: Option<PathBuf>,
-    /// At the end, wait until all files have their indexes.
+    /// True if shutdown waits until all files have their indexes.
     finish: bool,
-    /// After a failure: the time of the next attempt.
+    /// Time of the next write attempt after a failure.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
     /// Time of the next check of the directory.
     check_at: Instant,
-    /// The wall clock; another one in tests.
+    /// The wall clock; replaced in tests.
     wall: fn() -> SystemTime,
     clock: ClockWatch,
 }
 
-/// The conditions under which files are written without indexes on events, which are then built at once.
+/// Conditions of bulk mode, in which files are written without indexes on events.
 #[derive(Clone, Copy, Debug)]
 struct Bulk {
-    /// Begins at this rate of records, per second.
+    /// Record rate at which it starts, per second.
     rate: u64,
-    /// Begins after a file with at least this many events, which bounds the number of files.
+    /// Minimum events in the current file before it starts; bounds the number of files.
     min_events: u64,
-    /// A file without indexes ends at this many events, which bounds what a query reads as a whole.
+    /// Events at which a file without indexes ends; bounds the rows that a query must scan.
     max_events: u64,
-    /// Ends when the rate has been lower for this long.
+    /// Time with a lower rate after which it ends.
     calm: Duration,
 }
 
@@ -166,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// Runs until every sender is gone and everything is committed.
+    /// Runs until all senders are dropped and everything is committed.
     pub(crate) fn run(mut self, queue: &Receiver<Message>) {
         loop {
             let now = Instant::now();
@@ -197,7 +203,7 @@ impl Writer {
                 }
                 Ok(Message::Flush(done)) => {
                     self.commit();
-                    // The caller may no longer wait for the answer.
+                    // The caller may have stopped waiting.
                     let _ = done.send(());
                 }
                 Ok(Message::Finish) => self.finish = true,
@@ -223,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// Writes the records of `work`, or counts them as shed while a failure lasts.
+    /// Writes the records of `work`, or sheds them while a failure lasts.
     fn process(&mut self, work: &Work<'_>) {
         self.shared.stats().queue_len -= 1;
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -235,7 +241,7 @@ impl Writer {
         }
     }
 
-    /// Returns a batch's memory to the pool of the clients.
+    /// Returns an empty batch to the pool of the clients.
     fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         let mut spare = self.shared.spare();
@@ -259,7 +265,7 @@ impl Writer {
         };
         if let Err(error) = written {
             let error = Error::sqlite(segment.path(), error);
-            // It counts as part of the transaction only after that was opened.
+            // Without an open transaction, `fail` does not know these records.
             let uncounted = if segment.uncommitted() == 0 { records } else { 0 };
             self.fail(&error, uncounted);
             return;
@@ -276,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// Makes sure that the open segment is the one where `work` belongs.
+    /// Ensures that the open segment is the one for `work`. Records of the previous period go into the current file.
     fn roll_to(&mut self, work: &Work<'_>) -> Result<(), Error> {
         let Some(ts) = work.newest() else { return Ok(()) };
         let wanted = FileId::containing(ts, self.config.period);
@@ -292,7 +298,7 @@ impl Writer {
         self.open(id)
     }
 
-    /// Closes the file, which copies the log into it and removes that, and has its indexes built if it has none.
+    /// Closes the file, which checkpoints and removes its WAL, and submits it for indexing if it lacks indexes.
     fn close(&mut self) {
         if let Some(segment) = self.segment.take() {
             let left_out = (!segment.is_indexed()).then(|| segment.path().to_owned());
@@ -303,8 +309,7 @@ impl Writer {
         }
     }
 
-    /// Submits the newest files, without the one that is open, to the indexer where a process that was killed left their
-    /// indexes out.
+    /// Submits the newest closed files to the indexer if they lack indexes, because a previous process was killed.
     pub(crate) fn index_left_over(&mut self) {
         let open = self.segment.as_ref().map(Segment::id);
         let store_files = files::list(&self.config.dir).unwrap_or_default();
@@ -316,7 +321,7 @@ impl Writer {
         }
     }
 
-    /// Returns the newest part of the period of `first`, which may have several.
+    /// Returns the newest part of the period of `first`.
     fn last_part(&self, first: FileId) -> Result<FileId, Error> {
         let store_files = files::list(&self.config.dir).with_path(&self.config.dir)?;
         Ok(store_files
@@ -327,7 +332,7 @@ impl Writer {
             .unwrap_or(first))
     }
 
-    /// Opens `id`, or the next part of it that is of this version and whose indexes are not being built, setting aside what is damaged.
+    /// Opens `id` or the next usable part of its period, and sets a damaged file aside.
     pub(crate) fn open(&mut self, mut id: FileId) -> Result<(), Error> {
         while self.is_skipped(id) {
             id = id.next_part();
@@ -370,7 +375,7 @@ impl Writer {
                     self.segment.take().into_iter().for_each(Segment::abandon);
                     self.rescan();
                     self.fail(&error, records);
-                    // The next batch goes into a new file.
+                    // Retry at once: the next batch goes into a new file.
                     self.retry_at = Some(Instant::now());
                     return;
                 }
@@ -395,7 +400,7 @@ impl Writer {
         self.checkpoint();
     }
 
-    /// Keeps the log short: copies it at once when it is long, and earlier when the queue is empty.
+    /// Checkpoints the WAL when it is long, or when it is shorter and the queue is empty.
     fn checkpoint(&mut self) {
         let Some(segment) = &mut self.segment else { return };
         let log = segment.log();
@@ -404,14 +409,15 @@ impl Writer {
         if log.waiting < if calm { CALM_LOG } else { LONG_LOG } && !endless {
             return;
         }
-        // Continuous readers prevent a reset of the log; when it becomes huge, wait for them.
+        // Continuous readers prevent the WAL from restarting; when it is huge, wait for them.
         if let Err(error) = segment.checkpoint(endless) {
             let error = Error::sqlite(segment.path(), error);
             self.fail(&error, 0);
         }
     }
 
-    /// The open transaction and `more` records are lost: counts them, logs the reason, and waits a second.
+    /// Handles a failed write: counts the open transaction and `more` records as lost, publishes the reason, and schedules a
+    /// retry.
     pub(crate) fn fail(&mut self, error: &Error, more: u64) {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
@@ -425,7 +431,7 @@ impl Writer {
             let is_indexed = segment.is_indexed();
             self.close_segment(segment);
             if error.is_damage() {
-                // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
+                // If renaming fails too, opening the file fails and is counted at each retry.
                 let _ = self.set_aside(id, error);
             } else if !is_indexed {
                 self.left_out = Some(path);
@@ -451,13 +457,14 @@ impl Writer {
         self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART))
     }
 
-    /// A transaction must not fill a file far beyond its share.
+    /// Returns the maximum records in a transaction, so that it does not grow a file far beyond its share.
     fn max_transaction(&self) -> u64 {
         self.max_file_bytes()
             .map_or(MAX_TRANSACTION, |bytes| MAX_TRANSACTION.min(bytes / RECORD))
     }
 
-    /// Notes a high rate: `records` were committed. A second counts at least, so that a few large batches are no high rate.
+    /// Records the rate of a commit of `records`. At least a second is assumed, so that a few large batches are not a high
+    /// rate.
     fn update_rate(&mut self, records: u64) {
         let now = Instant::now();
         let start = self.transaction_start.take();
@@ -472,8 +479,7 @@ impl Writer {
         self.busy_at.is_some_and(|at| at.elapsed() < self.bulk.calm)
     }
 
-    /// Returns true if the file goes on in a new part: it is larger than its share, or events should be written in the other
-    /// way.
+    /// Returns true if the file must continue in a new part: it exceeds its share, or bulk mode starts or ends.
     fn is_due(&self, segment: &Segment) -> bool {
         let is_large = self.max_file_bytes().is_some_and(|max| segment.bytes() > max);
         let events = segment.events_in_file();
@@ -485,8 +491,8 @@ impl Writer {
         is_large || changes_indexes
     }
 
-    /// Begins a new part when it is due. At every commit: under a flood a file would otherwise grow to a large part of
-    /// `max_bytes` before the next housekeeping, and go as a whole when it is the oldest.
+    /// Starts a new part when it is due. Checked at every commit: under a flood, a file could otherwise grow to a large part of
+    /// `max_bytes` before the next housekeeping, and be deleted as a whole when it is the oldest.
     fn roll_if_due(&mut self) {
         let Some(segment) = self.segment.as_ref().filter(|segment| self.is_due(segment)) else {
             return;
@@ -497,11 +503,11 @@ impl Writer {
         if let Err(error) = self.open(next) {
             self.fail(&error, 0);
         }
-        // Together the files may be too large now.
+        // The total size may exceed the limit now.
         self.housekeeping_at = Instant::now();
     }
 
-    /// Deletes files by age and total size, begins a new part when the file has grown large, and updates the sizes.
+    /// Periodic work: retention, rollover of large files, problem list, WALs of finished files, and size statistics.
     pub(crate) fn housekeeping(&mut self, now: Instant) {
         self.roll_if_due();
         self.indexer.retry(RETRY_INDEXES);
@@ -525,7 +531,7 @@ impl Writer {
             .sum();
     }
 
-    /// Deletes files by age and total size, also those that were set aside. Returns their paths.
+    /// Deletes files by age and total size, including files that were set aside. Returns their paths.
     fn expire(&mut self, found: &Listing, now: Instant) -> Vec<PathBuf> {
         let wall = (self.wall)();
         let counts_age = self.clock.is_settled(wall, now);
@@ -550,7 +556,7 @@ impl Writer {
             .cloned()
             .collect();
         for file in &deleted {
-            // A file that was set aside is not known under the ID that it had.
+            // A file that was set aside is not registered under its former ID.
             if found.files.contains(file) {
                 self.watch.forget(file.id);
             }
@@ -563,26 +569,27 @@ fn nanos(time: SystemTime) -> Nanos {
     u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Records after which a transaction is committed without waiting for its time: bounds its dirty pages (some 14 MB per
-/// 100,000 events).
+/// Maximum records in a transaction; bounds its dirty pages (about 14 MB per 100,000 events).
 const MAX_TRANSACTION: u64 = 200_000;
-/// Bytes of a record in a file, about, with its log.
+/// Approximate bytes of a record in a file and its WAL.
 const RECORD: u64 = 150;
-/// With more than this in it the log is copied into the file when the queue is empty.
+/// Checkpoint above this WAL size (bytes) if the queue is empty.
 const CALM_LOG: u64 = 8 << 20;
-/// With more than this at once: some 250,000 events, written in a few tenths of a second, which the queue must bridge.
+/// Checkpoint above this WAL size (bytes) at once: about 250,000 events, which take a few tenths of a second while the queue
+/// fills.
 const LONG_LOG: u64 = 32 << 20;
-/// When it reaches further than this, readers are waited for.
+/// Above this WAL size (bytes), the checkpoint waits for readers.
 const HUGE_LOG: u64 = 512 << 20;
 const RETRY: Duration = Duration::from_secs(1);
-/// Where an index did not fit on the disk, an attempt leaves little room for rows: not soon again.
+/// Delay before failed indexing is retried: where an index did not fit on the disk, another attempt leaves little space for
+/// rows.
 const RETRY_INDEXES: Duration = Duration::from_secs(300);
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
-/// A file is continued in a new one at this fraction of `max_bytes` …
+/// A file continues in a new part at this fraction of `max_bytes` …
 const PARTS: u64 = 8;
-/// … but not below this size.
+/// … but not below this size, bytes.
 const LEAST_PART: u64 = 4 << 20;
-/// Files of an earlier process that are looked at when the store is opened: more than can have waited for their indexes.
+/// Number of files checked for missing indexes at the start; more cannot have been waiting.
 const LEFT_OVER: usize = 8;
 
 #[cfg(test)]

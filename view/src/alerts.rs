@@ -1,4 +1,4 @@
-//! Alerts: rules that are or were true of flows.
+//! API responses about alerts: firing and past rules, acknowledgements, silences, and trial runs of a rule.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Flows, events and rollups, and the forms of ids, nodes and paths.
+//! API forms of flows, events and rollups, and the formats of IDs, nodes and paths.
 
 use std::collections::BTreeMap;
 
@@ -137,13 +137,13 @@ pub struct EventView {
 pub type ReasonNames = BTreeMap<u8, String>;
 
 impl EventView {
-    /// Creates the view of an event that the store has.
+    /// Creates the view of a stored event.
     pub fn from_row(row: &EventRow, reasons: &ReasonNames) -> Self {
         let first = row.first.as_ref().map(FirstRow::values);
         Self::new(&row.event, row.rule.as_deref(), &row.path, first, reasons)
     }
 
-    /// Creates the view of an event, with its rule's name, and its path with the first values of a new flow.
+    /// Creates the view of an event, given the name of its rule, its path and the first values of a new flow.
     pub fn new(
         event: &Event,
         rule: Option<&str>,
@@ -173,7 +173,7 @@ impl EventView {
             latency_basis: first
                 .filter(|first| first.flow_latency.is_some())
                 .map(|first| first.basis.name().into()),
-            // A latency that is unavailable has the value of a node that is.
+            // Unavailable latencies are `u32::MAX`, like unavailable nodes, so `path` converts them.
             hop_latencies: first.map_or_else(Vec::new, |first| path(first.hop_latencies)),
         }
     }

@@ -1,10 +1,10 @@
-//! Lists that are bounded in rows and in bytes.
+//! Pages of response rows, bounded in number and in bytes of JSON.
 
 use std::io;
 
 use serde::Serialize;
 
-/// Takes rows: at most `limit`, and about `max_bytes` of JSON, but at least one. Returns whether there are more.
+/// Collects at most `limit` rows and about `max_bytes` of JSON, but at least one row. Also returns true if there are more rows.
 pub fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize, max_bytes: usize) -> (Vec<T>, bool) {
     let mut page = Vec::new();
     let mut bytes = 0;
@@ -18,10 +18,10 @@ pub fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize, max_bytes
     (page, false)
 }
 
-/// Returns the length of a row as JSON, bytes, with the separator after it.
+/// Returns the length of a row as JSON with a separator, bytes.
 fn size(row: &impl Serialize) -> usize {
     let mut counter = Counter(0);
-    // Neither the counter nor the types of responses fail.
+    // Neither the counter nor the response types can fail.
     let _ = serde_json::to_writer(&mut counter, row);
     counter.0 + 1
 }

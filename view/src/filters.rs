@@ -1,4 +1,4 @@
-//! Whether a filter is right, and what can complete it.
+//! API response about a filter expression under edit: its error, completions, and the available fields.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
-//! Responses of the API as plain types. They serialise to the JSON of `/api/v1`, and the commands read answers into them.
+//! API responses as plain types. They serialise to the JSON of `/api/v1`, and commands deserialise responses into them.
 //!
-//! `api/src/openapi.json` and `ui/src/api/generated.ts` are generated from these types. Times are nanoseconds since the Unix
-//! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
-//! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
+//! `api/src/openapi.json` and `ui/src/api/generated.ts` are generated from these types, including their doc comments. Times are
+//! nanoseconds since the Unix epoch. 64-bit IDs are hexadecimal strings, because numbers in JavaScript are exact only up to
+//! 2^53. Missing fields get their default, and unknown ones are ignored, so commands work with servers of other versions.
 
 #![forbid(unsafe_code)]
 

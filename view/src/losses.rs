@@ -1,4 +1,4 @@
-//! Losses in a span of time: the number, the place, and the evidence.
+//! API response about losses in a time span: dropped packets by location, losses per link, and lost reports.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Names in responses: constants where the program writes them, owned text where a command reads them.
+//! Names in responses: static strings where the program writes them, owned text where a command reads them.
 
 use std::{
     borrow::Cow,

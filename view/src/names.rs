@@ -1,4 +1,4 @@
-//! Names of nodes, their interfaces and hosts: what people call the ids in all other responses.
+//! Names of nodes, interfaces and hosts: the API response, and a lookup table for commands that replace IDs by names.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -55,8 +55,7 @@ pub struct HostNameView {
 }
 
 impl NamesView {
-    /// Creates the view of the names that are configured and that devices have. The configured names,
-    /// `nodes`, come before those of devices.
+    /// Creates the view from configured names and the inventory. `nodes`, the configured names, take precedence.
     pub fn new(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
         for device in inventory.devices() {
             nodes.entry(device.node).or_insert_with(|| device.name.clone());
@@ -77,7 +76,7 @@ impl NamesView {
         view
     }
 
-    /// Adds names of hosts; one that an address has already stays.
+    /// Adds names of hosts. An address that already has a name keeps it.
     pub fn add_hosts(&mut self, hosts: impl IntoIterator<Item = (IpAddr, String)>, origin: &'static str) {
         let mut all: BTreeMap<String, HostNameView> = std::mem::take(&mut self.hosts)
             .into_iter()
@@ -106,7 +105,7 @@ fn interfaces(inventory: &Inventory, node: u32) -> Vec<InterfaceNameView> {
         .collect()
 }
 
-/// The names, to be looked up.
+/// Lookup table of the names.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     nodes: BTreeMap<u32, String>,

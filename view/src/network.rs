@@ -1,4 +1,4 @@
-//! Nodes, links, flows and paths.
+//! API responses about the network: nodes, links, flows with their hops, paths, and a flow's history.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Activity in a span of time.
+//! API forms of a time span and of the counts of reports and events in it.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The use of paths by flows in a span of time, and the latency of each hop.
+//! API responses about path changes, the use of paths, and hop latencies over time.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
@@ -191,7 +191,7 @@ impl From<&ChangeGroup> for ChangeGroupView {
 }
 
 impl UsedPath {
-    /// Creates the view of a path. Its share is the part of `all`, the time of all paths.
+    /// Creates the view of a path. `all` is the total time of all paths, ns, from which its share is computed.
     pub fn new(used: &PathUse, all: u64) -> Self {
         Self {
             path: path(&used.path),

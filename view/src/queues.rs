@@ -1,4 +1,4 @@
-//! Views of queue occupancy over time: heat maps and bursts.
+//! API responses about queues: heat maps of occupancy, recordings of the flight recorder, and bursts.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

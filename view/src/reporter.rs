@@ -1,4 +1,4 @@
-//! View of a DTA reporter: counters and congestion level of the path to each collector.
+//! API response about a DTA reporter: counters and the congestion level for each collector.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! Rules of a device as JSON: in the API of a switch, in the file in which the switch keeps them, and in the driver of hopwise switches.
+//! JSON form of INT rules (encoding, sessions, sinks, instructions, watchlist, filters): used by the API of a switch, by the
+//! file in which the switch stores them, and by the manager's driver for hopwise switches.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -189,7 +190,7 @@ impl From<&Rule> for RuleView {
             Rule::Session(collector) => Self::Session {
                 collector: *collector,
             },
-            // A map always is JSON.
+            // The text of a map is always valid JSON.
             Rule::DtaMap(map) => Self::DtaMap {
                 map: serde_json::from_str(&map.text).unwrap_or_default(),
             },
@@ -305,10 +306,10 @@ impl TryFrom<&ChangeView> for Change {
     }
 }
 
-/// Converts a map of DTA collectors to a rule.
+/// Converts a map of DTA collectors to the rule's form.
 ///
 /// # Errors
-/// The map contradicts itself, or does not say where reports go.
+/// The map is inconsistent, or lacks the address for reports.
 pub fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
     map.spread()?;
     map.reports()?;
@@ -319,10 +320,10 @@ pub fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
     })
 }
 
-/// Converts a rule to its map of DTA collectors.
+/// Converts the rule's form back to a map of DTA collectors.
 ///
 /// # Errors
-/// The text of the rule is not a map, as a message.
+/// The text is not a valid map; the error is a message.
 pub fn collector_map(map: &DtaMap) -> Result<CollectorMap, String> {
     serde_json::from_str(&map.text).map_err(|error| error.to_string())
 }
@@ -335,7 +336,7 @@ pub fn views(rules: &Rules) -> Vec<RuleView> {
 /// Converts a list of views to rules.
 ///
 /// # Errors
-/// The first view that is not a rule, as a message.
+/// A view is not a valid rule; the error is a message about the first one.
 pub fn rules(views: &[RuleView]) -> Result<Rules, String> {
     views.iter().map(Rule::try_from).collect()
 }

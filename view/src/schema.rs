@@ -1,10 +1,10 @@
-//! Value sets of named fields, for the generated schema.
+//! Allowed values of enumerated fields, for the generated OpenAPI schema.
 
 use collector::{Kind, event::Basis};
 use detect::Metric;
 use serde_json::Value;
 
-/// Returns the values, and null.
+/// Returns the values with null added.
 pub fn nullable(names: Vec<&'static str>) -> Vec<Value> {
     names.into_iter().map(Value::from).chain([Value::Null]).collect()
 }

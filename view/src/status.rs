@@ -1,4 +1,4 @@
-//! Views of the process and its counters: `/status` and `/rates`.
+//! API responses about the process: `/status` with the loss budget, inputs, tables and store, and `/rates`.
 
 use collector::stats::{Partial, Unjoinable};
 #[cfg(feature = "schema")]

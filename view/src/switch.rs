@@ -1,4 +1,4 @@
-//! Answers of the API of a switch that its manager reads as well: rules, ports, capabilities and counters.
+//! API responses of a software switch that its manager also reads: rules, ports, capabilities, counters and lease.
 
 use dataplane::switch::Stats;
 use manager::device::Election;
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::{MatchedView, RuleView};
 
-/// The instruction bits that a hopwise switch can fill, bit 0 the most significant: all but that of the checksum complement.
+/// INT 2.1 instruction bits that a hopwise switch can fill: bits 0 (the most significant) to 8, all but the checksum
+/// complement.
 pub const INSTRUCTIONS: u16 = 0xff80;
 
 /// Rules of a managed switch.

@@ -1,4 +1,4 @@
-//! Views of traffic over time, grouped by flow, host, node or path.
+//! API response for grouped time series: traffic by flow, host, node, path and other dimensions.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

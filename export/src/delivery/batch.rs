@@ -1,4 +1,4 @@
-//! A batch of records, divided into lanes by key.
+//! A batch of records, divided into lanes by key. Each lane has at most one request in flight and its own backoff.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use crate::cursor::Position;
 #[derive(Debug)]
 pub(super) struct Batch<R> {
     pub(super) records: Vec<R>,
-    /// Records before them that were deleted before they were read.
+    /// Number of records before them that were deleted before they were read.
     pub(super) expired: u64,
-    /// Records between them that the stream does not have.
+    /// Number of records between them that do not belong to the stream.
     pub(super) left_out: u64,
     /// Bytes of the records in memory.
     pub(super) bytes: usize,
     /// The position at which the next batch begins.
     pub(super) end: Position,
-    /// For each record, whether a request had it.
+    /// True for each record that was part of a request.
     was_sent: Vec<bool>,
-    /// Records neither delivered nor rejected.
+    /// Number of records neither delivered nor rejected.
     pub(super) open: u64,
     pub(super) lanes: Vec<Lane>,
-    /// Records that the server will never accept, to be written.
+    /// Rejected records that are not written to a file yet: index and the server's error.
     pub(super) rejected: VecDeque<(usize, String)>,
 }
 
@@ -50,7 +50,7 @@ impl<R: Keyed> Batch<R> {
                 self.rejected.push_back((index, super::notice::cut(words)));
                 continue;
             }
-            // The key of a record costs more than everything else here.
+            // Hashing the key is the most expensive step here, so one lane skips it.
             let lane = if lanes == 1 {
                 0
             } else {
@@ -85,7 +85,7 @@ impl<R: Keyed> Batch<R> {
         self.rejected.is_empty() && self.lanes.iter().all(|lane| lane.parts.is_empty())
     }
 
-    /// Marks these records as sent. Returns how many of them were sent before.
+    /// Marks records as sent. Returns how many were sent before.
     pub(super) fn mark_sent(&mut self, records: &[usize]) -> u64 {
         records
             .iter()
@@ -101,10 +101,10 @@ pub(super) enum LaneState {
     Waiting,
 }
 
-/// Records whose keys are in this lane: one request at a time.
+/// The part of a batch whose keys belong to one lane.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The records of each request. The first one is sent, and stays until it is settled.
+    /// Record indices of each request. The first request is sent, and stays until it is settled.
     parts: VecDeque<Vec<usize>>,
     pub(super) state: LaneState,
     /// The deadline of the answer, or the time of the next attempt.
@@ -128,7 +128,7 @@ impl Lane {
         }
     }
 
-    /// Returns the time at which the lane needs attention.
+    /// Returns the time of the lane's next event.
     pub(super) fn wake_at(&self) -> Option<Nanos> {
         match self.state {
             _ if self.parts.is_empty() => None,
@@ -153,7 +153,7 @@ impl Lane {
         Some(part)
     }
 
-    /// Gives up waiting for an answer whose time is over.
+    /// Fails a request whose deadline has passed. Returns true if there was one.
     pub(super) fn times_out(&mut self, now: Nanos) -> bool {
         let over = matches!(self.state, LaneState::InFlight(_)) && self.until <= now;
         if over {
@@ -162,13 +162,14 @@ impl Lane {
         over
     }
 
-    /// Settles the first request, but for the records to be sent again. Returns `None` if the answer does not fit the request.
+    /// Settles the first request, except for the records to be sent `again`. Indices refer to the request. Returns `None` if
+    /// the answer does not match the request.
     pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, again: &[usize]) -> Option<Settled> {
         let part = self.parts.front()?;
-        // In the answer's order, which need not be that of the request.
+        // The answer's order may differ from the request's.
         let mut open = vec![true; part.len()];
         for index in rejected.iter().map(|(index, _)| index).chain(again) {
-            // Each index is one of the request, and named once.
+            // Each index must exist in the request and occur once.
             if !std::mem::take(open.get_mut(*index)?) {
                 return None;
             }
@@ -188,7 +189,7 @@ impl Lane {
         Some(Settled { delivered, rejected })
     }
 
-    /// Splits the first request into two; a single record is removed and returned instead.
+    /// Splits the first request into two halves. Removes and returns its record instead if there is only one.
     pub(super) fn halve(&mut self) -> Option<usize> {
         let mut part = self.parts.pop_front()?;
         if part.len() < 2 {

@@ -1,4 +1,4 @@
-//! Notices for the log: one for each change, not for each request.
+//! Log messages of a delivery, deduplicated: one per change of state instead of one per request.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,21 +8,21 @@ use crate::backoff::Nanos;
 /// A message for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Requests, reads or saves fail. Repeated only with another reason, or after a minute.
+    /// Requests, reads or saves fail. Repeated when the reason changes or after a minute.
     Failing {
-        /// The failure and its reason.
+        /// The failed operation and the reason.
         words: String,
     },
     /// Requests succeed again after failures.
     Recovered {
-        /// The time for which they had failed, ns.
+        /// Duration of the failure, ns.
         after: Nanos,
     },
-    /// The reason why the server will never accept a record, or nobody can read it. Reported once a minute at most.
+    /// The reason why a record was rejected by the server or cannot be read. At most once a minute.
     Rejected(String),
-    /// The reason why a rejected record could not be written.
+    /// The reason why a rejected record could not be written to a file.
     Unwritten(String),
-    /// The number of records that had been deleted before they were read.
+    /// Number of records that were deleted before they were read.
     Expired(u64),
 }
 
@@ -44,9 +44,9 @@ impl fmt::Display for Notice {
 }
 
 const MINUTE: Nanos = 60_000_000_000;
-/// Maximum number of notices that wait to be read; others are dropped.
+/// Maximum number of queued notices; more are dropped.
 const MOST: usize = 64;
-/// Maximum length of a server's message, characters: longer ones are cut.
+/// Maximum length of a server's message, characters; longer ones are truncated.
 const LONGEST: usize = 500;
 
 #[derive(Default, Debug)]
@@ -75,7 +75,7 @@ impl Notices {
         }
     }
 
-    /// Notes that a record is rejected. `alone`: the server accepted none with it.
+    /// Records a rejection. `alone` means that the server has accepted nothing since the last rejection.
     pub(super) fn rejected(&mut self, words: String, alone: bool, now: Nanos) {
         let notice = Notice::Rejected(words);
         self.rejected = alone.then(|| notice.to_string());
@@ -131,7 +131,7 @@ impl Notices {
     }
 }
 
-/// Returns one line of bounded length, without control characters: messages of servers go into logs and pages.
+/// Truncates a server's message to one line of bounded length without control characters, since it goes into logs and pages.
 pub(super) fn cut(words: &str) -> String {
     let mut line: String = words.trim().chars().take(LONGEST + 1).collect();
     if line.chars().count() > LONGEST {

@@ -1,4 +1,4 @@
-//! Reads JSON objects with the names of `record.proto`.
+//! JSON decoder for received records, with the field names of `record.proto`. Unknown fields are skipped.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ fn id(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// Parses an element of a list; null stands for unavailable, which is all ones.
+/// Parses a list element; null means unavailable (`u32::MAX`).
 fn number(value: &Value) -> Option<u32> {
     match value {
         Value::Null => Some(u32::MAX),

@@ -1,4 +1,5 @@
-//! The values of a record in one allocation: a batch has tens of thousands of records, most of which lack most fields.
+//! Compact storage of a record's values in one allocation: a batch has tens of thousands of records, and most fields are
+//! absent.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +9,7 @@ use super::Held;
 use crate::protobuf::{read_varint, varint};
 use crate::record::{Field, FieldKind, Value};
 
-/// Each value that is present: the index of its field, and its bytes.
+/// Encoded values: for each present one, its field index (1 byte) and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packed(Box<[u8]>);
 
@@ -22,7 +23,7 @@ impl Packed {
                 pack(held, &mut bytes);
             }
         }
-        // No longer than needed, which a vector that is shortened in its place may be.
+        // Copied to get an exact allocation; shrinking a vector in place may not give one.
         Self(bytes.as_slice().into())
     }
 
@@ -56,10 +57,12 @@ fn pack(held: &Held, out: &mut Vec<u8>) {
     }
 }
 
+/// Bits of a flow's first byte: only the Flow ID is known; the addresses are IPv6; the flow has ports.
 const ID: u8 = 1;
 const V6: u8 = 2;
 const PORTS: u8 = 4;
 
+/// Appends a flow: the first byte, then its 32-bit Flow ID, or protocol, addresses and ports.
 fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     if let Some(id) = flow.known_id() {
         out.push(ID);
@@ -75,15 +78,15 @@ fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads values in the order of their fields.
+/// Iterates over the values in field order.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
-    /// The numbers of the last list.
+    /// Buffer for the last decoded list.
     numbers: Vec<u32>,
 }
 
 impl Reader<'_> {
-    /// Calls `each` with the value of the field that has this index.
+    /// Calls `each` with the value of the field at `index`, or with `Absent`. Indexes must be visited in order.
     pub(super) fn visit(
         &mut self,
         index: u8,

@@ -1,4 +1,4 @@
-//! Reads messages of `record.proto`.
+//! Protobuf decoder for received records (`record.proto`).
 
 use super::{
     FieldKind, Held, NUMBERS, Parts, Unreadable, held_address, held_numbers, held_text, too_many, wrong,
@@ -10,7 +10,7 @@ use wire::FlowKey;
 pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
     while !bytes.is_empty() {
         let (number, value) = read_field(&mut bytes).ok_or_else(malformed)?;
-        // Fields that are not known here are of a later version without a number of its own.
+        // An unknown field was added by a later version that kept the schema version.
         let Some((field, held)) = parts.find(|field| field.number == number) else {
             continue;
         };
@@ -33,7 +33,7 @@ fn set(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable
             held_text(field, str::from_utf8(text).map_err(|_| wrong(field))?)?
         }
         (FieldKind::Numbers, value) => {
-            // Packed or one by one: both are allowed, also mixed.
+            // Packed or unpacked; protobuf allows both, even mixed.
             let mut numbers = match std::mem::take(held) {
                 Held::Numbers(numbers) => numbers.into_vec(),
                 _ => Vec::new(),

@@ -1,15 +1,15 @@
-//! The stream `alerts` as alerts of Prometheus' Alertmanager (API version 2).
+//! Sink for Prometheus Alertmanager (API version 2): sends the stream `alerts`.
 //!
 //! <https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml>
 //!
-//! The labels of an alert are its identity: `alertname` is the rule, further ones say what it is about (`src`, `dst`, `sport`,
-//! `dport`, `proto`; without a flow `node`, `interface`, `queue`), and [`Options::labels`] adds some. The collector is an annotation, so
-//! that two collectors that observe the same thing raise one alert, and a repeat changes nothing. So are the metric, the value and the
-//! threshold of the comparison that decided, and the node and queue that the value of a flow is from: they change while the alert lasts.
+//! The labels of an alert are its identity: `alertname` is the rule, others say what it is about (`src`, `dst`, `sport`,
+//! `dport`, `proto`; without a flow `node`, `interface`, `queue`), and [`Options::labels`] adds more. The collector is an
+//! annotation, so two collectors that observe the same problem raise one alert. Annotations also hold the deciding metric,
+//! value and threshold, and for a flow the node and queue of the value, because these change while the alert fires.
 //!
-//! Alertmanager resolves an alert that nobody repeats. So one that is firing is sent again every minute with an end some minutes ahead
-//! ([`Options::lasts`]), as Prometheus does, and a resolved one with the real end. Alertmanager keeps alerts in memory: after its restart
-//! it has them again within a minute. When hopwise dies, it resolves them when their time is over.
+//! Alertmanager resolves an alert that is not repeated. A firing alert is therefore sent every minute with an end a few minutes
+//! ahead ([`Options::lasts`]), as Prometheus does, and a resolved one with its real end. Alertmanager keeps alerts in memory;
+//! after a restart it has them again within a minute. If hopwise dies, the alerts expire.
 
 use std::io::Write as _;
 
@@ -24,7 +24,7 @@ use crate::text::rfc3339;
 pub struct Options {
     /// Labels of every alert, such as `severity`.
     pub labels: Vec<(String, String)>,
-    /// The duration of an alert that is neither repeated nor resolved, ns: several minutes.
+    /// Time after which an alert that is neither repeated nor resolved expires, ns: several minutes.
     pub lasts: Nanos,
 }
 
@@ -56,16 +56,16 @@ const OURS: [&str; 9] = [
 /// The sink for Alertmanager.
 #[derive(Debug)]
 pub struct Alertmanager {
-    /// As JSON, each with a comma before it.
+    /// Additional labels as JSON, each preceded by a comma.
     labels: Vec<u8>,
     lasts: Nanos,
 }
 
 impl Alertmanager {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let mut labels = Vec::new();
         let mut names: Vec<&str> = OURS.into();
@@ -149,7 +149,7 @@ impl Alertmanager {
     }
 }
 
-/// The node, interface and queue, as far as there are any.
+/// Writes node, interface and queue, as far as present.
 fn write_places(places: [Option<u32>; 3], out: &mut Vec<u8>) {
     for (name, value) in ["node", "interface", "queue"].into_iter().zip(places) {
         if let Some(value) = value {

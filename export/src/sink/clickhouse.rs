@@ -1,5 +1,5 @@
-//! ClickHouse over HTTP: a block of columns for each batch
-//! (ClickHouse documentation, *Formats*: `Native`; *HTTP interface*).
+//! Sink for ClickHouse over HTTP: table schema, inserts in the `Native` format, and error classification (ClickHouse
+//! documentation, *Formats*: `Native`; *HTTP interface*).
 
 mod native;
 
@@ -8,7 +8,7 @@ use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, Fields, Stream};
 
-/// A database of ClickHouse, and the tables for records.
+/// A ClickHouse database and the tables for records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClickHouse {
     database: String,
@@ -21,7 +21,7 @@ impl ClickHouse {
     /// Returns a sink for the tables `PREFIXevents` and so on of a database.
     ///
     /// # Errors
-    /// A name is not allowed: one sentence that says what to do.
+    /// A name is invalid; the message says what to do.
     pub fn new(database: &str, prefix: &str, keep_days: u32) -> Result<Self, String> {
         if database.is_empty() || !is_name(database) || !is_name(prefix) {
             let wrong = if is_name(database) && !database.is_empty() {
@@ -45,12 +45,12 @@ impl ClickHouse {
         &self.database
     }
 
-    /// Returns the table of a stream, with its database.
+    /// Returns the qualified table name of a stream.
     pub fn table(&self, stream: Stream) -> String {
         format!("{}.{}{}", self.database, self.prefix, stream.name())
     }
 
-    /// Returns the statements that create what is missing, in order: tables, then what tables of earlier versions lack. Each can be executed again.
+    /// Returns the statements that create missing tables and migrate tables of earlier versions, in order. All are idempotent.
     pub fn schema(&self, streams: &[Stream]) -> Vec<String> {
         let mut statements = vec![format!("CREATE DATABASE IF NOT EXISTS {}", self.database)];
         statements.extend(streams.iter().map(|stream| self.create(*stream)));
@@ -69,7 +69,8 @@ impl ClickHouse {
         statements
     }
 
-    /// Returns the request that inserts these rows. A repeat with the same `token` is not stored twice, as long as the server remembers it.
+    /// Returns the request that inserts these rows. ClickHouse ignores a repeat with the same `token` as long as it remembers
+    /// the token.
     pub fn insert(
         &self,
         stream: Stream,
@@ -92,7 +93,7 @@ impl ClickHouse {
         }
     }
 
-    /// Returns the outcome of a request.
+    /// Classifies the response to an insert.
     pub fn answered(response: &Response<'_>) -> Outcome {
         let code = code(response.body);
         if (200..=299).contains(&response.status) && code.is_none() {
@@ -102,9 +103,9 @@ impl ClickHouse {
         let retry_after = response.retry_after;
         match (response.status, code) {
             (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { words },
-            // Errors of a value: cannot parse, too large, no such enumeration.
+            // Errors about values: cannot parse, too large, unknown enumeration value.
             (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => Outcome::Refused { words },
-            // Anything else concerns the table or the server: the records are sent once that is corrected.
+            // Other errors concern the table or the server: the records are sent again once that is fixed.
             _ => Outcome::Failed { words, retry_after },
         }
     }
@@ -123,7 +124,7 @@ impl ClickHouse {
             Stream::Alerts => ("MergeTree", "rule, toStartOfFiveMinutes(ts), ts"),
             Stream::Hops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
         };
-        // Questions by flow need a second order: each busy flow is in every granule of the first.
+        // Queries by flow need a second sort order: every busy flow is in each granule of the first one.
         let projection = match stream {
             Stream::Events | Stream::Hops => {
                 ",\n  PROJECTION by_flow (SELECT * ORDER BY src, dst, sport, dport, proto, ts)"
@@ -151,22 +152,23 @@ impl ClickHouse {
     }
 }
 
-/// Maximum number of different days of the records of a batch. Each day of a table is a partition, and ClickHouse refuses an insert into more than
-/// 100 of them (`max_partitions_per_insert_block`), however often it is repeated.
+/// Maximum number of UTC days in a batch. Each day is a partition, and ClickHouse rejects an insert into more than 100 of them
+/// (`max_partitions_per_insert_block`).
 pub const DAYS: usize = 90;
 
-/// The columns by which rollups are ordered.
+/// Sorting key of the rollups.
 const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
 
-/// Inserts that a table remembers by their tokens. Many partitions of an outlet insert into one table while another one is away.
+/// Number of insert tokens that a table remembers. While another table is unavailable, many partitions of an outlet may insert
+/// into one.
 const WINDOW: u32 = 10_000;
 
-/// Parts below this size, in bytes before compression, have one file for all columns. With a file for each, as ClickHouse has them from 10 MiB on, an
-/// insert and the merges after it make a hundred files each, which costs more than the rows.
+/// Parts below this uncompressed size (bytes) store all columns in one file. With a file per column, ClickHouse's default from
+/// 10 MiB on, an insert and its merges would write a hundred files each, which costs more than the rows.
 const COMPACT: u32 = 256 << 20;
 
-/// The changes of tables after their first version, in order; `None` for all tables. They add what is missing, and set settings to
-/// ours, also the window of tokens if it was larger. A column can only become a part of the order with the statement that adds it.
+/// Migrations since the first version, in order; `None` means all tables. They add columns and overwrite settings, even a
+/// larger token window. A column can become part of the sorting key only in the statement that adds it.
 const MIGRATIONS: [(Option<Stream>, &str); 5] = [
     (
         Some(Stream::Rollups),
@@ -177,7 +179,7 @@ const MIGRATIONS: [(Option<Stream>, &str); 5] = [
         Some(Stream::Alerts),
         "ADD COLUMN IF NOT EXISTS metric LowCardinality(String), ADD COLUMN IF NOT EXISTS value Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS threshold Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
     ),
-    // Events of rules are few, and are asked for over weeks.
+    // Rule events are rare but queried over weeks.
     (Some(Stream::Events), ADD_KINDS),
     (
         Some(Stream::Drops),
@@ -188,7 +190,7 @@ const MIGRATIONS: [(Option<Stream>, &str); 5] = [
 const SETTINGS: &str =
     "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
 const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
-/// ClickHouse's error for a change that an engine of tables does not have.
+/// ClickHouse's error code for a change that a table engine does not support.
 const NOT_IMPLEMENTED: u32 = 48;
 
 /// A column with its type and its codec.
@@ -211,7 +213,7 @@ wire::named! {
     enum Kind, name {
         U8 => "UInt8",
         U16 => "UInt16",
-        /// A number in the order of a table; [`ABSENT`] for none.
+        /// A number in the sorting key; [`ABSENT`] for none.
         U32 => "UInt32",
         U64 => "UInt64",
         /// A number that may be absent.
@@ -219,14 +221,14 @@ wire::named! {
         Time => "DateTime64(9, 'UTC')",
         Address => "IPv6",
         Text => "String",
-        /// A text of which there are few.
+        /// A text with few distinct values.
         Word => "LowCardinality(String)",
         Numbers => "Array(UInt32)",
     }
 }
 
 impl Kind {
-    /// Returns the size of each value, bytes, if all have the same.
+    /// Returns the fixed size of a value, bytes, or `None` if the size varies.
     fn width(self) -> Option<usize> {
         match self {
             Self::U8 => Some(1),
@@ -239,7 +241,7 @@ impl Kind {
     }
 }
 
-/// Stands for a node, an interface or a queue that a record does not have: 0 is a valid one.
+/// Value for an absent node, interface or queue, because 0 is a valid one.
 pub const ABSENT: u32 = u32::MAX;
 
 /// The columns of a flow's key.
@@ -273,7 +275,7 @@ fn columns(stream: Stream) -> Vec<Column> {
             FieldKind::Text => (Kind::Word, ""),
             FieldKind::Numbers => (Kind::Numbers, " CODEC(ZSTD(1))"),
             FieldKind::Address => (Kind::Address, ""),
-            // A column in the order of a table cannot be absent there: then it is all ones.
+            // Columns of the sorting key cannot be Nullable; [`ABSENT`] stands for NULL.
             FieldKind::Number if is_key(field.name) => (Kind::U32, " CODEC(T64, ZSTD(1))"),
             FieldKind::Number if is_present(stream, field.name) => (Kind::U64, " CODEC(T64, ZSTD(1))"),
             FieldKind::Number => (Kind::MaybeU64, " CODEC(T64, ZSTD(1))"),
@@ -303,7 +305,7 @@ impl HttpSink for ClickHouse {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
         let first = batch.records.first()?;
         let last = batch.records.last()?;
-        // The same records after a crash are recognised by the server, and not stored twice.
+        // Equal batches have equal tokens, so a repeat after a crash is deduplicated.
         let token = format!(
             "{}-{}-{:016x}-{:016x}-{}",
             batch.collector,
@@ -325,7 +327,7 @@ impl HttpSink for ClickHouse {
     }
 
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
-        // A table that only passes rows on, such as one of Distributed, has no such settings and no index; those behind it have.
+        // A Distributed table has neither these settings nor indexes; the tables behind it have them.
         let is_of_engine = [SETTINGS, ADD_KINDS]
             .iter()
             .any(|change| request.body.ends_with(change.as_bytes()));
@@ -394,7 +396,7 @@ impl HttpSink for ClickHouse {
                     .iter()
                     .find(|(name, _)| *name == column.name)
                     .map(|(_, kind)| *kind);
-                // Quotes are escaped in this format.
+                // TabSeparated escapes quotes.
                 let kind = kind.map(|kind| kind.replace("\\'", "'"));
                 if kind.as_deref() != Some(column.kind.name()) {
                     let table = self.table(*stream);
@@ -424,7 +426,7 @@ impl HttpSink for ClickHouse {
     }
 }
 
-/// Returns the code of an exception in an answer, which can come after a status of success.
+/// Returns the code of an exception in a response body, which may follow a successful status.
 pub fn code(body: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(&body[..body.len().min(1 << 14)]);
     if !text.contains("Exception") {
@@ -620,7 +622,7 @@ mod tests {
             ("sport", "UInt16", vec![0x88, 0x13, 0, 0]),
             ("dport", "UInt16", vec![80, 0, 0, 0]),
             ("proto", "UInt8", vec![6, 0]),
-            // What is 0 is another place than one that is absent.
+            // ID 0 is valid, so it differs from an absent ID.
             ("node", "UInt32", small(&[0, ABSENT])),
             ("interface", "UInt32", small(&[64, ABSENT])),
             ("queue", "UInt32", small(&[4, 0])),

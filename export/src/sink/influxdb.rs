@@ -1,19 +1,19 @@
-//! InfluxDB's line protocol, over the API of version 1 (`/write`) or 2 (`/api/v2/write`). VictoriaMetrics takes both.
+//! Sink for InfluxDB: line protocol over the API of version 1 (`/write`) or 2 (`/api/v2/write`). VictoriaMetrics accepts both.
 //!
 //! * <https://docs.influxdata.com/influxdb/v1/tools/api/#write-http-endpoint>
 //! * <https://docs.influxdata.com/influxdb/v2/api/v2/#operation/PostWrite>
 //! * <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>
 //!
-//! A record is a point of the measurement of its stream (`hopwise_events`). What names a place in the network, or the kind of the
-//! record, is a tag; everything else is a field, with one type for ever, because the first writer fixes it: numbers are integers,
-//! the rest is strings. A 5-tuple is fields (`src`, `dst`, `sport`, `dport`, `proto`), because each new combination of tags costs
-//! the server memory; [`Options::tags`] makes tags of them where flows are few.
+//! A record is a point of its stream's measurement (`hopwise_events`). Tags are the location in the network and the kind of the
+//! record; everything else is a field. A field's type never changes, because the first writer fixes it: numbers are integers,
+//! the rest is strings. The 5-tuple is fields (`src`, `dst`, `sport`, `dport`, `proto`), because each new combination of tags
+//! costs the server memory (cardinality); [`Options::tags`] turns them into tags where flows are few.
 //!
-//! A point with the tags and the time of another one replaces it. That makes a repeat harmless, but events of many flows have the same
-//! tags and, when they arrived in one burst, the same time. So the time of a point of `events`, `flows` and `drops` is moved inside its
-//! millisecond ([`Options::spread`]) by the record's id, and the field `ts` has the exact time. That of rollups is moved by their parts:
-//! those of one key and time, of several workers or processes, are points that are added up. Rollups per flow are sent only if all parts
-//! of the 5-tuple are tags.
+//! A point replaces another one with the same tags and time. That makes repeats harmless, but events of many flows have equal
+//! tags and, in one burst, equal times. The times of `events`, `flows` and `drops` are therefore shifted within their
+//! millisecond ([`Options::spread`]) by the record's ID, and the field `ts` has the exact time. The parts of a rollup are also
+//! shifted in this way, because queries sum them as separate points. Rollups per flow are sent only if the whole 5-tuple is
+//! tags.
 
 use std::io::Write as _;
 
@@ -29,9 +29,9 @@ pub struct Options {
     pub api: Api,
     /// The prefix of the names of measurements.
     pub prefix: String,
-    /// Fields that are tags in addition to those that always are: any of [`CHOICE`].
+    /// Additional fields to write as tags: any of [`CHOICE`].
     pub tags: Vec<String>,
-    /// The time of events, flows, drops and parts of rollups is moved inside an interval of this length, ns, by their ids; 0: not at all.
+    /// Interval within which times are shifted by the record's ID, ns; 0 disables shifting.
     pub spread: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for Options {
 /// The API, and the database or bucket of the points.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Api {
-    /// `/write`: InfluxDB 1, and what imitates it.
+    /// `/write`: InfluxDB 1 and compatible servers.
     V1 {
         /// The parameter `db`, which is required.
         database: String,
@@ -69,7 +69,7 @@ pub enum Api {
     },
 }
 
-/// Fields that are always tags: they make points of one time different, and have few values.
+/// Fields that are always tags: they distinguish points of the same time and have few values.
 const ALWAYS: [&str; 9] = [
     "collector",
     "hw_id",
@@ -113,7 +113,7 @@ impl InfluxDb {
     /// Returns a sink with these options.
     ///
     /// # Errors
-    /// The options are wrong: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let mut target = String::new();
         match &options.api {
@@ -174,7 +174,7 @@ impl InfluxDb {
         ALWAYS.contains(&name) || self.tags.contains(&name)
     }
 
-    /// Returns false for rollups per flow without the flow in the tags: they would replace each other.
+    /// Returns false for rollups per flow unless the 5-tuple is tags: otherwise they would replace each other.
     fn accepts(&self, record: &Record) -> bool {
         !matches!(record, Record::Rollup(one) if one.flow.is_some())
             || FLOW.iter().all(|part| self.is_tag(part))
@@ -187,7 +187,7 @@ impl InfluxDb {
             Record::Loss(_) => false,
         };
         match self.spread {
-            // The name of the collector is a tag.
+            // The collector is a tag, so the ID need not include it.
             1.. if is_moved => record.ts() - record.ts() % self.spread + record.row_id("") % self.spread,
             _ => record.ts(),
         }
@@ -228,12 +228,12 @@ fn require(name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls `each` for the fields that have a value, a 5-tuple in its parts.
+/// Calls `each` for the present fields, with the 5-tuple split into its parts.
 fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
     record.visit(|field, value| match value {
         Value::Absent | Value::Numbers([]) => {}
         Value::Flow(flow) => {
-            // As the address would be, a text.
+            // A text field, like the address.
             let mut text = *b"flow-id:0x00000000";
             if let Some(id) = flow.known_id() {
                 for (index, digit) in text[10..].iter_mut().enumerate() {
@@ -280,7 +280,7 @@ fn start(name: &str, out: &mut Vec<u8>) {
     out.push(b'=');
 }
 
-/// Writes a tag. An empty one must not be written, and the protocol has no way to write a line end or, at the end, a backslash.
+/// Writes a tag. Empty tags are invalid, and line breaks and trailing backslashes cannot be escaped, so they are replaced.
 fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if value == Value::Text("") {
         return;
@@ -313,7 +313,7 @@ fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
             hex(id, out);
             out.push(b'"');
         }
-        // Integers have 63 bits without the sign.
+        // Integers are signed 64-bit.
         Value::Number(number) => {
             decimal(number.min(i64::MAX as u64), out);
             out.push(b'i');
@@ -373,7 +373,7 @@ impl HttpSink for InfluxDb {
                 retry_after: None,
             };
         }
-        // Not a wrong record: the policy may be created later.
+        // The records are valid; the policy may be created later.
         let is_missing = words.contains("retention policy not found");
         Outcome::from_status(
             if is_missing { 404 } else { response.status },
@@ -382,7 +382,7 @@ impl HttpSink for InfluxDb {
         )
     }
 
-    /// Returns a write of nothing: it needs the same privilege and the same database.
+    /// Returns an empty write, which needs the same privilege and database.
     fn probe(&self, _: &[Stream]) -> Request {
         let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
         Request {
@@ -397,7 +397,7 @@ impl HttpSink for InfluxDb {
         let words = words(response.body);
         match response.status {
             200..=299 => Ok(()),
-            // InfluxDB 2, when everything else was right.
+            // InfluxDB 2 answers this if everything else is right.
             400 if words.contains("requires points") => Ok(()),
             401 | 403 => Err(unauthorised(response, ", and let them write there")),
             404 if words.contains("not found") && !words.contains("page not found") => Err(format!(
@@ -412,8 +412,8 @@ impl HttpSink for InfluxDb {
     }
 }
 
-/// Returns the records that the server dropped when it stored the others of the request. It names lines (InfluxDB 3), quotes them, or says
-/// only how many: then those are chosen that the reason fits, and the words say that they were chosen.
+/// Returns the records that the server dropped in a partial write. The response names lines (InfluxDB 3), quotes them, or only
+/// counts them; then records that match the reason are chosen, and the message says so.
 fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> {
     let lines: Vec<&[u8]> = request.body.split_inclusive(|byte| *byte == b'\n').collect();
     let rows = request.rows.len().min(lines.len());
@@ -461,7 +461,7 @@ fn is_quoted(line: &[u8], body: &[u8]) -> bool {
     find(body, &quote) || find(body, &escaped(&quote))
 }
 
-/// Returns numbers of lines, from 1, with the reason of each: `"data": [{"line_number": 2, "error_message": …}]`.
+/// Returns line numbers (from 1) with their reasons, from `"data": [{"line_number": 2, "error_message": …}]`.
 fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
     let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else {
         return Vec::new();
@@ -481,7 +481,7 @@ fn named_line(line: &serde_json::Value) -> Option<(usize, String)> {
     Some((number, words))
 }
 
-/// Returns the name between quotes, which may be escaped.
+/// Returns the name between quotes, which may be backslash-escaped.
 fn quoted_name(text: &str) -> Option<&str> {
     text.split(['"', '\\']).find(|part| !part.is_empty())
 }
@@ -494,7 +494,7 @@ fn count_after(words: &str, name: &str) -> Option<usize> {
     digits[..end].parse().ok()
 }
 
-/// Returns the time of a line, which is its last part.
+/// Returns the timestamp of a line, its last part.
 fn time_of(line: &[u8]) -> u64 {
     let digits = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     std::str::from_utf8(digits)
@@ -507,7 +507,7 @@ fn find(body: &[u8], part: &[u8]) -> bool {
     body.windows(part.len()).any(|window| window == part)
 }
 
-/// Returns bytes as JSON writes them in a text.
+/// Escapes quotes and backslashes as in a JSON string.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {

@@ -1,15 +1,18 @@
-//! Kafka: each record is a message of the topic of its stream, `hopwise.events.v1` and so on.
+//! Kafka producer: each record is a message in the topic of its stream, `hopwise.events.v1` and so on.
 //!
-//! * <https://kafka.apache.org/documentation/#messageformat> (record batches, version 2), <https://kafka.apache.org/protocol.html>
+//! * <https://kafka.apache.org/documentation/#messageformat> (record batches, version 2),
+//!   <https://kafka.apache.org/protocol.html>
 //!
-//! The value is a record as protobuf, or as a JSON object: one message is one record, without a length before it. The key is the flow as
-//! text, else the node, else the address of the reporter, of an alert the rule and what it is about; the partition of a key is that which other producers choose for it (murmur2).
-//! The time is that of the event, in ms. Headers are `id`, `schema` (the name of the protobuf message) and `collector`.
+//! The value is one record as protobuf (without a length prefix) or as a JSON object. The key is the flow as text, or else the
+//! node, or else the reporter's address; for an alert, the rule and its subject. The partition is chosen by murmur2 of the key,
+//! like other producers do. The timestamp is the event time, ms. Headers are `id`, `schema` (the protobuf message name) and
+//! `collector`.
 //!
-//! A batch goes out as an [`Exchange`]: its records are spread over partitions and cut into chunks of less than 900 kB, since a broker
-//! refuses more than 1 MB. Of each partition one chunk is in flight, and nothing after a chunk that failed is sent before it: the order
-//! of a key is kept. Chunks have sequence numbers ([`Producer`]), so a broker recognises a chunk that it has; only a restart of the
-//! process, or a topic that gets more partitions while one of its leaders does not answer, makes doubles, which have the same header `id`.
+//! A batch is sent as an [`Exchange`]: its records are divided among partitions and cut into chunks of less than 900 kB, since
+//! brokers refuse more than 1 MB. Each partition has one chunk in flight, and nothing is sent after a failed chunk before it
+//! succeeds, which keeps the order per key. Chunks have sequence numbers ([`Producer`]), so brokers discard repeats.
+//! Duplicates, with equal header `id`, occur only after a restart of the process, or if a topic gets more partitions while one
+//! of its leaders does not answer.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +39,7 @@ pub struct Options {
     pub format: Format,
     /// The compression of record batches.
     pub compression: Compression,
-    /// Whether messages have a key. Without one, they are spread evenly, and in no order.
+    /// True if messages have keys. Without keys they are spread evenly, in no order.
     pub keys: bool,
 }
 
@@ -87,10 +90,10 @@ const CHUNK: usize = 900_000;
 const OVERHEAD: usize = 32;
 
 impl Kafka {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
         let is_allowed = prefix
@@ -106,7 +109,7 @@ impl Kafka {
         })
     }
 
-    /// The topic of a stream.
+    /// Returns the topic of a stream.
     pub fn topic(&self, stream: Stream) -> String {
         format!("{}.{}.v1", self.options.prefix, stream.name())
     }
@@ -114,13 +117,13 @@ impl Kafka {
     /// Returns the settings of a stream's topic that differ from the server's defaults.
     pub fn settings(&self, stream: Stream) -> &'static [(&'static str, &'static str)] {
         match stream {
-            // Of each flow its latest state. A topic that is compacted takes no message without a key.
+            // Only the latest state of each flow matters. A compacted topic requires keys.
             Stream::Flows if self.options.keys => &[("cleanup.policy", "compact")],
             _ => &[],
         }
     }
 
-    /// The command of Kafka that makes the topic of a stream.
+    /// Returns the Kafka command that creates the topic of a stream.
     pub fn statement(&self, stream: Stream, partitions: u32) -> String {
         let mut text = format!(
             "kafka-topics.sh --create --if-not-exists --topic {}",
@@ -135,7 +138,7 @@ impl Kafka {
         text
     }
 
-    /// The messages of these records. `None`: there are none.
+    /// Encodes the messages of these records, or returns `None` if there are none.
     pub fn begin(&self, batch: &Batch<'_>) -> Option<Exchange> {
         if batch.records.is_empty() {
             return None;
@@ -151,7 +154,7 @@ impl Kafka {
                 write_key(record, &mut scratch);
                 write_bytes(Some(&scratch), &mut bytes);
             } else {
-                // Only chooses the partition.
+                // Used only to choose the partition.
                 scratch.extend(record.id().to_be_bytes());
                 write_bytes(None, &mut bytes);
             }
@@ -191,7 +194,7 @@ impl Kafka {
 /// A message without the fields that depend on its batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Message {
-    /// Key, value and headers.
+    /// Range of its key, value and headers in the exchange's bytes.
     start: usize,
     end: usize,
     ms: i64,
@@ -207,25 +210,25 @@ pub struct Exchange {
     bytes: Vec<u8>,
     /// In the order of the records.
     messages: Vec<Message>,
-    /// The chunks to send by partition: indices of records.
+    /// Chunks to send, by partition, as indices of records.
     chunks: BTreeMap<i32, VecDeque<Vec<usize>>>,
-    /// Indices of records that the broker will not store, with the reason.
+    /// Indices of records that the broker rejected, with the reasons.
     rejected: Vec<(usize, String)>,
     /// Indices of records to send again.
     again: Vec<usize>,
-    /// Whether the broker refused this user.
+    /// True if the broker refused this user.
     denied: bool,
-    /// The reason of the last failure that is retried.
+    /// Reason of the last transient failure.
     words: String,
 }
 
 impl Exchange {
-    /// Bytes of the messages, before they are compressed.
+    /// Returns the memory of the uncompressed messages, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Spreads the messages over this number of partitions, each cut into chunks.
+    /// Distributes the messages over this many partitions, each cut into chunks.
     pub fn spread(&mut self, partitions: usize) {
         let mut sizes: BTreeMap<i32, usize> = BTreeMap::new();
         self.chunks.clear();
@@ -248,25 +251,25 @@ impl Exchange {
         }
     }
 
-    /// The partitions that have something to send.
+    /// Returns the partitions that have chunks to send.
     pub fn partitions(&self) -> Vec<i32> {
         self.chunks.keys().copied().collect()
     }
 
-    /// Identifies the chunk that a partition sends next: repeated, it is the same.
+    /// Returns a hash of the next chunk of a partition; a repeat of the same chunk has the same hash.
     pub fn fingerprint(&self, partition: i32) -> u64 {
         let chunk = self.chunks.get(&partition).and_then(VecDeque::front);
         let ids = chunk
             .into_iter()
             .flatten()
             .filter_map(|index| self.messages.get(*index));
-        // FNV-1a over whole numbers.
+        // A variant of FNV-1a over 64-bit words.
         ids.fold(0xcbf2_9ce4_8422_2325, |hash: u64, message| {
             (hash ^ message.id).wrapping_mul(0x0100_0000_01b3).rotate_left(23)
         })
     }
 
-    /// Returns the number of messages in the chunk that a partition sends next.
+    /// Returns the number of messages in the next chunk of a partition.
     pub fn count(&self, partition: i32) -> usize {
         self.chunks
             .get(&partition)
@@ -274,7 +277,7 @@ impl Exchange {
             .map_or(0, Vec::len)
     }
 
-    /// Appends the chunk that a partition sends next as a record batch.
+    /// Appends the next chunk of a partition as a record batch (version 2).
     pub fn write(&self, partition: i32, producer: Option<(ProducerId, i32)>, out: &mut Vec<u8>) {
         let chunk = self
             .chunks
@@ -294,7 +297,7 @@ impl Exchange {
             let len = {
                 let mut head = &mut head[..];
                 let all = head.len();
-                // Attributes, time and offset since the first one.
+                // Attributes, then time and offset relative to the first record.
                 _ = head.write_all(&[0]);
                 write_varint_into(message.ms - first, &mut head);
                 write_varint_into(offset as i64, &mut head);
@@ -304,7 +307,7 @@ impl Exchange {
             records.extend_from_slice(&head[..len]);
             records.extend_from_slice(tail);
         }
-        // The fields as in Kafka's documentation. Length and CRC are written at the end.
+        // Field names as in Kafka's documentation. Length and CRC are patched at the end.
         out.extend(0_i64.to_be_bytes()); // baseOffset; the broker assigns it.
         let length_at = out.len();
         out.extend([0; 4]); // batchLength
@@ -339,7 +342,7 @@ impl Exchange {
         out[crc_at..crc_end].copy_from_slice(&crc.to_be_bytes());
     }
 
-    /// Processes the answer to the chunk of a partition.
+    /// Processes the response for a partition's chunk.
     pub fn produced(&mut self, topic: &str, produced: &Produced) -> Verdict {
         let Produced {
             partition,
@@ -391,7 +394,7 @@ impl Exchange {
         }
     }
 
-    /// Splits a chunk that the server will always refuse into two; rejects its message if it has only one.
+    /// Halves a chunk that the server refuses permanently, or rejects its message if it has only one.
     fn split_refused(&mut self, partition: i32, words: &str) {
         let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else {
             return;
@@ -409,8 +412,7 @@ impl Exchange {
         }
     }
 
-    /// Puts off all chunks of this partition, since the next ones would overtake the one that failed. They are retried with the next
-    /// request.
+    /// Postpones all chunks of a partition to the next request, since later chunks must not overtake the failed one.
     pub fn failed(&mut self, partition: i32, words: &str) {
         self.again
             .extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
@@ -442,22 +444,22 @@ impl Exchange {
     }
 }
 
-/// The effect of an answer on the sequence of a partition.
+/// Effect of a response on a partition's sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The chunk is stored.
     Stored,
-    /// The chunk is not stored, and will not be as it is.
+    /// The chunk is not stored and will not be in this form.
     NotStored,
     /// The chunk may be stored.
     Unknown,
     /// The chunk may be stored, and another broker leads the partition.
     Moved,
-    /// The broker does not know this producer any more, which needs another producer id.
+    /// The broker no longer knows this producer; a new producer ID is needed.
     Forgotten,
 }
 
-/// Sequence numbers of chunks. A chunk that may have been stored keeps its number until it is known.
+/// Idempotent producer state: sequence numbers by partition. A chunk with an unknown outcome keeps its number.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Producer {
     id: Option<ProducerId>,
@@ -468,7 +470,7 @@ pub struct Producer {
 struct Sequence {
     /// The sequence number of the next chunk.
     next: i32,
-    /// The hash of the chunk that may have been sent with it.
+    /// Fingerprint of the chunk that may have been sent with this number.
     pending: Option<u64>,
 }
 
@@ -478,7 +480,7 @@ impl Producer {
         self.id
     }
 
-    /// Sets a new producer id, with which all sequences begin again.
+    /// Sets a new producer ID and restarts all sequences.
     pub fn begin(&mut self, id: ProducerId) {
         *self = Self {
             id: Some(id),
@@ -491,8 +493,8 @@ impl Producer {
         *self = Self::default();
     }
 
-    /// Returns the sequence number of a chunk that is sent now, or `None` if another chunk may have been stored with it, so that the
-    /// producer needs a new id first.
+    /// Returns the sequence number for a chunk sent now. Returns `None` if another chunk may have been stored with that number;
+    /// then the producer needs a new ID.
     pub fn sequence(&mut self, partition: i32, fingerprint: u64) -> Option<i32> {
         let sequence = self.sequences.entry(partition).or_default();
         if sequence.pending.is_some_and(|pending| pending != fingerprint) {
@@ -502,13 +504,13 @@ impl Producer {
         Some(sequence.next)
     }
 
-    /// Processes the answer to a chunk of `count` messages.
+    /// Processes the verdict on a chunk of `count` messages.
     pub fn answered(&mut self, partition: i32, count: usize, verdict: Verdict) {
         match verdict {
             Verdict::Stored => {
                 let count = i32::try_from(count).unwrap_or(0);
                 let sequence = self.sequences.entry(partition).or_default();
-                // After the largest number comes 0.
+                // Sequence numbers wrap from `i32::MAX` to 0.
                 let next = (i64::from(sequence.next) + i64::from(count)) & i64::from(i32::MAX);
                 *sequence = Sequence {
                     next: i32::try_from(next).unwrap_or(0),
@@ -527,19 +529,20 @@ impl Producer {
 enum Kind {
     /// The chunk is stored.
     Stored,
-    /// The chunk will be refused each time.
+    /// The chunk is refused permanently.
     Permanent,
     /// This user may not write.
     Denied,
-    /// Another broker leads the partition, or the topic has changed: ask where it is.
+    /// Another broker leads the partition, or the topic changed: refresh the metadata.
     Moved,
-    /// The broker does not accept this producer or its sequence number any more.
+    /// The broker no longer accepts this producer or its sequence number.
     Forgotten,
     /// The same request may succeed later.
     Retry,
 }
 
-/// Kafka's error codes with their names in its documentation. A duplicate sequence number means that an earlier request stored the chunk.
+/// Kafka's error codes, their names in its documentation, and the reaction. A duplicate sequence number means that an earlier
+/// request stored the chunk.
 const ERRORS: [(i16, &str, Kind); 51] = {
     use Kind::{Denied, Forgotten, Moved, Permanent, Retry, Stored};
     [
@@ -604,7 +607,7 @@ fn kind(error: i16) -> Kind {
         .map_or(Kind::Retry, |(.., kind)| *kind)
 }
 
-/// Returns the name of an error, or its number if it has none here.
+/// Returns the name of an error code, or its number if unknown.
 pub fn name(error: i16) -> Cow<'static, str> {
     match ERRORS.iter().find(|(code, ..)| *code == error) {
         Some((_, name, _)) => Cow::Borrowed(name),
@@ -612,11 +615,11 @@ pub fn name(error: i16) -> Cow<'static, str> {
     }
 }
 
-/// The bytes in front of the value of the header `id`: the number of headers (3), the length and text of its name, and the length of its
-/// value (16), as zigzag varints.
+/// Bytes before the value of the header `id`: the number of headers (3), length and text of its name, and length of its value
+/// (16), as zigzag varints.
 const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
 
-/// Returns the other two headers, which are the same for a whole batch.
+/// Encodes the other two headers, which are the same for a whole batch.
 fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {
     let schema = format!("hopwise.v1.{}", batch.stream.message());
     let mut headers = Vec::new();
@@ -626,7 +629,7 @@ fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {
     headers
 }
 
-/// Writes the key as text: the flow, else the node, else the address of the reporter. The key of an alert begins with its rule.
+/// Writes the key as text: the flow, or else the node, or else the reporter's address. An alert's key begins with its rule.
 fn write_key(record: &Record, out: &mut Vec<u8>) {
     if let Record::Alert(alert) = record {
         out.extend_from_slice(alert.rule.as_bytes());
@@ -640,7 +643,7 @@ fn write_key(record: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes with their length in front of them; `None` is null.
+/// Appends bytes prefixed by their length; `None` is null.
 fn write_bytes(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
     write_varint(bytes.map_or(-1, |bytes| bytes.len() as i64), out);
     out.extend_from_slice(bytes.unwrap_or_default());
@@ -651,7 +654,7 @@ fn write_varint(value: i64, out: &mut Vec<u8>) {
     protobuf::varint(((value << 1) ^ (value >> 63)) as u64, out);
 }
 
-/// Writes a number as a zigzag varint of at most ten bytes to the beginning of `out`.
+/// Writes a zigzag varint of at most ten bytes to the start of `out`, and advances it.
 fn write_varint_into(value: i64, out: &mut &mut [u8]) {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest > 0x7f {
@@ -667,7 +670,7 @@ fn lz4(bytes: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// The hash by which Kafka's own producer chooses the partition of a key.
+/// Murmur2 as in Kafka's own producer, which chooses the partition of a key.
 fn murmur2(bytes: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c ^ bytes.len() as u32;
@@ -705,7 +708,7 @@ mod tests {
         );
     }
 
-    /// The cases are those of Kafka's own test of its hash.
+    /// The cases are copied from Kafka's test of its murmur2 hash.
     #[test]
     fn a_key_has_the_partition_of_other_producers() {
         let cases: [(&[u8], i32); 6] = [

@@ -1,14 +1,14 @@
-//! The bulk API of OpenSearch and Elasticsearch.
+//! Sink for OpenSearch and Elasticsearch: the bulk API.
 //!
 //! * <https://docs.opensearch.org/latest/api-reference/document-apis/bulk/>
 //! * <https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-bulk>
 //!
-//! A record is a document of the data stream, or of the index, of its stream (`hopwise-events`): the JSON object of `--json` with
-//! `@timestamp`. Documents are made with `create` and the record's id as `_id`, so that a repeat is refused (409), which is success.
-//! That is so inside one backing index of a data stream; after a rollover, a repeat is a second document with the same `id`.
-//! Rollups of one key and time, of several workers, processes or collectors, are documents of their own, which are added up.
+//! A record is a document in the data stream, or index, of its stream (`hopwise-events`): the JSON object of `--json` with
+//! `@timestamp`. Documents are created with the record's ID as `_id`, so a repeat is refused with 409, which counts as success.
+//! This holds within one backing index of a data stream; after a rollover, a repeat is a second document with the same `id`.
+//! The parts of a rollup are separate documents, to be summed.
 //!
-//! HTTP status 200 says nothing: the answer has a status for each document.
+//! HTTP status 200 does not mean success: the response has a status per document.
 
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ use crate::text::{hex, rfc3339};
 pub struct Options {
     /// The prefix of the names of data streams and indices.
     pub prefix: String,
-    /// Whether to write to data streams, or to plain indices.
+    /// True to write to data streams, false for plain indices.
     pub data_streams: bool,
 }
 
@@ -47,7 +47,7 @@ impl OpenSearch {
     /// Returns a sink with these options.
     ///
     /// # Errors
-    /// The options are wrong: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
         let is_allowed = prefix
@@ -74,8 +74,8 @@ impl OpenSearch {
         format!("{}-{}", self.prefix, stream.name())
     }
 
-    /// Returns the request that creates, or replaces, the index template of a stream. It says which type a field has; without it, the server
-    /// guesses, and makes no data stream.
+    /// Returns the request that creates or replaces the index template of a stream. It fixes the type of each field; without
+    /// it, the server guesses types and creates no data stream.
     pub fn template(&self, stream: Stream) -> Request {
         let name = self.index(stream);
         let mut body = format!("{{\"index_patterns\":[\"{name}\",\"{name}-*\"],\"priority\":200,");
@@ -85,7 +85,7 @@ impl OpenSearch {
         body.push_str(&format!("\"_meta\":{{\"schema\":{SCHEMA}}},\"template\":{{\"mappings\":{{\"dynamic\":false,\"properties\":{{"));
         body.push_str("\"@timestamp\":{\"type\":\"date_nanos\"}");
         for field in COMMON.iter().chain(stream.fields()) {
-            // A value of another form stays in the document, but is not found by this field.
+            // `ignore_malformed` keeps a document whose value has another form, without indexing that field.
             let mapping = match field.kind {
                 FieldKind::Number | FieldKind::Time | FieldKind::Numbers => LONG,
                 FieldKind::Id | FieldKind::Text => "{\"type\":\"keyword\"}",
@@ -113,7 +113,7 @@ impl OpenSearch {
 const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
 const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
 
-/// The answer, with the parts that `filter_path` selects.
+/// The bulk response, as far as `filter_path` selects it.
 #[derive(Deserialize)]
 struct Answer {
     items: Vec<Item>,
@@ -131,7 +131,7 @@ struct Created {
     error: serde_json::Value,
 }
 
-/// The answer to the probe.
+/// The response to the probe.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Templates {
@@ -197,7 +197,7 @@ impl HttpSink for OpenSearch {
             return Outcome::from_status(response.status, words(response.body), response.retry_after);
         }
         if response.is_cut {
-            // A smaller request has a shorter answer, and what is stored already is recognised.
+            // Halving the batch shortens the response; documents that are already stored are recognised.
             return Outcome::Refused {
                 words: "the answer is too long to be read".to_owned(),
             };
@@ -217,7 +217,7 @@ impl HttpSink for OpenSearch {
         }
     }
 
-    /// Returns a request for the templates: a user who may write documents may usually read them.
+    /// Returns a request for the index templates: users who may write documents may usually read these.
     fn probe(&self, _: &[Stream]) -> Request {
         let target = format!(
             "/_index_template/{}-*?filter_path=index_templates.name",
@@ -266,7 +266,7 @@ fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
     for (index, Item { create }) in answer.items.iter().enumerate() {
         match create.status {
             200..=299 | 409 => {}
-            // A block of the whole index, often because the disk is full, is a 403 too.
+            // A write block on the index, often because the disk is full, is also reported as 403.
             401 | 403 | 404 | 408 | 429 | 500.. => {
                 denied += usize::from(matches!(create.status, 401 | 403));
                 again.push(index);

@@ -1,21 +1,21 @@
-//! OTLP over HTTP with protobuf: rollups as metrics, every other stream as logs. The OpenTelemetry Collector accepts it, and so do
-//! the back ends of most vendors.
+//! Sink for OTLP over HTTP with protobuf: rollups as metrics, all other streams as logs. The OpenTelemetry Collector and most
+//! vendors' back ends accept it.
 //!
 //! * <https://opentelemetry.io/docs/specs/otlp/#otlphttp>
 //! * <https://github.com/open-telemetry/opentelemetry-proto> 1.x: `logs.proto`, `metrics.proto`
 //! * <https://opentelemetry.io/docs/specs/semconv/registry/attributes/network/>
 //!
-//! The resource is `service.name` (ours) and `service.instance.id` (the collector). Flows have the attributes of the semantic
-//! conventions (`source.address`, `source.port`, `destination.…`, `network.type`, `network.transport`), everything else is `hopwise.NAME`
-//! with the names of JSON.
+//! The resource has `service.name` and `service.instance.id` (the collector). Flows use the attributes of the semantic
+//! conventions (`source.address`, `source.port`, `destination.…`, `network.type`, `network.transport`); other fields are
+//! `hopwise.NAME` with the names of JSON.
 //!
-//! A rollup is a point of a histogram of its metric with delta temporality: count, sum, minimum and maximum, without buckets; and a
-//! point of the gauges `….p50` and `….p99`, since OTLP has no quantiles beside a histogram. Rollups per flow are left out unless
+//! A rollup is a histogram point with delta temporality: count, sum, minimum and maximum, without buckets. Its quantiles are
+//! points of the gauges `….p50` and `….p99`, since OTLP histograms have none. Rollups per flow are omitted unless
 //! [`Options::flows`] is set.
 //!
-//! A server that takes a part of a request says how many records (of metrics: points) it refused, not which, and wants none of them again:
-//! delta histograms would add up to too much. So that many records count as rejected, and the first ones of the request stand for them in
-//! the file of rejected records, with a message that says so.
+//! On partial success, a server says how many records (or points) it refused, but not which, and forbids a retry, since delta
+//! histograms would be counted twice. That many records then count as rejected, and the first ones of the request are written
+//! to the file of rejected records, with a message that says so.
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::outcome::Outcome;
@@ -31,7 +31,7 @@ use wire::FlowKey;
 pub struct Options {
     /// The value of the attribute `service.name`.
     pub service: String,
-    /// Also rollups per flow.
+    /// True to send rollups per flow, too.
     pub flows: bool,
 }
 
@@ -67,12 +67,13 @@ impl Otlp {
         })
     }
 
-    /// Returns whether the options select the record.
+    /// Returns true if the options select the record.
     fn is_selected(&self, record: &Record) -> bool {
         self.options.flows || !matches!(record, Record::Rollup(part) if part.flow.is_some())
     }
 
-    /// Makes a request of encoded records. `ExportLogsServiceRequest` and `ExportMetricsServiceRequest` have the same fields down to the scope's records.
+    /// Wraps encoded records in a request. `ExportLogsServiceRequest` and `ExportMetricsServiceRequest` have the same structure
+    /// down to the scope's records.
     fn request_of(&self, stream: Stream, collector: &str, records: &[u8], rows: Vec<usize>) -> Request {
         let mut body = Vec::with_capacity(records.len() + 256);
         nested(1, &mut body, |resource_records| {
@@ -111,7 +112,7 @@ fn target(stream: Stream) -> &'static str {
     }
 }
 
-/// Writes a field with a length before it, which is known afterwards: a message, or text.
+/// Writes a length-delimited field: `write` appends the content, and its length is inserted afterwards.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     tag(number, 2, out);
     let start = out.len();
@@ -130,7 +131,7 @@ fn double(number: u32, value: f64, out: &mut Vec<u8>) {
     fixed(number, value.to_bits(), out);
 }
 
-/// Writes a `KeyValue`, except of an absent value. Numbers are signed in OTLP: greater ones are written as the greatest.
+/// Writes a `KeyValue`, unless the value is absent. Numbers are signed in OTLP and saturate.
 fn attribute(number: u32, key: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if matches!(value, Value::Absent | Value::Numbers([])) {
         return;
@@ -152,7 +153,7 @@ fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Flow(flow) => nested(1, out, |name| text::flow(flow, name)),
         Value::Numbers(numbers) => nested(5, out, |array| {
             for number in numbers {
-                // An unavailable one is a value without content.
+                // An unavailable element is an empty `AnyValue`.
                 nested(1, array, |any| {
                     if *number != u32::MAX {
                         integer(u64::from(*number), any);
@@ -197,7 +198,7 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
 
 /// Writes a `LogRecord`, a field of the scope's records.
 fn log(record: &Record, out: &mut Vec<u8>) {
-    // OTLP: 13 is WARN, 9 is INFO.
+    // OTLP severity numbers: 13 is WARN, 9 is INFO.
     let (number, severity) = if record.is_wrong() {
         (13, "WARN")
     } else {
@@ -228,11 +229,11 @@ fn log(record: &Record, out: &mut Vec<u8>) {
     });
 }
 
-/// Returns the unit of a metric (UCUM); empty: that of the device.
+/// Returns the UCUM unit of a metric, or an empty text if it is the device's unit.
 fn unit(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency | Metric::HopLatency => "ns",
-        // The device's unit: bytes, cells, packets, a share.
+        // The unit depends on the device: bytes, cells, packets, or a share.
         Metric::FlowPath | Metric::QueueOccupancy | Metric::QueueCongestion | Metric::LinkUtilization => "",
     }
 }
@@ -344,7 +345,7 @@ impl HttpSink for Otlp {
                 _ => log(record, &mut records),
             }
         }
-        // In the order of time in each metric.
+        // A stable sort keeps the points of each metric in time order.
         rollups.sort_by_key(|rollup| rollup.metric as u8);
         for of_metric in rollups.chunk_by(|rollup, next| rollup.metric == next.metric) {
             write_metrics(of_metric, &mut records);
@@ -383,7 +384,7 @@ impl HttpSink for Otlp {
         }
     }
 
-    /// A request without records.
+    /// Returns a request without records.
     fn probe(&self, streams: &[Stream]) -> Request {
         let stream = streams.first().copied().unwrap_or(Stream::Events);
         let headers = vec![("content-type", "application/x-protobuf".to_owned())];
@@ -412,8 +413,8 @@ impl HttpSink for Otlp {
     }
 }
 
-/// Reads the number of refused records and the server's message from an `Export…ServiceResponse`: fields 1 and 2 of `partial_success`, which
-/// is field 1. `None`: malformed. Unknown fields are skipped.
+/// Decodes an `Export…ServiceResponse`: number of refused records and the server's message, fields 1 and 2 of `partial_success`
+/// (field 1). Returns `None` if it is malformed.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let mut refused = 0;
     let mut said = String::new();

@@ -1,13 +1,14 @@
-//! Files of Apache Parquet: the records of a batch, one file for each UTC day, sorted by time.
+//! Apache Parquet files: writes the records of a batch as one file per UTC day, sorted by time.
 //!
-//! <https://github.com/apache/parquet-format/blob/master/README.md>, its `Encodings.md`, `LogicalTypes.md` and `parquet.thrift`.
+//! <https://github.com/apache/parquet-format/blob/master/README.md>, its `Encodings.md`, `LogicalTypes.md` and
+//! `parquet.thrift`.
 //!
-//! Columns have the names of JSON, and a flow is a group with the same fields. An id is an unsigned number, a time a timestamp in ns (UTC),
-//! an address a text as in JSON, a list without elements null. A file has one group of rows; each column is one page, with a dictionary
-//! where that is shorter, and compressed by zstd.
+//! Columns have the names of JSON, and a flow is a group of columns. An ID is an unsigned integer, a time a timestamp in ns
+//! (UTC), an address a string as in JSON, and an empty list null. A file has one row group; each column is one page, with a
+//! dictionary where that is shorter, compressed by zstd.
 //!
-//! A file's name is made of its records, so that a repeat replaces a file by the same one. Directories are those of Hive: a reader that
-//! wants one day opens only its files.
+//! A file's name is derived from its records, so writing a batch again replaces the same file. Directories follow Hive
+//! partitioning: a reader that wants one day opens only its files.
 
 mod column;
 mod thrift;
@@ -30,7 +31,7 @@ pub struct File {
     pub content: Vec<u8>,
 }
 
-/// The files of these records. The same records make the same files.
+/// Encodes these records as files. Equal records give equal files.
 pub fn files(batch: &Batch<'_>) -> Vec<File> {
     let mut records = batch.records.to_vec();
     records.sort_by_key(|record| record.ts());
@@ -40,13 +41,13 @@ pub fn files(batch: &Batch<'_>) -> Vec<File> {
         .collect()
 }
 
-/// Returns the prefix of the names of a collector's files, before the first time.
+/// Returns the prefix of a collector's file names, which precedes the first record's time.
 pub fn prefix(collector: &str) -> String {
     let plain = collector.chars().take(64).map(|char| match char {
         char if char.is_ascii_alphanumeric() || "-_.".contains(char) => char,
         _ => '_',
     });
-    // A name that begins with a dot or an underscore is hidden from many readers.
+    // Many readers ignore names that begin with a dot or an underscore.
     format!("{}-", plain.collect::<String>().trim_start_matches(['.', '_']))
 }
 
@@ -90,6 +91,7 @@ fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
         chunks.push(chunk);
     }
     let end = out.len();
+    // The footer: `FileMetaData` in Thrift's compact protocol, its length, and the magic number.
     let mut thrift = Writer::new(&mut out);
     thrift.i32(1, 1);
     schema(&mut thrift, stream, &columns);
@@ -118,7 +120,7 @@ fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
     out
 }
 
-/// Writes the notes of a file for its readers.
+/// Writes the end of the file metadata: key-value pairs, the writer's name, and the order of column statistics.
 fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
     let pairs = [
         ("hopwise.stream", stream.name().to_owned()),
@@ -135,7 +137,7 @@ fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
         6,
         concat!("hopwise version ", env!("CARGO_PKG_VERSION")).as_bytes(),
     );
-    // Least and greatest values are those of the type.
+    // TypeDefinedOrder for each column: minimum and maximum follow the order of the type.
     thrift.list(7, STRUCT, columns);
     for _ in 0..columns {
         thrift.begin();
@@ -146,7 +148,7 @@ fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
     thrift.end();
 }
 
-/// The columns of a stream, in order.
+/// Returns the columns of a stream, in order.
 fn columns(stream: Stream) -> Vec<Column> {
     let mut columns = Vec::new();
     for (number, field) in COMMON.iter().chain(stream.fields()).enumerate() {
@@ -167,7 +169,7 @@ fn columns(stream: Stream) -> Vec<Column> {
     columns
 }
 
-/// The parts of a flow; 1: it may be absent.
+/// The columns of a flow; 1 marks an optional one.
 const FLOW: [(&str, Kind, u8); 5] = [
     ("src", Kind::Text, 0),
     ("dst", Kind::Text, 0),
@@ -185,7 +187,7 @@ fn width(field: &Field) -> usize {
     }
 }
 
-/// Adds the value of a field to its columns, the first ones of these.
+/// Appends the value of a field to its columns, which are the first ones of `columns`.
 fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
     let mut text = Vec::new();
     match value {
@@ -227,7 +229,7 @@ fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
     }
 }
 
-/// The tree of the columns, parents before their children.
+/// Writes the schema tree, parents before children.
 fn schema(thrift: &mut Writer<'_>, stream: Stream, columns: &[Column]) {
     let fields: Vec<&Field> = COMMON.iter().chain(stream.fields()).collect();
     let groups: usize = fields

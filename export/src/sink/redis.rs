@@ -1,19 +1,19 @@
-//! Redis (or Valkey): the latest path of each flow as a hash, everything else as streams. Commands go out in pipelines.
+//! Sink for Redis (or Valkey): the latest path of each flow as a hash, other records as streams, sent in pipelines.
 //!
 //! * <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 //! * <https://redis.io/docs/latest/commands/xadd/>, `hset`, `pexpire`
 //!
-//! A record of `flows` is `HSET hopwise:flow:FLOW …`, which expires ([`Options::expire`]) unless it is written again, so whoever has a
-//! 5-tuple reads its path with one command. A record of another stream is an entry of `hopwise:events` and so on, with the fields of the record;
-//! the length is limited approximately ([`Options::max_len`]).
+//! A record of `flows` is `HSET hopwise:flow:FLOW …`, which expires ([`Options::expire`]) unless it is written again, so a
+//! client reads the path of a 5-tuple with one command. Any other record is an entry in `hopwise:events` and so on, with the
+//! record's fields; stream lengths are limited approximately ([`Options::max_len`]).
 //!
-//! The id of an entry is the record's time in ms, and `(ts mod 1,000,000) × 2^44 + (id mod 2^44)`: the same for a repeat. Redis refuses
-//! an id that is not larger than the last one of the stream. Then an [`Exchange`] asks whether the entry is there. If so, the record was
-//! sent before; if not, others of a later time were faster, and it becomes the next entry, with an id of its own. So a repeat of such a
-//! late record, or of one that was removed from the stream meanwhile, is a second entry with the same field `id`. There must be only
-//! one writer of a stream at a time ([`Options::prefix`]), with one exchange at a time.
+//! An entry's ID is the record's time in ms and `(ts mod 1,000,000) × 2^44 + (id mod 2^44)`, so a repeat has the same ID. Redis
+//! refuses an ID that is not larger than the last one in the stream. An [`Exchange`] then asks whether the entry exists. If so,
+//! it is a repeat; if not, entries with a later time arrived first, and the record is appended with a new ID. A repeat of such
+//! a late record, or of a trimmed one, becomes a second entry with the same field `id`. A stream must have only one writer
+//! ([`Options::prefix`]), with one exchange at a time.
 //!
-//! Commands are those of Redis 5 and later; the protocol is RESP 2, so there is no HELLO.
+//! Commands are those of Redis 5 and later over RESP 2, without HELLO.
 
 use std::io::Write as _;
 
@@ -33,9 +33,9 @@ pub struct Options {
     pub prefix: String,
     /// Number of the database; 0 for a cluster.
     pub database: u32,
-    /// Entries of a stream that are kept, about; 0: all.
+    /// Approximate maximum number of entries in a stream; 0 for no limit.
     pub max_len: u64,
-    /// After how many ms without a change a flow is removed; 0: never.
+    /// Time without a change after which a flow is removed, ms; 0 for never.
     pub expire: u64,
 }
 
@@ -50,10 +50,10 @@ impl Default for Options {
     }
 }
 
-/// User and password; without a user, the default one.
+/// User and password. Without a user, the default user applies.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
-    /// The user of the access-control list.
+    /// The ACL user.
     pub user: Option<&'a str>,
     /// The password of the user.
     pub password: &'a str,
@@ -86,26 +86,26 @@ impl Pipeline {
     }
 }
 
-/// The commands for a batch, and its results so far. Most batches need one pipeline.
+/// The commands for a batch, and the results so far. Most batches need only one pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exchange {
     pipeline: Pipeline,
     step: Step,
-    /// For each reply that will come, the index of its record.
+    /// Record index of each expected reply.
     rows: Vec<usize>,
     rejected: Vec<(usize, String)>,
     again: Vec<usize>,
-    /// The last reason to try again.
+    /// Reason of the last transient failure.
     words: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    /// The records are written.
+    /// Write all records.
     Write,
-    /// Are those that were refused there? And which is the last id?
+    /// Ask whether the refused entries exist, and for the last ID.
     Ask,
-    /// Those that are not are written behind the last one.
+    /// Append the missing entries after the last one.
     Append,
 }
 
@@ -119,7 +119,7 @@ impl Exchange {
         (self.step, self.rows, self.pipeline) = (step, rows, pipeline);
     }
 
-    /// Whether a reply is an error; what it means for the record is noted.
+    /// Returns true if a reply is an error, and records what it means for the record in `row`.
     fn failed(&mut self, row: usize, reply: &Reply) -> bool {
         let Reply::Error(error) = reply else { return false };
         let is_wrong =
@@ -148,10 +148,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
         if prefix.is_empty() || prefix.len() > 200 || !prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -169,8 +169,7 @@ impl Redis {
         })
     }
 
-    /// Returns the first commands of a connection: its credentials, its name and its database. Each command has one reply; [`greeted`] reads
-    /// them.
+    /// Returns the first commands of a connection: AUTH, SELECT and PING, as needed. [`greeted`] reads the replies.
     ///
     /// [`greeted`]: Self::greeted
     pub fn greeting(&self, credentials: Option<&Credentials<'_>>) -> Pipeline {
@@ -190,10 +189,10 @@ impl Redis {
         pipeline
     }
 
-    /// Whether the replies to the greeting are those of a server that takes commands.
+    /// Checks the replies to the greeting.
     ///
     /// # Errors
-    /// What is wrong: one sentence that says what to do.
+    /// The server does not accept commands; the message says what to do.
     pub fn greeted(&self, replies: &[Reply]) -> Result<(), String> {
         let Some(error) = replies.iter().find_map(|reply| {
             if let Reply::Error(words) = reply {
@@ -232,10 +231,10 @@ impl Redis {
         })
     }
 
-    /// Returns the server's error about the credentials, if it refused them: they have to be corrected.
+    /// Returns the server's error if it refused the credentials.
     pub fn denied(replies: &[Reply]) -> Option<&str> {
         replies.iter().find_map(|reply| match reply {
-            // Without credentials, commands with more than ten parts are an error of the protocol.
+            // Before authentication, Redis answers long commands with a protocol error that says "unauthenticated".
             Reply::Error(error)
                 if matches!(code(error), "NOAUTH" | "WRONGPASS" | "NOPERM")
                     || error.contains("unauthenticated")
@@ -247,7 +246,7 @@ impl Redis {
         })
     }
 
-    /// The commands that store these records. `None`: there are none.
+    /// Returns the commands that store these records, or `None` if there are none.
     pub fn begin(&self, batch: &Batch<'_>) -> Option<Exchange> {
         if batch.records.is_empty() {
             return None;
@@ -293,7 +292,7 @@ impl Redis {
         })
     }
 
-    /// `XADD PREFIX:STREAM [MAXLEN ~ N] ID field value …`.
+    /// Writes `XADD PREFIX:STREAM [MAXLEN ~ N] ID field value …`.
     fn write_entry(
         &self,
         record: &Record,
@@ -315,9 +314,9 @@ impl Redis {
         write_fields(record, collector, scratch, out);
     }
 
-    /// `HSET PREFIX:flow:FLOW field value …`, `PEXPIRE`.
+    /// Writes `HSET PREFIX:flow:FLOW field value …` and `PEXPIRE`.
     fn write_hash(&self, record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-        // A path or a latency that is not known any more must not stay.
+        // Clears fields that have no value any more.
         let absent = absent(record);
         array(2 + 2 * (fields(record) + absent.len()), out);
         bulk(b"HSET", out);
@@ -350,7 +349,7 @@ impl Redis {
         bulk(scratch, out);
     }
 
-    /// Returns the outcome when all replies are there. `None`: send the next pipeline of the exchange.
+    /// Processes the replies to the exchange's pipeline. Returns the outcome, or `None` if another pipeline must be sent.
     pub fn answered(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
         let expected = exchange.pipeline.replies;
         if replies.len() != expected {
@@ -462,7 +461,7 @@ fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
     }
 }
 
-/// The id of the only entry.
+/// Returns the ID of the only entry in a reply.
 fn last_id(reply: &Reply) -> Option<(u64, u64)> {
     let Reply::Array(entries) = reply else { return None };
     let Reply::Array(parts) = entries.first()? else {
@@ -475,7 +474,7 @@ fn last_id(reply: &Reply) -> Option<(u64, u64)> {
     Some((ms.parse().ok()?, sequence.parse().ok()?))
 }
 
-/// The error of XADD for an id that is not larger than the last one.
+/// Redis's error for an XADD with an ID that is not larger than the last one.
 const REPEATED: &str = "equal or smaller than the target stream top item";
 
 fn write_id(id: (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
@@ -485,7 +484,7 @@ fn write_id(id: (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     bulk(scratch, out);
 }
 
-/// Returns a number as text; 0 stands for none.
+/// Formats a number, or returns an empty text for 0.
 fn number_or_empty(value: u64) -> String {
     if value == 0 {
         String::new()
@@ -494,16 +493,16 @@ fn number_or_empty(value: u64) -> String {
     }
 }
 
-/// The first word of an error.
+/// Returns the error code, the first word of an error.
 fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// The two numbers of an entry's id. The first one has ms, so that ranges of time can be read.
+/// Returns the two numbers of an entry's ID. The first one is the time in ms, so that streams can be queried by time.
 fn entry_id(record: &Record) -> (u64, u64) {
     let ts = record.ts();
     let id = record.id();
-    // 0-0 is no id.
+    // `max(1)` avoids the invalid ID 0-0.
     (
         ts / 1_000_000,
         (ts % 1_000_000) << 44 | (id & ((1 << 44) - 1)).max(1),
@@ -520,14 +519,14 @@ fn absent(record: &Record) -> Vec<&'static Field> {
     absent
 }
 
-/// Number of fields with a value, and of the common ones.
+/// Returns the number of fields to write, including the common ones.
 fn fields(record: &Record) -> usize {
     let mut count = COMMON.len();
     record.visit(|_, value| count += usize::from(!matches!(value, Value::Absent | Value::Numbers([]))));
     count
 }
 
-/// Names and values: those of all records, then those of this one.
+/// Writes the names and values of all present fields.
 fn write_fields(record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     record.visit_all(collector, |field, value| write_field(field, value, scratch, out));
 }
@@ -557,7 +556,7 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
     bulk(scratch, out);
 }
 
-/// The head of a command: the number of its parts.
+/// Writes the header of a command: the number of its parts.
 fn array(len: usize, out: &mut Vec<u8>) {
     head(b'*', len, out);
 }
@@ -568,7 +567,7 @@ fn head(mark: u8, len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A part of a command.
+/// Writes a part of a command as a bulk string.
 fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     head(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);

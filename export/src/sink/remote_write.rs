@@ -1,19 +1,19 @@
-//! Prometheus remote write 1.0: rollups as samples with their own time. Prometheus (with `--web.enable-remote-write-receiver`),
-//! Mimir, Thanos and VictoriaMetrics take it.
+//! Sink for Prometheus remote write 1.0: rollups as samples with their own time. Prometheus (with
+//! `--web.enable-remote-write-receiver`), Mimir, Thanos and VictoriaMetrics accept it.
 //!
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec/>
 //!
-//! A rollup of `hop_latency` is a sample of each of `hopwise_hop_latency_min`, `_max`, `_sum`, `_count`, `_p50` and `_p99`, in the
-//! unit of the metric, at the start of its interval, with the labels `collector`, `interface`, `interval`, `node` and `queue`.
-//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more. Of several rollups of one key and time,
-//! which are parts of one, the second has the label `part="1"`, the third `part="2"`: a series has one sample of a time. They are
-//! numbered as they are in the store, so that one that is sent again has the same label.
+//! A rollup of `hop_latency` is a sample in each of `hopwise_hop_latency_min`, `_max`, `_sum`, `_count`, `_p50` and `_p99`, in
+//! the unit of the metric, at the start of its interval, with the labels `collector`, `interface`, `interval`, `node` and
+//! `queue`. Rollups per flow are omitted unless [`Options::flows`] is set: each flow adds six series. Since a series has one
+//! sample per time, the second part of a rollup has the label `part="1"`, the third `part="2"`, and so on. Parts are numbered
+//! in the order of the store, so a repeated part has the same label.
 //!
-//! Servers refuse samples that are older than others of their series, or too old altogether, with a 400; Prometheus stores nothing of
-//! the request then, others store the rest. Such records are rejected, not sent for ever. Without an out-of-order window (Prometheus:
-//! `storage.tsdb.out_of_order_time_window`), an identical sample is no error only if it is the newest of its series. So a repeated
-//! request is refused, though all of it is stored: then the older samples count as rejected, and the newest ones are sent again.
-//! With a window of some minutes a repeat is harmless.
+//! Servers refuse samples that are older than others in their series, or too old altogether, with a 400; Prometheus then stores
+//! nothing of the request, others store the rest. Such records are rejected instead of repeated forever. Without an
+//! out-of-order window (Prometheus: `storage.tsdb.out_of_order_time_window`), only the newest sample of a series may be
+//! repeated. A repeated request is then refused although all of it is stored: its older samples count as rejected, and the
+//! newest ones are sent again. With a window of some minutes, repeats are harmless.
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::backoff::Nanos;
@@ -27,7 +27,7 @@ use collector::event::Rollup;
 pub struct Options {
     /// The prefix of the names of metrics, before a `_`.
     pub prefix: String,
-    /// Also rollups per flow, with the labels `src`, `dst`, `sport`, `dport` and `proto`.
+    /// True to send rollups per flow, too, with the labels `src`, `dst`, `sport`, `dport` and `proto`.
     pub flows: bool,
 }
 
@@ -47,13 +47,13 @@ pub struct RemoteWrite {
     flows: bool,
 }
 
-/// Records of a request that are no further apart are judged together by the words of the server, not one by one.
+/// Maximum time range of a request, ns, that is judged as a whole by the server's message; longer ones are split.
 const TOGETHER: Nanos = 60_000_000_000;
 
-/// The value of a part of a rollup.
+/// Reads one statistic of a rollup.
 type Part = fn(&Rollup) -> Option<u64>;
 
-/// The parts of a rollup.
+/// The statistics of a rollup, each a metric with this suffix.
 const PARTS: [(&str, Part); 6] = [
     ("_min", |one| Some(one.min)),
     ("_max", |one| Some(one.max)),
@@ -64,10 +64,10 @@ const PARTS: [(&str, Part); 6] = [
 ];
 
 impl RemoteWrite {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
         let is_allowed = prefix
@@ -92,7 +92,7 @@ impl RemoteWrite {
         }
     }
 
-    /// Those that are sent, by series, in the order of time.
+    /// Returns the rollups to send with their record indexes, sorted by series and time.
     fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a RollupPart)> {
         let records = batch.records.iter().enumerate();
         let mut rollups: Vec<(usize, &RollupPart)> = records
@@ -102,7 +102,7 @@ impl RemoteWrite {
         rollups
     }
 
-    /// One series per part, with the samples of rollups of one key in the order of time.
+    /// Writes a time series per statistic, with the samples of one key's rollups in time order.
     fn write_series(
         &self,
         rollups: &[(usize, &RollupPart)],
@@ -121,7 +121,7 @@ impl RemoteWrite {
             labels(first, collector, scratch);
             let labels = scratch.series.len();
             for parts in rollups.chunk_by(|(_, one), (_, next)| one.ts == next.ts) {
-                // More than one only of parts whose numbers are not known.
+                // Several only if the parts are not numbered.
                 let whole = parts.iter().map(|(_, part)| part.rollup).reduce(added);
                 if let Some((whole, value)) = whole.and_then(|whole| Some((whole, value(&whole)?))) {
                     write_sample(whole.ts, value, &mut scratch.series);
@@ -134,7 +134,7 @@ impl RemoteWrite {
     }
 }
 
-/// Two parts of one rollup. Of quantiles, the greater one.
+/// Merges two parts of a rollup. Quantiles cannot be merged, so the larger one is used.
 fn added(first: Rollup, other: Rollup) -> Rollup {
     Rollup {
         count: first.count.saturating_add(other.count),
@@ -147,7 +147,7 @@ fn added(first: Rollup, other: Rollup) -> Rollup {
     }
 }
 
-/// Reused for all series of a request.
+/// Buffers reused for all series of a request.
 #[derive(Default)]
 struct Scratch {
     series: Vec<u8>,
@@ -156,7 +156,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Writes a label with a number, if there is one.
+    /// Writes a label with a number, unless it is absent.
     fn number(&mut self, name: &str, value: Option<u64>) {
         use std::fmt::Write as _;
         if let Some(value) = value {
@@ -166,7 +166,7 @@ impl Scratch {
         }
     }
 
-    /// A label with the value that is in `text`.
+    /// Writes a label with the value in `text`.
     fn label(&mut self, name: &str) {
         self.label.clear();
         write_bytes(1, name.as_bytes(), &mut self.label);
@@ -175,7 +175,7 @@ impl Scratch {
     }
 }
 
-/// After the name, in the order of their names, as the specification demands. A label without a value must not be written.
+/// Writes the labels after `__name__`, sorted by name as the specification demands. Empty labels must not be written.
 fn labels(rollup: &RollupPart, collector: &str, scratch: &mut Scratch) {
     use std::fmt::Write as _;
     let flow = rollup.flow.as_ref();
@@ -209,10 +209,10 @@ fn labels(rollup: &RollupPart, collector: &str, scratch: &mut Scratch) {
     }
 }
 
-/// `message Sample { double value = 1; int64 timestamp = 2; }`, a field of the series.
+/// Writes `message Sample { double value = 1; int64 timestamp = 2; }`, a field of the series.
 fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
     tag(2, 2, out);
-    // At most 9 + 11 bytes: its length is one byte, written afterwards.
+    // At most 9 + 11 bytes, so the length takes one byte, patched afterwards.
     let length_offset = out.len();
     out.push(0);
     tag(1, FIXED_64, out);
@@ -222,7 +222,7 @@ fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
     out[length_offset] = (out.len() - length_offset - 1) as u8;
 }
 
-/// Returns the labels that make a series.
+/// Returns the identity of a series.
 fn key(rollup: &RollupPart) -> impl Ord + use<> {
     let flow = rollup
         .flow
@@ -245,7 +245,7 @@ fn request(body: &[u8], rows: Vec<usize>) -> Request {
         ("content-encoding", "snappy"),
         ("x-prometheus-remote-write-version", "0.1.0"),
     ];
-    // Longer than 4 GiB is impossible; then the server would refuse the empty body.
+    // Compression fails only beyond 4 GiB; the server would then refuse the empty body.
     let body = snap::raw::Encoder::new().compress_vec(body).unwrap_or_default();
     let headers = headers.map(|(name, value)| (name, value.to_owned())).into();
     Request {
@@ -286,7 +286,7 @@ impl HttpSink for RemoteWrite {
         {
             return Outcome::from_status(response.status, words, response.retry_after);
         }
-        // Some versions say so by 500; it will not change.
+        // Some versions report this with status 500, but a retry does not help.
         let refused = Outcome::Refused { words: words.clone() };
         let rollups = self.rollups(batch);
         let times = rollups.iter().map(|(_, rollup)| rollup.ts);
@@ -326,7 +326,7 @@ impl HttpSink for RemoteWrite {
         }
     }
 
-    /// A request without series.
+    /// Returns a request without series.
     fn probe(&self, _: &[Stream]) -> Request {
         request(&[], Vec::new())
     }
@@ -348,11 +348,11 @@ fn contains_any(words: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| words.contains(part))
 }
 
-/// Errors for samples that are older than all that a server accepts: Prometheus, Mimir.
+/// Error texts for samples older than a server accepts: Prometheus, Mimir.
 const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
 
-/// Errors for samples that are older than others of their series.
+/// Error texts for samples older than others in their series.
 const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
 
-/// Errors for samples with the time of another one.
+/// Error texts for samples with the time of another one.
 const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];

@@ -1,7 +1,7 @@
-//! Objects of S3 and of what speaks as it does: files of Parquet, each put whole; and the signature of a request
-//! (Amazon S3 API Reference: *PutObject*; *Authenticating Requests: Using the Authorization Header*, Signature Version 4).
+//! Sink for S3 and compatible object stores: puts each Parquet file as one object, and signs requests (Amazon S3 API Reference:
+//! *PutObject*; *Authenticating Requests: Using the Authorization Header*, Signature Version 4).
 //!
-//! An object is there when it is whole, and putting it again replaces it by the same one.
+//! An object appears only when it is complete, and putting it again replaces the same object.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::text::{digit, rfc3339};
 
-/// The request that puts a file.
+/// Returns the request that puts a file.
 pub fn put(file: File) -> Request {
     let directory: Vec<String> = file.directory.split('/').map(escape).collect();
     request(
@@ -21,8 +21,8 @@ pub fn put(file: File) -> Request {
     )
 }
 
-/// Puts an object that arrives damaged, by what its header says: a server that would take it refuses it. One that does not look keeps an object
-/// whose name readers pass over.
+/// Returns a request that puts an object with a wrong checksum header. A server that accepts the credentials refuses the
+/// object; one that ignores the checksum stores a small object whose hidden name readers skip.
 pub fn probe() -> Request {
     let mut probe = request("/.hopwise-probe".to_owned(), b"hopwise check --connect".to_vec());
     probe
@@ -31,7 +31,7 @@ pub fn probe() -> Request {
     probe
 }
 
-/// With the hash of its body, as a signature needs it.
+/// Creates a PUT request with the hash of its body, which the signature needs.
 fn request(target: String, body: Vec<u8>) -> Request {
     let headers = vec![
         ("content-type", "application/vnd.apache.parquet".to_owned()),
@@ -46,7 +46,7 @@ fn request(target: String, body: Vec<u8>) -> Request {
     }
 }
 
-/// Returns the outcome of storing an object. No record is refused: the answer concerns the object as a whole.
+/// Classifies the response to a PUT. Records are never rejected, because the response concerns the whole object.
 pub fn outcome(response: &Response<'_>) -> Outcome {
     match Outcome::from_status(response.status, words(response.body), response.retry_after) {
         Outcome::Refused { words } => Outcome::Failed {
@@ -57,10 +57,10 @@ pub fn outcome(response: &Response<'_>) -> Outcome {
     }
 }
 
-/// Checks the answer to the probe.
+/// Checks the response to the probe.
 ///
 /// # Errors
-/// The sentence.
+/// One sentence with the problem and the remedy.
 pub fn probed(response: &Response<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(response.body);
     let said = said(response);
@@ -92,7 +92,7 @@ pub struct Key {
     pub id: String,
     /// The secret of the key.
     pub secret: String,
-    /// Where it is used, such as `eu-central-1`.
+    /// Region of the bucket, such as `eu-central-1`.
     pub region: String,
 }
 
@@ -107,8 +107,8 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The further headers that sign a request to a host, at a time; `path` stands before its target. Both are escaped, and a query has its
-    /// parameters in order.
+    /// Returns the headers that sign a request to `host` at time `now`. `path` precedes the request's target. Both are escaped,
+    /// and query parameters must be sorted.
     pub fn sign(&self, request: &Request, host: &str, path: &str, now: Nanos) -> [(&'static str, String); 2] {
         let mut text = Vec::new();
         rfc3339(now, &mut text);

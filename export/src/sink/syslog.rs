@@ -1,8 +1,9 @@
-//! Records as syslog messages (RFC 5424) with structured data, counted in octets (RFC 6587, 3.4.1; RFC 5425 over TLS).
+//! Sink for syslog: RFC 5424 messages with structured data, framed by octet counting (RFC 6587, section 3.4.1; RFC 5425 over
+//! TLS).
 //!
-//! `185 <132>1 2026-11-26T01:00:00.000000Z leaf1 hopwise - rule_on [hopwise@32473 id="…" rule="…"] rule_on …`: the facility is chosen,
-//! the severity is *warning* for what is wrong, else *informational* (*notice* for what is right again), the message id is the kind
-//! of the event or the stream. Syslog has no answers: what the connection took counts as delivered.
+//! `185 <132>1 2026-11-26T01:00:00.000000Z leaf1 hopwise - rule_on [hopwise@32473 id="…" rule="…"] rule_on …`: the facility is
+//! configurable; the severity is *warning* for faults, *notice* for resolved ones, and *informational* otherwise; the message
+//! ID is the kind of event or the stream. Syslog has no responses, so what the connection accepted counts as delivered.
 
 use std::io::Write as _;
 
@@ -20,7 +21,7 @@ pub struct Options {
     pub hostname: String,
     /// The name of the program.
     pub app_name: String,
-    /// Identifies the structured data: a name, `@`, and the enterprise's number at IANA.
+    /// SD-ID of the structured data: a name, `@`, and the IANA enterprise number.
     pub sd_id: String,
 }
 
@@ -60,10 +61,10 @@ fn is_enterprise_number(digits: &str) -> bool {
 }
 
 impl Syslog {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         if options.facility > 23 {
             return Err(format!(
@@ -92,7 +93,7 @@ impl Syslog {
         })
     }
 
-    /// Appends the messages of a batch, each with its length before it.
+    /// Appends the messages of a batch, each prefixed by its length.
     pub fn write(&self, batch: &Batch<'_>, out: &mut Vec<u8>) {
         let mut message = Vec::new();
         let mut time = Vec::new();
@@ -108,7 +109,7 @@ impl Syslog {
         let (severity, id) = severity(record);
         time.clear();
         rfc3339(record.ts(), time);
-        // At most six digits after the second.
+        // RFC 5424 allows at most six fractional digits.
         let time = time.get(..26).unwrap_or_default();
         _ = write!(out, "<{}>1 ", u32::from(self.facility) * 8 + severity);
         out.extend_from_slice(time);
@@ -141,7 +142,7 @@ impl Syslog {
     }
 }
 
-/// RFC 5424, table 2, and the message id.
+/// Returns the severity (RFC 5424, table 2) and the message ID of a record.
 fn severity(record: &Record) -> (u32, &'static str) {
     const WARNING: u32 = 4;
     const NOTICE: u32 = 5;
@@ -155,7 +156,7 @@ fn severity(record: &Record) -> (u32, &'static str) {
     (severity, record.what())
 }
 
-/// A parameter of the structured data (RFC 5424, 6.3.3): `"`, `\` and `]` are escaped.
+/// Writes a structured data parameter (RFC 5424, section 6.3.3), with `"`, `\` and `]` escaped.
 fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if matches!(value, Value::Absent | Value::Numbers([])) {
         return;
@@ -166,7 +167,7 @@ fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
         Value::Number(number) => decimal(number, out),
         Value::Id(id) => hex(id, out),
         Value::Address(octets) => address(address_of(octets), out),
-        // An IPv6 address in it is in brackets.
+        // Escaped, because an IPv6 address in it has brackets.
         Value::Flow(flow) => _ = write!(Escaped(out), "{flow}"),
         Value::Text(text) => _ = Escaped(out).write_all(text.as_bytes()),
         Value::Numbers(numbers) => {
@@ -184,7 +185,7 @@ fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes the value of a parameter.
+/// Writer that escapes a parameter value.
 struct Escaped<'a>(&'a mut Vec<u8>);
 
 impl std::io::Write for Escaped<'_> {
@@ -192,7 +193,7 @@ impl std::io::Write for Escaped<'_> {
         for byte in bytes {
             match byte {
                 b'"' | b'\\' | b']' => self.0.extend([b'\\', *byte]),
-                // A receiver may end a message there.
+                // Receivers may take a line break for the end of the message.
                 0..0x20 | 0x7f => self.0.push(b' '),
                 byte => self.0.push(*byte),
             }

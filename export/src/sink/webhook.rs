@@ -1,6 +1,6 @@
-//! Records as JSON to any address: an array, or an object per line. The objects are those of `--json`.
+//! Sink for webhooks: posts records as a JSON array or as NDJSON to any URL. The objects have the format of `--json`.
 //!
-//! A repeat has the same ids; the receiver has to recognise them.
+//! A repeat has the same IDs, by which the receiver can deduplicate.
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::json;
@@ -11,11 +11,11 @@ use crate::record::Stream;
 pub struct Options {
     /// The path and the query of the URL.
     pub target: String,
-    /// The form of the body.
+    /// The format of the body.
     pub format: Format,
 }
 
-/// The form of a body.
+/// Format of a request body.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Format {
     /// A JSON array: `application/json`.
@@ -33,10 +33,10 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let target = &options.target;
         let is_target =
@@ -86,7 +86,7 @@ impl HttpSink for Webhook {
         })
     }
 
-    /// Whoever takes POST often refuses GET.
+    /// Returns a GET request; many servers that accept POST refuse it, which is fine.
     fn probe(&self, _: &[Stream]) -> Request {
         Request {
             method: "GET",
@@ -97,7 +97,7 @@ impl HttpSink for Webhook {
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
-            // It is there, and takes other requests than this one.
+            // These statuses show that the endpoint exists but wants another request.
             200..=299 | 400 | 405 | 406 | 411 | 415 | 422 | 501 => Ok(()),
             300..=399 => Err(format!(
                 "the server redirects ({}); write the final url",

@@ -1,4 +1,5 @@
-//! The rules that are true now, as the collector has them: the store may lack their beginnings.
+//! The rules that are firing now according to the collector's state, to correct alerts rebuilt from stored events, which may be
+//! incomplete.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,18 +12,18 @@ use wire::FlowKey;
 
 use super::{Alert, RuleEvent};
 
-/// Rules that are true of flows.
+/// Set of the rules that are firing for flows.
 #[derive(Debug, Default)]
 pub struct Firing {
-    /// By the numbers of their alerts.
+    /// Firing alerts by ID.
     alerts: HashMap<u64, record::Alert>,
     names: HashMap<String, Arc<str>>,
-    /// True ones beyond those that are remembered.
+    /// Number of firing alerts beyond the limit.
     pub beyond: usize,
 }
 
 impl Firing {
-    /// Adds the rules that are true of a flow: bit i is rule i of `detection`.
+    /// Adds the rules that fire for a flow: bit i of `rules` is rule i of `detection`.
     pub fn add(&mut self, detection: &Detection, flow: FlowKey, rules: u64) {
         let rules = (0..detection.rules.len()).filter(|index| rules >> index & 1 == 1);
         for name in rules.map(|index| detection.rules.name(index)) {
@@ -41,23 +42,23 @@ impl Firing {
         }
     }
 
-    /// Returns whether this alert fires, or `None` if that is not known.
+    /// Returns whether this alert fires, or `None` if the set is incomplete.
     pub fn contains(&self, alert: &record::Alert) -> Option<bool> {
         let is_there = self.alerts.contains_key(&alert.alert());
         (is_there || self.beyond == 0).then_some(is_there)
     }
 
-    /// Forgets that an alert fires.
+    /// Removes an alert from the set.
     pub fn remove(&mut self, alert: &record::Alert) {
         self.alerts.remove(&alert.alert());
     }
 
-    /// Returns the alerts without their beginnings, which are not known.
+    /// Returns the alerts, whose start times are unknown.
     pub fn into_alerts(self) -> impl Iterator<Item = Alert> {
         self.alerts.into_values().map(Alert::without_beginning)
     }
 
-    /// Corrects alerts from stored events: those that fire are all there, and no others fire.
+    /// Corrects alerts from stored events: afterwards exactly the alerts of this set fire.
     pub fn correct(mut self, alerts: &mut Vec<Alert>) {
         for alert in alerts.iter_mut().filter(|one| one.last.flow.is_some()) {
             let is_firing = self.contains(&alert.last);
@@ -72,8 +73,8 @@ impl Firing {
         alerts.sort_by_cached_key(Alert::rank);
     }
 
-    /// Corrects alerts of a span that ended before now: those whose end is not stored, and that do not fire now, ended at a time that
-    /// nobody knows. `ends`: the later events of rules that became false; `is_all`: there are no more.
+    /// Corrects alerts of a past time span: an alert without a stored end that does not fire now ended at an unknown time.
+    /// `ends` are the later events of rules that stopped firing; `is_all` means that there are no more.
     pub fn correct_past(&self, alerts: &mut [Alert], ends: &[RuleEvent], is_all: bool) {
         let ended: HashSet<u64> = ends
             .iter()
@@ -94,7 +95,7 @@ impl Firing {
     }
 }
 
-/// A rule that is true of a flow since a time that is not known. No comparison is known that decided.
+/// Creates a firing alert with an unknown start time and deciding comparison.
 fn true_alert(rule: Arc<str>, flow: FlowKey) -> record::Alert {
     let mut alert = record::Alert {
         ts: 0,
@@ -114,7 +115,7 @@ fn true_alert(rule: Arc<str>, flow: FlowKey) -> record::Alert {
     alert
 }
 
-/// True rules that are remembered: about 12 MiB.
+/// Maximum number of firing alerts: about 12 MiB.
 const MAX_FIRING: usize = 50_000;
 
 #[cfg(test)]

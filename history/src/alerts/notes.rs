@@ -1,4 +1,4 @@
-//! Acknowledgements and silences of alerts, in a file beside the store, so that they survive a restart.
+//! Acknowledgements and silences of alerts, saved in the file `alerts.json` beside the store.
 
 use std::{
     collections::BTreeMap,
@@ -18,20 +18,20 @@ use terminal::CliError;
 use runtime::{lock::lock, save::SavedFile};
 use view::{AcknowledgedView, SilenceView};
 
-/// Acknowledgements and silences of alerts, and the file that keeps them.
+/// Acknowledgements and silences, and the file that stores them.
 #[derive(Debug)]
 pub struct Notes {
     file: Arc<SavedFile>,
-    /// Never locked while the disk is waited for: readers must not wait for that.
+    /// Current notes. Never locked during disk I/O, so that readers do not wait for it.
     state: RwLock<State>,
-    /// One change at a time.
+    /// Serialises changes.
     changing: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
     saved: Saved,
-    /// The filters of the silences, in their order.
+    /// Parsed filters of the silences, in the same order.
     filters: Vec<Arc<Filter>>,
 }
 
@@ -39,14 +39,14 @@ struct State {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Saved {
-    /// By the number of the alert.
+    /// Acknowledgements by alert ID (16 hexadecimal digits).
     acknowledged: BTreeMap<String, AcknowledgedView>,
     silences: Vec<SavedSilence>,
-    /// The number of the next silence.
+    /// Number of the last silence.
     next: u64,
 }
 
-/// A silence as the file has it; times in ns.
+/// A silence as stored in the file; times in ns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct SavedSilence {
@@ -63,22 +63,22 @@ struct SavedSilence {
 pub enum ChangeError {
     /// The filter is invalid.
     InvalidFilter {
-        /// The position of the fault, in characters from 1.
+        /// Position of the error, in characters from 1.
         position: usize,
-        /// A sentence about the fault.
+        /// Description of the error.
         message: String,
     },
-    /// There are as many silences as there can be, and all last.
+    /// The maximum number of silences is reached, and all are active.
     TooManySilences,
     /// The file cannot be written.
     NotSaved(io::Error),
 }
 
 impl Notes {
-    /// Reads the notes in this directory, or starts without any if their file does not exist.
+    /// Loads the notes from a directory, or starts empty if the file does not exist.
     ///
     /// # Errors
-    /// The file exists and cannot be read.
+    /// The file exists but cannot be read.
     pub fn open(directory: &Path) -> Result<Self, CliError> {
         let file = SavedFile::new(directory.join(FILE), 0o600);
         let shown = file.path().display();
@@ -105,7 +105,7 @@ impl Notes {
         })
     }
 
-    /// Returns the acknowledgement of this alert, if it was made since the alert began.
+    /// Returns the acknowledgement of an alert, if it was made since the alert began.
     pub fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let acknowledgement = state.saved.acknowledged.get(&name(alert))?;
@@ -114,7 +114,7 @@ impl Notes {
             .then(|| acknowledgement.clone())
     }
 
-    /// Acknowledges an alert, or takes that back.
+    /// Acknowledges an alert, or removes its acknowledgement if `note` is `None`.
     ///
     /// # Errors
     /// The change cannot be saved. Nothing changed.
@@ -147,8 +147,7 @@ impl Notes {
     /// Adds a silence, and returns it.
     ///
     /// # Errors
-    /// The silence's filter is invalid, there are too many silences, or the change cannot be saved. Nothing
-    /// changed.
+    /// The filter is invalid, there are too many silences, or the change cannot be saved. Nothing changes in that case.
     pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, ChangeError> {
         let SilenceView {
             filter,
@@ -188,7 +187,7 @@ impl Notes {
         })
     }
 
-    /// Ends a silence now, or returns `None` if no silence with this number is active.
+    /// Ends a silence now. Returns `None` if no silence with this number is active.
     ///
     /// # Errors
     /// The change cannot be saved. Nothing changed.
@@ -218,7 +217,7 @@ impl Notes {
             .collect()
     }
 
-    /// Returns the number of a silence that covers an alert at a time.
+    /// Returns the number of a silence that matches an alert at a time, or `None`.
     pub fn covering(&self, alert: &Alert, time: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let all = state.saved.silences.iter().zip(&state.filters);
@@ -228,14 +227,13 @@ impl Notes {
             .map(|(one, _)| one.id)
     }
 
-    /// Returns whether a silence covered the beginning of this alert. The record of its end does not report that: it can
-    /// have another node, queue or value; and an alert that was reported as firing is also reported as
-    /// resolved.
+    /// Returns true if a silence matched the start of this alert. The end is not tested, because it can have another node,
+    /// queue or value, and because an alert that was reported as firing must also be reported as resolved.
     pub fn is_silenced(&self, began: &Alert) -> bool {
         self.covering(began, began.ts).is_some()
     }
 
-    /// Returns the latest end of a silence within `(after, until]`, if one ended then.
+    /// Returns the latest end of a silence within `(after, until]`, ns, if any.
     pub fn ended(&self, after: u64, until: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state
@@ -307,13 +305,13 @@ fn name(alert: u64) -> String {
     format!("{alert:016x}")
 }
 
-/// In the directory of the store.
+/// Name of the file in the store's directory.
 const FILE: &str = "alerts.json";
-/// Alerts that are acknowledged at the same time.
+/// Maximum number of acknowledgements.
 const MAX_ACKNOWLEDGED: usize = 4_096;
-/// Silences, with those that ended lately: each is compared with each alert.
+/// Maximum number of silences, including recently ended ones: each is compared with each alert.
 const MAX_SILENCES: usize = 256;
-/// A silence stays for so long after its end, so that an export that lags behind leaves out the same.
+/// Time for which an ended silence is kept, ns, so that a lagging export applies it, too.
 const KEPT: u64 = 7 * 86_400_000_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! From stored events to alerts: each rule and flow with the times that it was true.
+//! Rebuilds alerts from stored rule events: for each rule and subject, the episodes in which it fired.
+//!
+//! With several collectors (ClickHouse), each stores its own on and off events. An alert fires until every collector that
+//! reported it has reported its end, or a report disproved the rule for the collector's whole group.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -8,33 +11,33 @@ use std::{
 use export::record;
 use store::EventRow;
 
-/// A rule and what it is or was true of.
+/// A rule that fired for a flow or location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
-    /// The event that made it true the last time; the one that ended it, if its beginning is no longer stored.
+    /// The latest event that started it, or the one that ended it if the start is no longer stored.
     pub last: record::Alert,
-    /// The times that it lasted, the latest ones, oldest first.
+    /// The latest episodes, oldest first.
     pub episodes: VecDeque<Episode>,
     /// Number of times it started firing in the span.
     pub count: u64,
-    /// The reason that the last episode ended; `None` while it lasts.
+    /// Reason for the end of the last episode; `None` while it fires.
     pub ended: Option<Ended>,
-    /// The collectors that stored that it became true, and not that it became false.
+    /// Collectors that stored its start and not yet its end.
     firing_sources: BTreeSet<AlertSource>,
-    /// All collectors that stored that it became true or false.
+    /// All collectors that stored a change of it.
     sources: BTreeSet<AlertSource>,
 }
 
-/// A collector that stored that a rule became true or false.
+/// A collector that stored a rule event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlertSource {
-    /// The name that stands for all collectors that receive the same reports.
+    /// Representative name of all collectors that receive the same reports.
     pub group: Arc<str>,
     /// The name of the collector; empty for this process.
     pub name: Arc<str>,
 }
 
-/// The event of a rule that became true or false, and the collectors that stored it.
+/// A rule event (on or off) and the collectors that stored it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleEvent {
     /// The stored event of the rule.
@@ -49,14 +52,14 @@ struct Change {
     sources: Vec<AlertSource>,
 }
 
-/// The changes of an alert with one timestamp, each kind in its order.
+/// Changes of one alert with the same timestamp, by kind, each in order.
 #[derive(Default)]
 struct Kinds {
     off: VecDeque<Change>,
     on: VecDeque<Change>,
 }
 
-/// Takes the next change: one that ends the alert if it is firing, otherwise one that starts it; the other kind if there is none.
+/// Removes and returns the next change: an end if the alert is firing, otherwise a start; or the other kind if there is none.
 fn next_of(kinds: &mut Kinds, is_firing: bool) -> Option<Change> {
     if is_firing {
         kinds.off.pop_front().or_else(|| kinds.on.pop_front())
@@ -65,12 +68,12 @@ fn next_of(kinds: &mut Kinds, is_firing: bool) -> Option<Change> {
     }
 }
 
-/// A time that a rule was true.
+/// A period in which a rule fired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Episode {
-    /// Beginning, ns since the Unix epoch, or `None` if it is before the stored events.
+    /// Start, ns since 1970, or `None` if it is not stored.
     pub since: Option<u64>,
-    /// End, ns since the Unix epoch, or `None` if the episode lasts or its end is unknown.
+    /// End, ns since 1970, or `None` if it still fires or the end is unknown.
     pub until: Option<u64>,
 }
 
@@ -80,14 +83,14 @@ wire::named! {
     pub enum Ended, name {
         /// A report showed that the rule is no longer true.
         False => "false",
-        /// There were no more reports of the flow, or it had to make room for others.
+        /// The flow expired or was evicted.
         Flow => "flow",
-        /// The collector does not have it, and has not stored its end: it was restarted, or the rule was removed.
+        /// The collector does not have it and stored no end: it was restarted, or the rule was removed.
         Stale => "stale",
     }
 }
 
-/// All alerts, as events say.
+/// Accumulates alerts from events.
 #[derive(Debug)]
 pub struct Past {
     span: (u64, u64),
@@ -95,8 +98,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Creates the alerts of a span, given its beginning and end. Events before it report what was true
-    /// when it began.
+    /// Creates an empty set for a time span (start and end, ns). Earlier events tell what was firing at its start.
     pub fn new(span: (u64, u64)) -> Self {
         Self {
             span,
@@ -104,8 +106,8 @@ impl Past {
         }
     }
 
-    /// Adds events of rules that became true or false, in ascending order of time. Events with one timestamp are ordered within on and
-    /// within off only; `add_all` interleaves them.
+    /// Adds rule events in ascending time order. Events with equal timestamps are only ordered among starts and among ends;
+    /// `add_all` interleaves them.
     pub fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
         let mut simultaneous: Vec<Change> = Vec::new();
         for RuleEvent { row, sources } in events {
@@ -123,7 +125,7 @@ impl Past {
         self.add_all(simultaneous);
     }
 
-    /// Adds changes with one timestamp. Those of an alert alternate, as far as there are both kinds: one that fires ends first.
+    /// Adds changes with the same timestamp. The changes of an alert alternate as far as possible; a firing alert ends first.
     fn add_all(&mut self, simultaneous: Vec<Change>) {
         let mut by_alert: BTreeMap<u64, Kinds> = BTreeMap::new();
         for change in simultaneous {
@@ -159,7 +161,7 @@ impl Past {
         alert.sources.extend(sources.iter().cloned());
         if event.is_firing {
             alert.firing_sources.extend(sources);
-            // After a restart a collector stores the event again; the episode continues.
+            // A restarted collector stores the event again; the episode continues.
             if alert.ended.is_some() {
                 if alert.episodes.len() == MAX_EPISODES {
                     alert.episodes.pop_front();
@@ -174,9 +176,10 @@ impl Past {
             alert.ended = None;
             return;
         }
-        // A report showed that the rule is false; without a metric, the flow only ended.
+        // With a metric, a report disproved the rule; without one, the flow ended.
         let by_report = event.metric.is_some();
-        // Such a report reaches all collectors of a group. That the flow ended is true of one collector: another may still receive reports.
+        // A report reaches all collectors of a group. The end of a flow holds for one collector only: another may still receive
+        // reports.
         alert.firing_sources.retain(|source| {
             !sources
                 .iter()
@@ -197,7 +200,7 @@ impl Past {
         }
     }
 
-    /// Returns the alerts that lasted in the span, the worst first among those that are firing.
+    /// Returns the alerts that fired in the span, firing ones first, the most severe first.
     pub fn alerts(self) -> Vec<Alert> {
         let (from, to) = self.span;
         let mut all: Vec<Alert> = self
@@ -216,22 +219,22 @@ impl Past {
 }
 
 impl Alert {
-    /// Returns whether the rule is true, as far as events say.
+    /// Returns true if the rule is firing according to the events.
     pub fn is_firing(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// Returns when the last episode began, or `None` if that is no longer stored.
+    /// Returns the start of the last episode, or `None` if it is not stored.
     pub fn since(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.since)
     }
 
-    /// Returns when the last episode ended, or `None` if it lasts.
+    /// Returns the end of the last episode, or `None` if it is firing.
     pub fn until(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.until)
     }
 
-    /// Returns the names of the collectors that stored it; none if that is this process.
+    /// Returns the names of the collectors that stored it, without this process.
     pub fn source_names(&self) -> Vec<String> {
         self.sources
             .iter()
@@ -240,7 +243,7 @@ impl Alert {
             .collect()
     }
 
-    /// An alert that fires, and whose beginning is not stored.
+    /// Creates a firing alert whose start is not stored.
     pub(super) fn without_beginning(last: record::Alert) -> Self {
         Self {
             last,
@@ -252,7 +255,7 @@ impl Alert {
         }
     }
 
-    /// Marks the alert as one that fires, although events say that it has ended. The beginning is not stored.
+    /// Marks the alert as firing although the events say that it ended. The start is unknown.
     pub(super) fn set_firing(&mut self, last: record::Alert) {
         if self.episodes.len() == MAX_EPISODES {
             self.episodes.pop_front();
@@ -262,17 +265,16 @@ impl Alert {
         self.last = last;
     }
 
-    /// Marks the alert as one that the collector no longer has.
+    /// Marks the alert as unknown to the collector.
     pub fn set_stale(&mut self) {
         self.ended = Some(Ended::Stale);
     }
 
-    /// Returns the key for sorting: firing alerts come first, those whose value is furthest from its threshold before others; then the
-    /// newest.
+    /// Returns the sort key: firing alerts first, by how far the value is from its threshold; then the newest.
     pub(super) fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
         let Self { last, .. } = self;
         let excess = match (last.value, last.threshold) {
-            // In percent. Which of the two is larger depends on the comparison.
+            // Ratio in percent. Either may be larger, depending on the comparison.
             (Some(value), Some(threshold)) => {
                 let more = value.max(threshold);
                 let less = value.min(threshold).max(1);
@@ -291,7 +293,7 @@ impl Alert {
     }
 }
 
-/// Episodes of an alert that are remembered; more are counted.
+/// Maximum number of episodes kept per alert; more are only counted.
 const MAX_EPISODES: usize = 50;
 
 #[cfg(test)]
@@ -408,7 +410,7 @@ mod tests {
         assert_eq!(ended(vec![begun(), by(&["c1"], silent(20))]), (1, None, None));
         let both = vec![begun(), by(&["c1"], silent(20)), by(&["c2"], silent(30))];
         assert_eq!(ended(both), (1, Some(Ended::Flow), Some(30)));
-        // What a report shows is true of both, also of one that was killed.
+        // A report is evidence about both collectors, even if one was killed.
         assert_eq!(
             ended(vec![begun(), by(&["c2"], off(20, 1))]),
             (1, Some(Ended::False), Some(20))

@@ -1,11 +1,10 @@
-//! The firings that a rule would have had: it is evaluated over the values of flows and queues in stored
-//! events, in order of time.
+//! Trial run of a rule: computes when it would have fired, by evaluating it over stored events in time order.
 //!
-//! The collector evaluates a rule for each report; of most reports nothing is stored. A value of an event holds until the next one, which
-//! comes when it has changed by more than its threshold, or until what is stored shows that no report came any more ([`Holding`]). A flow
-//! that sends none is not judged; as in the collector, a rule that is true for it stays so until its next report, or until it expires.
-//! Events of queues have no flow, and flows do not say which queue they took: a flow sees the fullest queue, and the busiest link, of each
-//! node on its path.
+//! The collector evaluates rules for every report, but most reports leave no stored event. A stored value is therefore assumed
+//! to hold until the next event of its source, which comes when it changes by more than its threshold, or until the stored data
+//! show that reports stopped ([`Holding`]). A silent flow is not evaluated; as in the collector, a firing rule keeps firing
+//! until the flow's next report or its expiry. Queue events name no flow, and flows do not tell their queue, so a flow sees the
+//! fullest queue and the busiest link of each node on its path.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -16,22 +15,22 @@ use wire::FlowKey;
 
 use view::{FiringView, Trial as TrialView};
 
-/// A rule that is tried.
+/// State of a trial run.
 #[derive(Debug)]
 pub struct Trial {
     rules: RuleSet,
     range: TrialRange,
     flows: HashMap<FlowKey, Seen>,
-    /// The flows that pass a node.
+    /// Flows by the nodes on their paths.
     through: HashMap<u32, BTreeSet<FlowKey>>,
     nodes: HashMap<u32, Levels>,
-    /// Steps that evaluations may still take.
+    /// Remaining budget of evaluation steps.
     left: u64,
     times: u64,
     counts: Vec<u64>,
     fired_for: BTreeSet<FlowKey>,
     firings: VecDeque<FiringView>,
-    /// Firings that were shed from the front of the list.
+    /// Number of firings dropped from the front of the list.
     shed: usize,
     scratch: Vec<HopValues>,
 }
@@ -39,25 +38,25 @@ pub struct Trial {
 /// The time range in which the rule is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialRange {
-    /// The beginning of the range, ns since the Unix epoch. Events before it only say what held then.
+    /// Start of the range, ns since 1970. Earlier events only give the state at the start.
     pub from: u64,
-    /// The end of the range, ns since the Unix epoch.
+    /// End of the range, ns since 1970.
     pub to: u64,
-    /// The length of the parts in which firings are counted, ns.
+    /// Length of the columns in which firings are counted, ns.
     pub column: u64,
 }
 
-/// Limits beyond which silence shows that no report came after a stored value.
+/// Times after which missing events show that no report came.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Holding {
-    /// While a flow sends reports, its latest value is stored at least this often, ns; 0 if it is not.
+    /// Maximum interval at which an active flow's latest value is stored, ns; 0 if it is not stored periodically.
     pub longest: u64,
-    /// Flows, queues and links expire when there was no report of them for this long, ns.
+    /// Time without reports after which flows, queues and links expire, ns.
     pub timeout: u64,
 }
 
 impl Holding {
-    /// Returns until when the value of each row holds, at most until `to`. `rows` are the newest first.
+    /// Returns the time until which each row's value holds, at most `to`. `rows` are newest first.
     pub fn ends(self, rows: &[EventRow], to: u64) -> Vec<u64> {
         let mut nexts = HashMap::new();
         let ends = rows.iter().map(|EventRow { event, .. }| {
@@ -77,7 +76,7 @@ impl Holding {
     }
 }
 
-/// A flow, or a queue or link of a node.
+/// The source of values: a flow, or a queue or link of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Source {
     Flow(FlowKey),
@@ -85,7 +84,7 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the subject of an event's value or of its end, or `None` if the event has neither.
+    /// Returns the source of an event's value or expiry, or `None` if the event has neither.
     fn from_event(event: &Event) -> Option<Self> {
         match (event.flow, event.node) {
             (Some(flow), _) => (says(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
@@ -95,7 +94,7 @@ impl Source {
     }
 }
 
-/// Returns whether an event has a value that a report of a flow had.
+/// Returns true if an event carries a value from a flow's report.
 fn says(event: &Event) -> bool {
     use Kind::{Change, Latest, New, PathChange, PathLoop};
     matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
@@ -107,12 +106,12 @@ struct Seen {
     /// The flow may send reports until this time, ns.
     until: u64,
     path: Vec<u32>,
-    /// The path visits a node twice. Nodes that are not known are not the same one.
+    /// The path visits a node twice, ignoring unknown nodes.
     looped: bool,
     flow_latency: Option<u64>,
     /// Hop latencies by node, ns.
     latencies: BTreeMap<u32, u64>,
-    /// The rule is true: since its firing of this number, or since before the range.
+    /// Set while the rule fires: the number of the firing, or `None` if it began before the range.
     firing: Option<Option<usize>>,
 }
 
@@ -124,7 +123,7 @@ struct Levels {
     utilization: BTreeMap<Option<u32>, Level>,
 }
 
-/// A value of a queue or link, and until when it holds.
+/// A value of a queue or link, and the time until which it holds (ns).
 #[derive(Clone, Copy, Debug)]
 struct Level {
     value: u64,
@@ -138,7 +137,7 @@ impl Levels {
 }
 
 impl Trial {
-    /// Prepares the evaluation of a rule, the first of `rules`, over a range. The rule has no history.
+    /// Prepares a trial of the first rule of `rules` over a range. The rule must not use history.
     pub fn new(rules: RuleSet, range: TrialRange) -> Self {
         let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
         let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MAX_PARTS)];
@@ -158,8 +157,8 @@ impl Trial {
         }
     }
 
-    /// Evaluates an event, whose value holds until `end`. Returns `false` if there was too much to evaluate:
-    /// nothing from this time on is judged.
+    /// Processes an event whose value holds until `end`. Returns false once the step budget is used up: later events are not
+    /// evaluated.
     pub fn read(&mut self, row: &EventRow, end: u64) -> bool {
         let event = &row.event;
         match (event.flow, event.node) {
@@ -257,7 +256,7 @@ impl Trial {
         else {
             return;
         };
-        // As much as it reads.
+        // The cost is the number of values read.
         let levels = seen
             .path
             .iter()
@@ -321,8 +320,7 @@ impl Trial {
         }
     }
 
-    /// Returns the rule's firings. `already` is the number of flows for which it was true at the beginning of
-    /// the range.
+    /// Returns the firings. `already` is the number of flows for which the rule fired at the start of the range.
     pub fn finish(self, already: usize) -> TrialView {
         TrialView {
             from: self.range.from,
@@ -337,7 +335,7 @@ impl Trial {
         }
     }
 
-    /// Returns the number of flows for which the rule is true now.
+    /// Returns the number of flows for which the rule fires now.
     pub fn firing(&self) -> usize {
         self.flows.values().filter(|seen| seen.firing.is_some()).count()
     }
@@ -350,7 +348,7 @@ fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
     }
 }
 
-/// Returns the values of a node at a time, as a flow sees them.
+/// Returns a node's values at a time, as a flow sees them.
 fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
     let mut hop = HopValues {
         node,
@@ -365,7 +363,7 @@ fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
     hop
 }
 
-/// Returns the greatest value that holds at a time.
+/// Returns the maximum of the values that hold at a time.
 fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
     levels
         .filter(|level| ts <= level.until)
@@ -373,11 +371,11 @@ fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64>
         .max()
 }
 
-/// Firings in an answer; more are counted.
+/// Maximum number of firings returned; more are only counted.
 const MAX_FIRINGS: usize = 200;
-/// Parts of a range.
+/// Maximum number of columns.
 const MAX_PARTS: usize = 1_000;
-/// A hop or a level takes some ten ns.
+/// Budget of steps; each hop or level takes about 10 ns.
 const MAX_STEPS: u64 = 10_000_000;
 
 #[cfg(test)]

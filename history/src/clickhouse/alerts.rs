@@ -1,4 +1,4 @@
-//! Events of rules, with the collectors that stored each.
+//! Rule events from ClickHouse, with the collectors that stored each.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ impl Remote {
     ) -> Result<Vec<RuleEvent>, Failure> {
         let until = Instant::now() + self.limit;
         let found = self.latest_with_collectors(&query.into(), until).await?;
-        // A few names are in very many events.
+        // Few distinct names occur in very many events, so their sources are cached.
         let mut known: HashMap<String, AlertSource> = HashMap::new();
         let mut events = Vec::with_capacity(found.len());
         for found in found {

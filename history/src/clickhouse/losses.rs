@@ -1,5 +1,5 @@
-//! Losses in a span of time, from exported drops and losses. Packets cannot be counted at the ends of links:
-//! single reports are only in the stores of collectors.
+//! Losses in a time span from ClickHouse: exported drops and gaps in report sequences. Packets per link cannot be counted,
+//! because single reports are only in the collectors' stores.
 
 use export::record::Stream;
 use serde::Deserialize;
@@ -57,8 +57,8 @@ impl Remote {
         Ok(losses)
     }
 
-    /// Returns the ends of links, and whether there are more hops or links than are considered. There are
-    /// none if hops are not exported.
+    /// Returns the interfaces at both ends of links, and whether there are more hops or links than the limits. The list is
+    /// empty if hops are not exported.
     pub(super) async fn ends_within(&self, span: Span) -> Result<(Vec<LinkEnds>, bool), Failure> {
         let until = Instant::now() + self.limit;
         if !self.has(Stream::Hops, until).await? {
@@ -93,11 +93,11 @@ impl DropsLine {
     }
 }
 
-/// Places of drops that are considered: those with the most packets. Some 150 bytes of an answer each.
+/// Maximum number of drop locations, those with the most packets first: about 150 bytes of a response each.
 const MAX_PLACES: usize = 50_000;
-/// Nodes that are considered.
+/// Maximum number of reporters.
 const MAX_REPORTERS: usize = 100_000;
-/// Links whose interfaces are looked up.
+/// Maximum number of links.
 const MAX_LINKS: usize = 50_000;
-/// Hops that are read for it: the latest.
+/// Maximum number of hops read; the latest are used.
 const MAX_HOPS: usize = 1_000_000;

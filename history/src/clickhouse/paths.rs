@@ -1,6 +1,5 @@
-//! Paths that flows took: from events about paths, and of a flow without them, whose events were never
-//! exported or are gone, from its latest state. What is found is added up by the same code as that of the
-//! store.
+//! Path history from ClickHouse, from path events, or from a flow's latest state if its events were never exported or have
+//! expired. The results are accumulated by the same code as for the local store.
 
 use std::net::IpAddr;
 
@@ -21,19 +20,19 @@ use super::{
 use crate::query::PathQuery;
 use crate::sql::Failure;
 
-/// A flow with what it sent and the paths that it took.
+/// A flow with its report counts and paths in a time span.
 #[derive(Deserialize, Debug)]
 struct LifetimeLine {
     flow: String,
-    /// Beginning and end, minutes after the beginning of the span; reports.
+    /// Intervals as start, end (minutes after the start of the span) and number of reports.
     parts: Vec<[u64; 3]>,
-    /// First report and latest, or 0 if they are not known.
+    /// Times of the first and latest report, ns; 0 if unknown.
     life: [u64; 2],
     times: Vec<u64>,
     paths: Vec<Vec<u32>>,
 }
 
-/// A path that a flow took.
+/// A path that a flow took from `time` on.
 #[derive(Deserialize, Debug)]
 struct PathLine {
     flow: String,
@@ -51,7 +50,7 @@ struct Number {
 }
 
 impl LifetimeLine {
-    /// Returns the paths with the times at which the flow took them, each path once in a row.
+    /// Returns the path starts without consecutive duplicates.
     fn paths(&mut self) -> Vec<(u64, Vec<u32>)> {
         let mut taken: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
             .into_iter()
@@ -63,7 +62,7 @@ impl LifetimeLine {
 }
 
 impl Remote {
-    /// Returns the tables with events and with states of flows.
+    /// Returns the names of the tables of events and of flow states.
     pub(super) fn of_paths(&self) -> (String, String) {
         (
             self.tables.table(Stream::Events),
@@ -71,7 +70,7 @@ impl Remote {
         )
     }
 
-    /// Reads the paths of a span, and whether it has more flows than are considered.
+    /// Reads the paths of a time span, and whether there are more flows than the limit.
     pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
@@ -125,6 +124,7 @@ impl Remote {
             .iter()
             .map(|piece| (piece.to - piece.from) / piece.length().max(1))
             .sum::<u64>();
+        // As many flows per response as fit into it.
         let page = usize::try_from(ANSWER / (PATHS + PART * parts))
             .unwrap_or(1)
             .clamp(1, MAX_USED);
@@ -192,7 +192,7 @@ impl Remote {
             }
             if path_lines.len() >= MAX_PATHS {
                 tally.set_truncated();
-                // What is of the earliest time may not be all.
+                // The events of the earliest time may be incomplete, so drop them.
                 floor = path_lines
                     .last()
                     .map_or(floor, |line| line.time.saturating_add(1));
@@ -220,8 +220,8 @@ impl Remote {
 }
 
 impl Statement {
-    /// Returns SQL for the events of a time, each once, as `time` and `columns` of the events. Of copies that
-    /// are at most [`DUPLICATE_SPAN`] apart, the latest counts.
+    /// Returns SQL for the events of a time span without duplicates, as `time` and `columns`. Of copies within
+    /// [`DUPLICATE_SPAN`], the latest counts.
     pub(super) fn once(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
         let joined = self.joined_within(from, to.saturating_add(DUPLICATE_SPAN));
         let time = "toUnixTimestamp64Nano(ts)";
@@ -233,7 +233,7 @@ impl Statement {
         )
     }
 
-    /// Returns a term that leaves out the copies of events whose latest copy is of this time or later.
+    /// Returns a term that excludes copies of events whose latest copy is at `from` or later.
     pub(super) fn duplicate_events(&mut self, events: &str, from: u64) -> String {
         let later = self.joined_within(from, from.saturating_add(DUPLICATE_SPAN));
         format!("id NOT IN (SELECT id FROM {events}{later})")
@@ -250,9 +250,9 @@ impl Statement {
         std::mem::replace(&mut self.terms, kept)
     }
 
-    /// Returns SQL for the flows that have something: their `parts`, which `counted` gives as `flow`, `a`,
-    /// `b` and `c`; their `first` and `last` report; and, as times and nodes, the paths that they `took` in a
-    /// time and the path that each had when that began.
+    /// Returns SQL for the lifetimes of flows: their `parts`, which `counted` gives as `flow`, `a`, `b` and `c` (start, end,
+    /// reports); their `first` and `last` report; and `took`, the path starts in the time span including the path at its start.
+    /// `of` are terms that select flows; `tables` are the names of the tables of events and flow states.
     pub(super) fn flow_lifetimes(
         &mut self,
         from: u64,
@@ -280,7 +280,7 @@ impl Statement {
             "path",
             &format!("({inside})"),
         ));
-        // Of copies of an event the path is the same, so that it does not matter which one is found.
+        // Copies of an event have equal paths, so any of them will do.
         let twins = self.duplicate_events(events, from.saturating_add(1));
         self.range(None, Some(from.saturating_add(1)));
         self.terms.push(twins);
@@ -293,7 +293,7 @@ impl Statement {
         let sorted = format!(
             "arraySort(if(notEmpty(known), known, if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}'))))"
         );
-        // Where the paths themselves are read, the latest are.
+        // If the paths are returned, only the latest are.
         let took = if counted.is_some() {
             format!("arraySlice({sorted}, -{MAX_PATHS_PER_FLOW})")
         } else {
@@ -307,7 +307,7 @@ impl Statement {
         )
     }
 
-    /// Selects the flows of a span, each with one part; at most `MAX_FLOWS` + 1.
+    /// Selects the flows of a time span, each with one interval; at most `MAX_FLOWS` + 1.
     fn lifetimes(self, span: Span, tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let from = span.from();
@@ -324,7 +324,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Selects the flows after one, by their texts, with their reports in parts of a span.
+    /// Selects flows after the flow `after` in text order, with their reports per interval of the span.
     fn lifetimes_in_parts(
         self,
         span: Span,
@@ -356,7 +356,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the flows of a span: those with reports, and those known by their states.
+    /// Counts the flows of a time span that have reports or a state.
     fn number_of_flows(self, span: Span, of: &FlowSelector, states: &str) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let chosen = statement.terms_of(of);
@@ -376,7 +376,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Selects the paths that flows took in a span, the latest first, before the last one of the page before.
+    /// Selects path events of a time span, latest first, continuing before `last`, the last one of the previous page.
     fn paths_within(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
@@ -396,7 +396,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the path before a time of each flow that took one after it.
+    /// Selects the path before time `from` of each flow with a path event between `from` and `to`.
     fn paths_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
@@ -417,8 +417,8 @@ impl Statement {
     }
 }
 
-/// Returns SQL for the beginning and the length (ns) of the part that contains `time`. Parts begin at whole
-/// multiples of their lengths.
+/// Returns SQL for the start and the length (ns) of the interval that contains `time`. Intervals are aligned to multiples of
+/// their length.
 pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_unstable_by_key(|piece| piece.to);
@@ -433,7 +433,7 @@ pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
     ("intDiv(time, length) * length".to_owned(), length)
 }
 
-/// Returns SQL for one source of the life of flows, with the columns of all of them.
+/// Returns SQL for one source of lifetimes, with the columns common to all sources.
 fn life_row(source: u8, numbers: [&str; 3], path: &str, from: &str) -> String {
     let [a, b, c] = numbers;
     format!(
@@ -449,7 +449,7 @@ fn after_minutes(span: Span, minutes: u64) -> u64 {
     span.from().saturating_add(minutes.saturating_mul(MINUTE))
 }
 
-/// Returns true if a selected address is not a valid address, which no flow has.
+/// Returns true if a selected address is invalid, so that no flow matches.
 fn is_nobody(of: &FlowSelector) -> bool {
     [&of.src, &of.dst]
         .into_iter()
@@ -457,37 +457,38 @@ fn is_nobody(of: &FlowSelector) -> bool {
         .any(|text| text.parse::<IpAddr>().is_err())
 }
 
-/// Converts a time for the table, whose times are signed.
+/// Converts a time to the tables' signed type, saturating.
 pub(super) fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
+/// Columns of a [`LifetimeLine`]. `took` is split into arrays of times and paths.
 const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
-/// The source of a row from which the life of a flow is made.
+/// Source codes of the rows from which lifetimes are built.
 const COUNTED: u8 = 1;
 const INSIDE: u8 = 2;
 const BEFORE: u8 = 3;
 const STATE: u8 = 4;
-/// Terms that select the rollups of flows.
+/// Terms that select flow rollups.
 pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
-/// Events that say which path a flow takes from then on.
+/// Terms that select the events that set a flow's path.
 const PATH_EVENTS: [&str; 4] = [
     "kind IN ('new', 'path_change', 'path_loop')",
     "metric = 'flow_path'",
     "notEmpty(path)",
     "flow != ''",
 ];
-/// Flows of a span whose paths are considered: those with most reports. Some 150 bytes of an answer each.
+/// Maximum number of flows whose paths are ranked, those with the most reports first: about 150 bytes of a response each.
 const MAX_FLOWS: usize = 50_000;
-/// Flows whose paths are added up.
+/// Maximum number of flows in a tally.
 const MAX_USED: usize = 20_000;
-/// Bytes of an answer, at most half of what is read; and of them what the paths of a flow take mostly, and each part of time.
+/// Target size of a response, bytes, half of the maximum; typical bytes for the paths of a flow, and for each interval.
 const ANSWER: u64 = 8 << 20;
 const PATHS: u64 = 1_000;
 const PART: u64 = 20;
-/// Paths that flows took, of one answer, and of all answers: the latest.
+/// Maximum number of path events per response, and over all responses; the latest are used.
 const PATH_PAGE: usize = 20_000;
 const MAX_PATHS: usize = 100_000;
-/// Flows whose path before a time is looked for.
+/// Maximum number of flows whose earlier path is looked up.
 const MAX_BEFORE: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;

@@ -1,4 +1,5 @@
-//! Queues over time, from exported rollups, drops and hops. The rows of a heat map are added up as the store adds up its own.
+//! Queues over time from ClickHouse: heat maps from rollups, packets from hops, and drops. Heat maps are accumulated by the
+//! same code as for the local store.
 
 use collector::{Drop, flight::burst::Passage};
 use export::record::Stream;
@@ -14,7 +15,7 @@ use super::{
 use crate::query::{Exported, QueueQuery, QueueRecords};
 use crate::sql::Failure;
 
-/// A row of a heat map: column and greatest value.
+/// A row of a heat map; `cells` are column index and maximum value.
 #[derive(Deserialize, Debug)]
 struct HeatLine {
     node: u32,
@@ -64,7 +65,7 @@ impl Remote {
         let until = Instant::now() + self.limit;
         let statement = self.about(Stream::Rollups).heat(&filter);
         let lines: Vec<HeatLine> = self.rows(statement, until).await?;
-        // The server has looked at all of them, and gives the worst.
+        // The server counts all rows and returns the worst.
         let total = lines.first().map_or(0, |line| line.total);
         let mut cells = HeatCells::new(&filter);
         for line in lines {
@@ -76,6 +77,7 @@ impl Remote {
             let mut count = line.values;
             for (at, value) in line.cells {
                 let ts = filter.from.saturating_add(at.saturating_mul(filter.column));
+                // `values` counts the whole row, so only its first cell gets it.
                 cells.add(key, ts, value, std::mem::take(&mut count));
             }
         }
@@ -101,6 +103,7 @@ impl Remote {
         passages.truncate(asked.limit);
         let statement = self.about(Stream::Drops).drops_at(&asked, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
+        // Without single packets, the node's latency changes stand in for them.
         let changes = match passages.is_empty() {
             true => self.latest(&query.latency_changes().into(), until).await?,
             false => Vec::new(),
@@ -135,7 +138,7 @@ impl Remote {
         Ok(lines.into_iter().map(PassageLine::row).collect())
     }
 
-    /// Returns whether a stream is exported that not every fleet has.
+    /// Returns true if a stream's table exists; not every fleet exports all streams.
     pub(super) async fn has(&self, stream: Stream, until: Instant) -> Result<bool, Failure> {
         let rows_of_stream: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
         Ok(rows_of_stream.first().is_some_and(|number| number.n > 0))
@@ -159,7 +162,7 @@ impl DropLine {
 }
 
 impl PassageLine {
-    /// Converts a passage to the store's form, with values in nanoseconds.
+    /// Converts a passage to the store's type, with latencies in ns.
     fn row(self) -> PassageRow {
         let passage = Passage {
             ts: self.egress_ts.unwrap_or(self.time),
@@ -180,5 +183,5 @@ impl PassageLine {
     }
 }
 
-/// Collectors that are named.
+/// Maximum number of collectors listed.
 const MAX_COLLECTORS: usize = 16;

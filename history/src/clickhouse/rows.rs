@@ -1,4 +1,4 @@
-//! ClickHouse's answers: JSON, an object per row, or for a user's statement all of them in one.
+//! Decodes ClickHouse responses: `JSONEachRow` for internal statements, `JSONCompact` for a user's statement.
 
 use collector::event::{Basis, Event, Kind, Rollup};
 use detect::Metric;
@@ -48,7 +48,7 @@ impl EventLine {
         }
     }
 
-    /// Converts an event to the store's form. A name of a newer version is read as the most general one.
+    /// Converts an event to the store's type. Unknown names of a newer version become the most general ones.
     pub(super) fn row(self) -> EventRow {
         let kind = Kind::from_name(&self.kind);
         let first = (self.flow_latency.is_some() || !self.hop_latencies.is_empty()).then(|| FirstRow {
@@ -81,7 +81,7 @@ impl EventLine {
     }
 }
 
-/// A rollup, of all collectors.
+/// A rollup, merged over all collectors.
 #[derive(Deserialize, Debug)]
 pub(super) struct RollupLine {
     time: u64,
@@ -104,7 +104,7 @@ impl RollupLine {
         Rollup {
             ts: self.time,
             interval: self.interval,
-            // An unknown metric of a newer version.
+            // A newer version may have stored an unknown metric.
             metric: Metric::from_name(&self.metric).unwrap_or(Metric::FlowPath),
             flow: flow(&self.flow),
             node: present(self.node),
@@ -124,7 +124,7 @@ pub(super) fn flow(text: &str) -> Option<FlowKey> {
     text.parse().ok()
 }
 
-/// Returns the basis with this name. One of a newer version is read as that of a value without a basis.
+/// Returns the basis with this name, or the default for an unknown one.
 pub(super) fn basis(name: &str) -> Basis {
     Basis::ALL
         .into_iter()
@@ -136,7 +136,7 @@ pub(super) fn queue(number: u32) -> Option<u8> {
     present(number).and_then(|number| u8::try_from(number).ok())
 }
 
-/// Parses the rows of an answer with one object per line.
+/// Parses the rows of a response with one object per line.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> {
     let rows: Result<Vec<T>, _> = serde_json::Deserializer::from_slice(body)
         .into_iter::<T>()
@@ -148,7 +148,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> 
     })
 }
 
-/// An answer in the format `JSONCompact`.
+/// A response in the format `JSONCompact`.
 #[derive(Deserialize, Debug)]
 struct Compact {
     meta: Vec<Column>,
@@ -168,7 +168,7 @@ struct Statistics {
     elapsed: f64,
 }
 
-/// Converts the answer to a user's statement to the response of `/query`, as JSON.
+/// Converts the response to a user's statement into the JSON response of `/query`. The error is a message for the user.
 pub(super) fn table(body: &[u8], request: &Request) -> Result<Vec<u8>, String> {
     let fault = "the answer has another form; leave FORMAT and INTO out, and write one SELECT";
     let answer: Compact = serde_json::from_slice(body).map_err(|_| fault.to_owned())?;

@@ -1,6 +1,5 @@
-//! Activity in a span of time, from rollups of a minute: flows with their paths, nodes, counts over time. The
-//! rows of an answer are taken apart, chosen and sorted here as the store does it, so that both give the
-//! same.
+//! Summaries over a time span from ClickHouse, from one-minute rollups: flows with their paths, node series, and counts over
+//! time. Rows are selected and sorted by the same code as in the store, so both back ends give equal results.
 
 use collector::{FlowOrder, FlowRank, event::Kind};
 use detect::Metric;
@@ -18,7 +17,7 @@ use super::{
 use crate::query::{FlowsQuery, RateQuery};
 use crate::sql::Failure;
 
-/// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
+/// Aggregated rollups: count, minimum, maximum, sum, start of the first and end of the last one (ns).
 #[derive(Deserialize, Clone, Copy, Debug)]
 pub(super) struct Sum(u64, u64, u64, u64, u64, u64);
 
@@ -53,7 +52,7 @@ struct SeriesLine {
     sums: Sum,
 }
 
-/// A count of a node, or of a part of a span.
+/// A count for a node or a time column (`of`).
 #[derive(Deserialize, Debug)]
 pub(super) struct Count {
     pub(super) of: u64,
@@ -62,7 +61,7 @@ pub(super) struct Count {
     pub(super) n: u64,
 }
 
-/// The reports of a flow, added up.
+/// The aggregated latency rollups of a flow.
 #[derive(Deserialize, Debug)]
 pub(super) struct FlowSum {
     flow: String,
@@ -70,13 +69,14 @@ pub(super) struct FlowSum {
 }
 
 impl FlowSum {
-    /// Returns the flow and its sums, or `None` if the text is not that of a flow.
+    /// Returns the flow and its sums, or `None` if the text is not a flow.
     pub(super) fn sum(self) -> Option<(FlowKey, SpanSum)> {
         Some((flow(&self.flow)?, self.sums.span()))
     }
 }
 
 impl Remote {
+    /// Reads flows with sums and paths. The page (`after`, `limit`) is cut here, because ranks are computed here.
     pub(super) async fn flow_spans(&self, query: FlowsQuery) -> Result<FlowSpans, Failure> {
         let FlowsQuery { filter, condition } = query;
         let until = Instant::now() + self.limit;
@@ -84,6 +84,7 @@ impl Remote {
             .id
             .and(filter.text.as_deref())
             .and_then(|text| text.parse::<FlowKey>().ok());
+        // Columns of `SUM`: `last` is the end of the last rollup, `b` the largest latency, `n` the number of reports.
         let order = match filter.order {
             FlowOrder::LastSeen => "last",
             FlowOrder::Latency => "b",
@@ -140,7 +141,7 @@ impl Remote {
         })
     }
 
-    /// Counts reports, events and lost reports by parts of a span. Reports after `known_to` are not complete yet.
+    /// Counts reports, events and lost reports per time column. Reports after `known_to` are incomplete and not counted.
     pub(super) async fn rate_span(&self, query: RateQuery) -> Result<RateSpan, Failure> {
         let RateQuery {
             span,
@@ -174,7 +175,7 @@ impl Remote {
 }
 
 impl FlowLine {
-    /// Returns the flow of a span, or `None` if the text is not that of a flow.
+    /// Converts the line, or returns `None` if the text is not a flow.
     fn span(self) -> Option<FlowSpan> {
         Some(FlowSpan {
             flow: flow(&self.flow)?,
@@ -186,7 +187,7 @@ impl FlowLine {
 }
 
 impl SeriesLine {
-    /// Returns the series and its sums, or `None` for a metric of a newer version.
+    /// Returns the series and its sums, or `None` for an unknown metric of a newer version.
     fn series(self) -> Option<(SeriesKey, SpanSum)> {
         let key = SeriesKey {
             metric: Metric::from_name(&self.metric)? as u8,
@@ -198,6 +199,6 @@ impl SeriesLine {
     }
 }
 
-/// Flows, nodes, queues and links of a span that are considered: the others are in no page. Some 200 bytes of an answer each.
+/// Maximum number of flows or series of a span; others are on no page. About 200 bytes of a response each.
 const MOST: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;

@@ -1,4 +1,4 @@
-//! Statements of ClickHouse's SQL. Values are parameters with types, never text of the statement.
+//! Builder of ClickHouse SQL. Values are passed as typed query parameters, never as statement text, so input cannot inject SQL.
 
 mod losses;
 mod queues;
@@ -19,9 +19,9 @@ pub(super) struct Statement {
     pub(super) table: String,
     pub(super) text: String,
     pub(super) terms: Vec<String>,
-    /// For each collector of a pair, the name that stands for the pair: its collectors receive the same reports.
+    /// Collectors in pairs, each with the name that represents its pair; the collectors of a pair receive the same reports.
     pairs: Arc<[(String, String)]>,
-    /// Name and value of what stands in the address.
+    /// URL parameters: settings and query parameters.
     values: Vec<(String, String)>,
 }
 
@@ -62,7 +62,7 @@ impl Statement {
         let condition =
             condition.map(|filter| filter.to_clickhouse(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
-        // One of the page before, stored by another collector.
+        // Exclude events of the previous page that another collector stored slightly earlier.
         let table = self.table.clone();
         let twin = filter.before.map(|before| self.duplicate_events(&table, before));
         let shown = filter.after.map(|last| {
@@ -88,7 +88,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects rollups, the newest first.
+    /// Selects merged rollups, newest first.
     pub(super) fn rollups(mut self, filter: &RollupFilter, from: Option<u64>) -> Self {
         self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
@@ -102,8 +102,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Returns SQL for the rollups that the terms choose, each once: the sum of its parts, and of a pair of
-    /// collectors the one with more values.
+    /// Returns SQL for the selected rollups, one row each: the sum of the parts, and of a pair of collectors only the one with
+    /// more values.
     fn summed(&mut self) -> String {
         let whose = self.whose();
         let source = self.source();
@@ -116,7 +116,7 @@ impl Statement {
         )
     }
 
-    /// Returns SQL for the collector of a row, or the name that stands for its pair.
+    /// Returns SQL for the collector of a row, or the representative of its pair.
     fn whose(&mut self) -> String {
         if self.pairs.is_empty() {
             return "toString(collector)".to_owned();
@@ -126,9 +126,9 @@ impl Statement {
         format!("transform(toString(collector), {names}, {stand}, toString(collector))")
     }
 
-    /// Returns SQL for the rollups that the terms choose, each in one row or several, which are its parts:
-    /// `values`, `least`, `most` and `total`. Of a pair of collectors, they are those of the one with more
-    /// values. `key` has the columns that identify a rollup, and `of_flow` further columns of the flow.
+    /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `most` and `total`.
+    /// Of redundant collectors (a pair, which receives the same reports), only the one with more values counts. `key` lists the
+    /// columns that identify a rollup, and `of_flow` further columns of the flow.
     pub(super) fn parts(&mut self, key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
         let any: String = of_flow
@@ -158,7 +158,7 @@ impl Statement {
         )
     }
 
-    /// Selects the rollups of the minutes of a span that meet further terms.
+    /// Adds terms for the one-minute rollups of a time span, and further `terms`.
     pub(super) fn minutes(mut self, span: Span, terms: &[&str]) -> Self {
         self.terms.push("interval = 60".to_owned());
         self.terms.extend(terms.iter().map(|&term| term.to_owned()));
@@ -166,8 +166,7 @@ impl Statement {
         self
     }
 
-    /// Selects the flows of a span, or one of them: those with the greatest values of a column first; at most
-    /// `most` + 1.
+    /// Selects the flows of a time span, or only one of them, ordered by the column `order`, largest first; at most `most` + 1.
     pub(super) fn flows(
         self,
         span: Span,
@@ -179,7 +178,7 @@ impl Statement {
         let (events, states) = tables;
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         statement.flow(only);
-        // Or the paths and states of all flows that ever were would be grouped.
+        // Otherwise the paths and states of all flows ever stored would be grouped.
         let there = statement.flows_there();
         let summed = statement.parts("ts, flow", &[]);
         let before = statement.time("ts <", span.to());
@@ -194,7 +193,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Selects the nodes, queues and links of a span; at most `most` + 1.
+    /// Selects the series of nodes, queues and links in a time span; at most `most` + 1.
     pub(super) fn nodes(self, span: Span, most: usize) -> Self {
         let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
         let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
@@ -206,7 +205,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the dropped packets of a span by node, of at most `most` + 1 nodes.
+    /// Counts the dropped packets of a time span by node, for at most `most` + 1 nodes.
     pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
@@ -218,7 +217,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Counts the reports of flows, by parts of a span.
+    /// Counts flow reports by time column.
     pub(super) fn reports(self, span: Span, column: u64) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         let summed = statement.parts("ts, flow", &[]);
@@ -228,7 +227,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts events by parts of a span and by kind, those of one id once.
+    /// Counts distinct events by time column and kind.
     pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();
@@ -239,9 +238,9 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Creates a statement written by a user. Tables without a database are those of `database`.
+    /// Creates a statement from a user's SQL. Unqualified tables are in `database`.
     pub(super) fn of_user(request: &sql::Request, database: &str) -> Self {
-        // A row more than are wanted shows that there are more.
+        // One extra row shows whether there are more.
         let most = request.max_rows.saturating_add(1).to_string();
         let mut statement = Self::about(String::new(), Arc::default());
         statement.text.clone_from(&request.sql);
@@ -253,19 +252,19 @@ impl Statement {
         statement
     }
 
-    /// Builds a request, which takes at most this long.
+    /// Builds the HTTP request, with `most` as the time limit.
     pub(super) fn request(mut self, most: Duration) -> Request {
         self.set("readonly", "1");
         self.set(
             "max_execution_time",
             &format!("{:.3}", most.as_secs_f64().max(0.001)),
         );
-        // A profile may let ClickHouse answer with a part of the rows and not say so.
+        // A profile could let ClickHouse return partial results silently.
         for what in ["timeout", "read", "group_by", "sort", "join", "set", "distinct"] {
             self.set(&format!("{what}_overflow_mode"), "throw");
         }
         self.set("output_format_json_quote_64bit_integers", "0");
-        // Errors come before the first row, and not in the middle of an answer.
+        // Buffer the response, so that errors come before the first row.
         self.set("wait_end_of_query", "1");
         self.set("cancel_http_readonly_queries_on_client_close", "1");
         let values = self
@@ -280,7 +279,7 @@ impl Statement {
         }
     }
 
-    /// Returns a term that selects the flows of these rows.
+    /// Returns a term that selects the flows of the currently selected rows.
     pub(super) fn flows_there(&self) -> String {
         format!("flow IN (SELECT flow FROM {})", self.source())
     }
@@ -298,7 +297,7 @@ impl Statement {
     /// Adds a parameter, and returns its placeholder in the statement.
     pub(super) fn value(&mut self, kind: &str, value: String) -> String {
         let name = format!("p{}", self.values.len());
-        // Values of parameters are written as in the format TabSeparated.
+        // Parameter values use the escaping of TabSeparated.
         let value = value
             .replace('\\', "\\\\")
             .replace('\t', "\\t")
@@ -324,7 +323,7 @@ impl Statement {
         }
     }
 
-    /// Selects the flow, also by its addresses: in their order is the projection of events.
+    /// Adds terms for the flow. Its addresses are included because the events' projection is sorted by them.
     pub(super) fn flow(&mut self, flow: Option<&FlowKey>) {
         let Some(flow) = flow else { return };
         self.equal("flow", "String", Some(flow.to_string()));
@@ -343,7 +342,7 @@ impl Statement {
         }
     }
 
-    /// Returns the terms as [`joined`](Self::joined) does, restricted to a span of time.
+    /// Like [`joined`](Self::joined), restricted to a time range.
     pub(super) fn joined_within(&mut self, from: u64, before: u64) -> String {
         let kept = self.terms.len();
         self.range(Some(from), Some(before));
@@ -352,13 +351,13 @@ impl Statement {
         joined
     }
 
-    /// Returns a comparison with a time. Times of the table are signed.
+    /// Returns a comparison with a time. The tables' times are signed.
     pub(super) fn time(&mut self, compare: &str, time: u64) -> String {
         let time = self.value("Int64", i64::try_from(time).unwrap_or(i64::MAX).to_string());
         format!("{compare} fromUnixTimestamp64Nano({time}, 'UTC')")
     }
 
-    /// Returns the table with the terms, for the clause `FROM`.
+    /// Returns the table with its `WHERE` clause, for `FROM`.
     pub(super) fn source(&self) -> String {
         format!("{}{}", self.table, self.joined())
     }
@@ -371,13 +370,13 @@ impl Statement {
     }
 }
 
-/// Formats texts as the value of a parameter.
+/// Formats texts as an array parameter.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     let quoted = texts.map(|text| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")));
     format!("[{}]", quoted.collect::<Vec<_>>().join(","))
 }
 
-/// Formats an address as the tables have it.
+/// Formats an address as IPv6, with IPv4 mapped.
 pub(super) fn mapped(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_string(),
@@ -385,14 +384,14 @@ pub(super) fn mapped(address: IpAddr) -> String {
     }
 }
 
-/// Returns SQL for the beginning of the part of a span in which a row is.
+/// Returns SQL for the start of the time column that contains a row.
 fn part(span: Span, column: u64) -> String {
     let from = span.from();
     let column = column.max(1);
     format!("{from} + intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) * {column}")
 }
 
-/// Returns the number of a node, interface or queue in an answer, or `None` if it is absent.
+/// Returns a node, interface or queue number, or `None` if it is [`ABSENT`].
 pub(super) fn present(number: u32) -> Option<u32> {
     (number != ABSENT).then_some(number)
 }
@@ -401,9 +400,9 @@ const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, met
                      reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
 /// Columns that distinguish the rollups of one time.
 const PLACE: &str = "interval, metric, node, interface, queue, flow";
-/// Rollups added up, as the store does it: sums end at the greatest number that it can hold.
+/// Aggregate columns of rollups, equal to the store's: sums saturate at `i64::MAX`.
 pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
                    [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
                    toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
-/// Bytes of an answer to a user's statement, at most.
+/// Maximum bytes of the response to a user's statement.
 const MAX_BYTES: &str = "8388608";

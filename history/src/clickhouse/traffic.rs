@@ -1,5 +1,5 @@
-//! Traffic over time, from ClickHouse. For each column of time, ClickHouse sums the rows that are equal in all selected columns of the table;
-//! [`store::Grouping`] makes the groups of the response from these sums, as it does from the rows of the local store.
+//! Grouped time series from ClickHouse. For each time column, ClickHouse sums the rows that are equal in all selected columns;
+//! [`store::Grouping`] builds the groups of the response from these sums, as it does from the rows of the local store.
 
 use std::{
     collections::HashMap,
@@ -29,13 +29,13 @@ use super::{
 };
 use crate::sql::Failure;
 
-/// A row of ClickHouse's response: the sums of rows that are equal in all selected columns. Columns that are not selected have their default.
+/// A row of the response: the sums of rows that are equal in all selected columns. Other columns have their defaults.
 #[derive(Deserialize, Debug)]
 struct SumRow {
-    /// The number of the column of time.
+    /// Index of the time column.
     #[serde(rename = "at")]
     column: usize,
-    /// A hash of the selected columns: the order of the rows in a column of time.
+    /// Hash of the selected columns, which orders the rows within a time column.
     #[serde(rename = "h")]
     hash: u64,
     /// Number of reports, events or values.
@@ -50,7 +50,7 @@ struct SumRow {
     /// Sum of the values.
     #[serde(rename = "total", default)]
     sum: u64,
-    /// 0: the condition of the query is false for these events.
+    /// 0 if the query's filter rejects these events.
     #[serde(default = "selected")]
     wanted: u8,
     #[serde(flatten)]
@@ -73,16 +73,15 @@ struct SumRow {
     reason: Option<u64>,
 }
 
-/// The selected columns of flows. Columns that are not selected have the values of no flow.
+/// The selected columns of the flow; others have their defaults.
 #[derive(Deserialize, Clone, PartialEq, Eq, Hash, Default, Debug)]
 #[serde(default)]
 struct FlowColumns {
-    /// The flow as text, if all of its columns are selected.
+    /// The flow as text, if the whole key is selected.
     flow: String,
-    /// Knowledge about the flow: 0 if there is none, 1 if only its id is known, 4 or 6 if it has addresses of
-    /// this version of IP.
+    /// Known parts of the flow: 0 for no flow, 1 for a flow known by its Flow ID only, 4 or 6 for addresses of this IP version.
     known: u8,
-    /// Not 0: the flow has ports.
+    /// Nonzero if the flow has ports.
     #[serde(rename = "ported")]
     has_ports: u8,
     #[serde(rename = "sa")]
@@ -97,43 +96,44 @@ struct FlowColumns {
     proto: u8,
 }
 
-/// The groups and their sums, while pages are read.
+/// Accumulator of the groups while pages are read.
 struct TrafficSums {
     grouping: Grouping,
     columns: Columns,
     measure: Measure,
-    /// Whether columns of flows are selected.
+    /// True if columns of flows are selected.
     by_flow: bool,
-    /// The number of the group of flow columns with a path; `None` if there is none. Bounded by [`MAX_KNOWN`].
+    /// Cached tally numbers by flow columns and path; `None` for an invalid flow. Bounded by [`MAX_KNOWN`].
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
-    /// There were more rows than are read.
+    /// True if there were more rows than the limit.
     is_cut: bool,
 }
 
-/// A page of rows that was read: the number of rows, and the column of time and the hash of the last one.
+/// Extent of a page: the number of rows, and the time column and hash of the last one.
 struct Page {
     rows: usize,
     last: (usize, u64),
 }
 
-/// Selects a page: rows of the time from `from` to before `end`, from the latest column to the earliest. It continues after a row, not at an
-/// offset, so that rows that are inserted meanwhile do not shift it.
+/// Selects a page of the rows from `from` to before `end`, latest column first. It continues after a given row instead of an
+/// offset, so that concurrent inserts do not shift it.
 #[derive(Clone, Copy)]
 struct PageRequest {
     /// Start of the first column, nanoseconds since the Unix epoch.
     from: u64,
-    /// End of the last column, likewise.
+    /// End of the last column, ns since 1970.
     end: u64,
-    /// The column of time and the hash of the last row of the page before.
+    /// Time column and hash of the last row of the previous page.
     after: Option<(usize, u64)>,
     /// Maximum number of rows.
     limit: usize,
 }
 
 impl PageRequest {
-    /// Returns SQL for the page of a selection `sums` with the columns `at` (of time) and `h` (the hash).
+    /// Returns SQL for the page of a selection `sums` with the columns `at` (time column) and `h` (hash).
     fn sql(self, sums: &str) -> String {
         let after = self.after.map_or(String::new(), |(column, hash)| {
+            // Rows of later columns are excluded by `end`, so `OR` suffices.
             format!(" WHERE at < {column} OR h > {hash}")
         });
         format!(
@@ -162,7 +162,7 @@ impl Remote {
             .await?;
         let is_short = columns.column() < MINUTE && query.measure.source() == Source::Series;
         if is_short && sums.grouping.is_empty() {
-            // Rollups of seconds may be off, and those of minutes on.
+            // Rollups of one second may be disabled while those of one minute are exported.
             let columns = Columns::new(query.span.0, query.span.1, MINUTE);
             let empty = TrafficSums::new(&query, columns, HashMap::new());
             (sums, counted) = self.sum_up(&query, empty, until).await?;
@@ -171,7 +171,7 @@ impl Remote {
         Ok(sums.grouping.answer(counted))
     }
 
-    /// Chooses columns for flows, by the number of flows and rollups.
+    /// Chooses the column length from the number of flows and rollups.
     async fn flow_columns(&self, query: &TrafficQuery, until: Instant) -> Result<Columns, Failure> {
         let (from, to) = query.span;
         let statement = self.about(Stream::Rollups).sizes(Span::new(from, to));
@@ -180,7 +180,7 @@ impl Remote {
         Ok(Columns::for_flows(query.span, query.columns, flows, rollups).until(query.known_to()))
     }
 
-    /// Reads the sums of all flows of a span, and whether there are more than are considered.
+    /// Reads the sums of all flows in a time span, and whether there are more than the limit.
     async fn flow_sums(
         &self,
         span: Span,
@@ -199,7 +199,7 @@ impl Remote {
         ))
     }
 
-    /// Reads and sums all pages; once more if there are more groups than there is room for.
+    /// Reads and sums all pages, and a second time for the largest groups if there are too many.
     async fn sum_up(
         &self,
         query: &Arc<TrafficQuery>,
@@ -227,15 +227,14 @@ impl Remote {
         }
     }
 
-    /// Returns the time from which on events are counted: if there are more than `MAX_EVENTS`, only the
-    /// latest are.
+    /// Returns the time from which events are counted: if there are more than `MAX_EVENTS`, only the latest are.
     async fn first_counted_time(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
         let counts: Vec<Count> = self.rows(statement, until).await?;
         let mut rows = 0_u64;
         for (index, count) in counts.into_iter().enumerate() {
             rows = rows.saturating_add(count.n);
-            // The latest column is always counted: nothing at all would be no answer.
+            // Always count the latest column, so that the answer is not empty.
             if rows > MAX_EVENTS && index > 0 {
                 return Ok(columns.column_end(usize::try_from(count.of).unwrap_or(usize::MAX)));
             }
@@ -243,8 +242,8 @@ impl Remote {
         Ok(columns.from())
     }
 
-    /// Reads pages of the time from `from` on, from the latest to the earliest, and sums them. Returns the time from which on all was
-    /// summed: later than `from` if there are too many rows.
+    /// Reads pages back to time `from`, and sums them. Returns the time from which everything was summed, which is later than
+    /// `from` if there are too many rows.
     async fn read_pages(
         &self,
         query: &Arc<TrafficQuery>,
@@ -292,7 +291,7 @@ impl Remote {
         }
     }
 
-    /// Reads the seconds of the minute that has not ended, which has no rollup yet.
+    /// Reads the one-second rollups of the current minute, which has no rollup yet.
     async fn read_unfinished_minute(
         &self,
         mut sums: TrafficSums,
@@ -332,7 +331,7 @@ impl Remote {
 impl TrafficSums {
     fn new(query: &Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
         let measure = query.measure;
-        // Of events, ClickHouse says whether they are wanted.
+        // ClickHouse applies the filter to events.
         let bare = match measure {
             Measure::Events => Arc::new(query.unconditional()),
             _ => Arc::clone(query),
@@ -349,7 +348,7 @@ impl TrafficSums {
         }
     }
 
-    /// Adds the rows of an answer, on a thread that may compute for long.
+    /// Adds the rows of a response, on a thread for blocking work.
     async fn add(mut self, body: Vec<u8>) -> Result<(Self, Page), Failure> {
         let added = task::spawn_blocking(move || self.add_rows(&body).map(|page| (self, page)));
         let fault = "the result was not summed; this is a fault in hopwise, please report it";
@@ -381,8 +380,7 @@ impl TrafficSums {
         Ok(page)
     }
 
-    /// Returns the number of the group to which a row belongs, or `None` if it is not wanted or this version
-    /// does not know its subject.
+    /// Returns the tally number of a row, or `None` if the filter rejects it or its subject is unknown to this version.
     fn group_of(&mut self, row: SumRow) -> Option<u32> {
         match self.measure {
             Measure::Reports | Measure::FlowLatency => {
@@ -431,11 +429,12 @@ impl SumRow {
 }
 
 impl FlowColumns {
-    /// Returns a flow whose selected columns are those of this row.
+    /// Returns a flow with the selected columns of this row.
     fn key(&self) -> Option<FlowKey> {
         match self.known {
             _ if !self.flow.is_empty() => return flow(&self.flow),
             0 => return None,
+            // Flows known by ID only are alike unless the whole key is selected.
             1 => return Some(FlowKey::of_id(0)),
             _ => {}
         }
@@ -448,7 +447,7 @@ impl FlowColumns {
         ))
     }
 
-    /// Parses an address of the tables, which have IPv4 addresses as IPv6 addresses.
+    /// Parses an address column, in which IPv4 is mapped into IPv6.
     fn address(&self, text: &str) -> IpAddr {
         let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
         if self.known == 4 {
@@ -459,8 +458,7 @@ impl FlowColumns {
     }
 }
 
-/// Returns the columns of the table that the selected parts of a flow need, and the expressions of these
-/// parts with their names.
+/// Returns the table columns that the needed parts of a flow require, and the SQL expressions of these parts with their names.
 fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec<(String, &'static str)>) {
     if parts.all {
         return (Vec::new(), vec![("flow".to_owned(), "flow")]);
@@ -473,6 +471,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     let known = format!("multiIf(flow = '', 0, startsWith(flow, 'flow-id:'), 1, {IS_V4}, 4, 6)");
     columns.push((known, "known"));
     for (column, name, part) in [("src", "sa", parts.src), ("dst", "da", parts.dst)] {
+        // IPv4 addresses are stored as ::ffff:a.b.c.d, so their prefixes are 96 bits longer.
         let v4 = 96 + u32::from(prefixes.v4.min(32));
         let v6 = prefixes.v6.min(128);
         let text = match part {
@@ -500,7 +499,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     (needed, columns)
 }
 
-/// Formats columns with their names, each with a comma before it; and the names alone.
+/// Formats columns as `, expression AS name …`, and their names alone as `, name …`.
 fn listed(columns: &[(String, &str)]) -> (String, String) {
     let named = columns.iter().map(|(column, name)| match column == name {
         true => format!(", {column}"),
@@ -513,8 +512,7 @@ fn listed(columns: &[(String, &str)]) -> (String, String) {
 }
 
 impl Statement {
-    /// Counts the reports of flows, and their latencies. Flows are grouped if their selected columns, and
-    /// their paths at the end of a rollup, are equal.
+    /// Sums flow reports and latencies. Flows with equal selected columns and equal paths at the end of a rollup are grouped.
     fn flow_traffic(
         self,
         columns: Columns,
@@ -556,7 +554,7 @@ impl Statement {
             }
         };
         let at = column_of("begin", columns);
-        // Reports of which no latency is known are apart, as they are in no mean.
+        // Reports without a latency are separate, since they must not count in a mean.
         let (values, valued) = match query.measure.is_count() {
             true => (String::new(), ""),
             false => (
@@ -571,8 +569,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts events, grouped if their selected columns are equal. The condition says whether they are
-    /// wanted.
+    /// Counts events grouped by the selected columns. The filter's result is one of the columns.
     fn event_traffic(mut self, columns: Columns, query: &TrafficQuery, page: PageRequest) -> Self {
         let bare = query.unconditional();
         let parts = bare.event_parts();
@@ -604,8 +601,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the rollups of nodes, queues and links. With `after`, only later ones and those without a
-    /// rollup of the minute that begins then are selected.
+    /// Selects rollups of nodes, queues and links. With `after`, the start of a minute, only later rollups are selected, and
+    /// rollups of series without a one-minute rollup for that minute.
     fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
         let own = [
             format!("metric = '{}'", metric.name()),
@@ -629,7 +626,7 @@ impl Statement {
         self
     }
 
-    /// Selects the values of the selected series, by columns in time.
+    /// Sums the selected series by time column.
     fn series_traffic(mut self, columns: Columns, page: PageRequest) -> Self {
         self.range(Some(page.from), Some(page.end));
         let summed = self.parts("ts, node, interface, queue", &[]);
@@ -644,7 +641,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the time of the last row before a time, or 0 if there is none.
+    /// Selects the time of the last row before `to`, or 0 if there is none.
     fn last(mut self, to: u64) -> Self {
         self.range(None, Some(to));
         self.text = format!(
@@ -654,7 +651,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the flows of a span with their sums, those with the most reports first; at most `most` + 1.
+    /// Selects the flows of a time span with their sums, most reports first; at most `most` + 1.
     fn sums(self, span: Span, most: usize) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let summed = statement.parts("ts, flow", &[]);
@@ -664,7 +661,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the flows of a span, and their rollups.
+    /// Counts the flows and the flow rollups of a time span.
     fn sizes(self, span: Span) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         statement.text = format!(
@@ -674,7 +671,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Counts the rows of each column, the latest first.
+    /// Counts the rows in each time column, latest first.
     fn sizes_of_columns(mut self, columns: Columns) -> Self {
         self.range(Some(columns.from()), Some(columns.to()));
         let at = column_of("toUnixTimestamp64Nano(ts)", columns);
@@ -686,17 +683,17 @@ impl Statement {
     }
 }
 
-/// Returns SQL for the number of the column in which a time is.
+/// Returns SQL for the index of the time column that contains a time.
 fn column_of(time: &str, columns: Columns) -> String {
     format!("intDiv({time} - {}, {})", columns.from(), columns.column())
 }
 
-/// Returns the number of rows to ask for: as many as fit into the 16 MiB that are read.
+/// Returns the page size in rows: as many as fit into a response.
 fn page_of(query: &TrafficQuery) -> usize {
     let parts = query.flow_parts();
     let events = query.unconditional().event_parts();
     let is_count = query.measure.is_count();
-    // Bytes of what a row has, at most, except of a long path.
+    // Maximum bytes that each part adds to a row, except for long paths.
     let widths = [
         (true, 80),
         (!is_count, 90),
@@ -722,13 +719,12 @@ fn page_of(query: &TrafficQuery) -> usize {
     ANSWER / width
 }
 
-/// Returns SQL for a hash of the values that the rows of a group have in common. The hash of NULL would be
-/// NULL, so they are converted to text.
+/// Returns SQL for a hash of columns. They are converted to text, because the hash of NULL would be NULL.
 fn hash_of(columns: &str) -> String {
     format!("cityHash64(toString(tuple({columns})))")
 }
 
-/// Returns SQL for the sum of a column, which saturates at the greatest number that the store can hold.
+/// Returns SQL for the sum of a column, saturating at the store's maximum.
 fn sum_of(column: &str) -> String {
     format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
 }
@@ -745,18 +741,18 @@ fn absent() -> u32 {
     ABSENT
 }
 
-/// The flow is one of IPv4, by its text.
+/// SQL condition for an IPv4 flow, tested on its text.
 const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
-/// Bytes of an answer, with room to spare: 16 MiB are the most that is read.
+/// Target size of a response, bytes; at most 16 MiB are read.
 const ANSWER: usize = 14 << 20;
-/// Rows that are read for an answer.
+/// Maximum rows read for one query.
 const MAX_ROWS: usize = 600_000;
-/// Events that are read for an answer, in ClickHouse.
+/// Maximum events that ClickHouse scans for one query.
 const MAX_EVENTS: u64 = 3_000_000;
-/// Flows whose sums a filter can ask for.
+/// Maximum flows whose sums a filter can test.
 const MAX_SUMS: usize = 50_000;
-/// Maximum number of flows, reduced to the selected columns, whose groups are remembered.
+/// Maximum number of cached flows, reduced to the selected columns.
 const MAX_KNOWN: usize = 200_000;
-/// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
+/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
 const TAIL: u64 = 180_000_000_000;
 const MINUTE: u64 = 60_000_000_000;

@@ -1,4 +1,4 @@
-//! Explanations of ClickHouse's errors: one sentence that says what to do.
+//! Translates ClickHouse's error codes into messages that say what the user or administrator can do.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) enum Whose {
 }
 
 impl Whose {
-    /// Returns advice for asking less.
+    /// Returns advice for reducing the query.
     fn narrower(self) -> &'static str {
         match self {
             Self::Ours => "choose a shorter time",
@@ -26,9 +26,10 @@ impl Whose {
     }
 }
 
-/// Checks whether a response is an answer, and explains the error if not.
+/// Checks that a response is successful, and explains the error otherwise.
 pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) -> Result<(), Failure> {
-    // The server is asked to begin its answer when all of it is there. Rows can have such words in their texts.
+    // `wait_end_of_query` makes errors the only content of a response. The prefix is tested because rows may contain "Code: ",
+    // too.
     if (200..=299).contains(&response.status) && !response.body.starts_with(b"Code: ") {
         return Ok(());
     }
@@ -85,7 +86,7 @@ pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
     )))
 }
 
-/// Returns the error of an answer that is too large.
+/// Returns the error of a response that is too large.
 pub(super) fn large(whose: Whose) -> Failure {
     Failure::Query(QueryFailure::from(format!(
         "the answer is too large; {}",

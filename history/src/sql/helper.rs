@@ -1,4 +1,5 @@
-//! The helper's side: one query after another, until its input ends.
+//! Helper process for users' SQL (`hopwise sql-helper DIR`): limits its own memory and file sizes, then runs one query after
+//! another from standard input.
 
 use std::{
     io::{self, BufRead, Write},
@@ -15,10 +16,10 @@ use terminal::CliError;
 use super::{Header, MAX_BYTES, Request, Rows};
 use view::fill;
 
-/// Executes the queries of standard input about the files in `directory`.
+/// Serves queries from standard input over the files in `directory`, until the input ends.
 ///
 /// # Errors
-/// The directory cannot be read, or the other side is gone.
+/// The directory cannot be read, or the server is gone.
 pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     let limited = nic::process::limit_own(MAX_MEMORY, MAX_FILE).map_err(|error| unlimited(&error));
     let reader =
@@ -26,10 +27,10 @@ pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            // Fails when the main thread is about to end.
+            // Fails if the main thread is about to end.
             let _ = sender.send(line);
         }
-        // The server is gone: a query that still runs has no client.
+        // End of input: the server is gone, so a running query has no client.
         std::process::exit(0);
     });
     let mut out = io::stdout().lock();
@@ -45,7 +46,7 @@ pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats the error if the limits cannot be set: no query is executed without them.
+/// Formats the error if the limits cannot be set; then no query is run.
 fn unlimited(error: &nic::Error) -> String {
     format!(
         "queries run in a process with resource limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \
@@ -129,11 +130,11 @@ fn cell(value: Value) -> serde_json::Value {
     }
 }
 
-/// Memory of a helper, bytes: page caches, what a query sorts, and its answer.
+/// Memory limit of a helper, bytes: page caches, sorting, and the response.
 const MAX_MEMORY: u64 = 1 << 30;
-/// Memory of SQLite in it, bytes: page caches, and what a query sorts, groups and materialises. There are no temporary files.
+/// Limit of SQLite's heap, bytes: page caches, sorting, grouping and materialisation. There are no temporary files.
 const MAX_SORTED: u64 = 640 << 20;
-/// Largest file that it writes, bytes: the shared memory of a log, where it is the first to read one.
+/// Maximum file size that it may write, bytes: the WAL's shared memory, which the first reader creates.
 const MAX_FILE: u64 = 16 << 20;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! SQL of users and of untrusted clients, in separate processes.
+//! Runs SQL of users and untrusted clients in separate processes.
 //!
-//! SQLite can be stopped between two steps of its virtual machine only, and a hostile query can make one step last minutes, or
-//! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed
-//! when the time is over or the client has gone. Helpers that answered in time are used again.
+//! SQLite can be interrupted only between two steps of its virtual machine, and a hostile query can make one step last minutes
+//! or exhaust memory. Each query therefore runs in a helper process (`hopwise sql-helper DIR`) with resource limits, which is
+//! killed on timeout or when the client disconnects. Helpers that answer in time are reused.
 //!
-//! Messages are lines of JSON: a [`Request`] goes in; a header comes out, followed by as many bytes as it states.
+//! Messages are lines of JSON: a [`Request`] goes in; a header comes out, followed by as many bytes as it announces.
 
 pub mod helper;
 mod pool;
@@ -20,15 +20,15 @@ pub use pool::{Failure, Pool, QueryFailure};
 pub struct Request {
     /// A single SELECT statement.
     pub sql: String,
-    /// Only files with records at or after.
+    /// Only files with records at or after this time, ns since 1970.
     pub from: Option<u64>,
-    /// Only files with records at or before.
+    /// Only files with records at or before this time, ns since 1970.
     pub to: Option<u64>,
     /// Maximum number of rows.
     pub max_rows: usize,
     /// Time limit of the query.
     pub timeout: Duration,
-    /// Remarks that the response has in addition to those of the files.
+    /// Warnings to add to the response.
     pub notes: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ enum Header {
     },
     /// The query was refused; nothing follows.
     Refused {
-        /// Whether the store is at fault, not the query.
+        /// True if the store is at fault, false if the query is.
         storage: bool,
         /// The error, in one sentence.
         message: String,
@@ -68,5 +68,5 @@ pub struct Rows {
     pub elapsed_ms: f64,
 }
 
-/// Bytes of a response as JSON, and of the values in it.
+/// Maximum bytes of a response as JSON, and of the values in it.
 pub const MAX_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! The server's side: helpers that wait for a query.
+//! Pool of helper processes for users' SQL, on the server's side.
 
 use std::{io, path::PathBuf, process::Stdio, sync::Mutex, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{
 use super::{Header, MAX_BYTES, Request};
 use runtime::lock::lock;
 
-/// Runs queries, each in a helper.
+/// Runs each query in a helper process.
 #[derive(Debug)]
 pub struct Pool {
     directory: PathBuf,
@@ -20,7 +20,7 @@ pub struct Pool {
     idle: Mutex<Vec<Helper>>,
 }
 
-/// A process that answers one query at a time. It is killed when this is dropped.
+/// A helper process. It runs one query at a time and is killed when this handle is dropped.
 #[derive(Debug)]
 struct Helper {
     _child: Child,
@@ -28,12 +28,12 @@ struct Helper {
     output: BufReader<ChildStdout>,
 }
 
-/// The reason that there is no response.
+/// The reason for a failed query.
 #[derive(Debug)]
 pub enum Failure {
     /// The query is at fault.
     Query(QueryFailure),
-    /// The store or this machine is.
+    /// The store or this machine is at fault.
     Unavailable(String),
 }
 
@@ -42,7 +42,7 @@ pub enum Failure {
 pub struct QueryFailure {
     /// The error, in one sentence.
     pub message: String,
-    /// Position in its text, bytes from its start.
+    /// Position in the query's text, bytes from its start.
     pub offset: Option<usize>,
 }
 
@@ -56,8 +56,8 @@ impl From<String> for QueryFailure {
 }
 
 impl Pool {
-    /// Creates a pool for queries over the files in `directory`. `more_time` is the option or setting that
-    /// raises their time limit.
+    /// Creates a pool for queries over the files in `directory`. `more_time` names the option or setting that raises the time
+    /// limit, for error messages.
     pub fn new(directory: PathBuf, more_time: &'static str) -> Self {
         Self {
             directory,
@@ -66,10 +66,10 @@ impl Pool {
         }
     }
 
-    /// Runs a query; the response is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
+    /// Runs a query and returns [`super::Rows`] as JSON. Dropping the future ends the query.
     ///
     /// # Errors
-    /// The query was refused or took too long; or there is no process for it.
+    /// The query was refused or took too long, or no helper could be started.
     pub async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         match time::timeout(request.timeout + GRACE, self.ask(request)).await {
             Ok(answer) => answer,
@@ -90,7 +90,7 @@ impl Pool {
             self.put_back(helper);
             return answer;
         }
-        // There was no helper, or it ended while idle: a new one distinguishes the two cases.
+        // There was no idle helper, or it died: a fresh one shows whether the query is the cause.
         let mut helper = self.start().map_err(|error| {
             Failure::Unavailable(format!(
                 "cannot start a process for the query: {error}; check the memory and process limits of the machine"
@@ -134,14 +134,14 @@ impl Pool {
         }
     }
 
-    /// Ends the helpers that wait: they keep files open that may have been deleted.
+    /// Ends idle helpers, because they keep deleted files open.
     pub fn tidy(&self) {
         lock(&self.idle).clear();
     }
 }
 
 impl Helper {
-    /// Sends a request to the helper. An error means that it has ended.
+    /// Sends a request to the helper. The outer error means that the helper died.
     async fn ask(&mut self, request: &Request) -> io::Result<Result<Vec<u8>, Failure>> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
@@ -173,9 +173,9 @@ impl Helper {
     }
 }
 
-/// Time after its time limit at which a query that cannot stop by itself is killed.
+/// Time beyond the query's limit after which its helper is killed.
 const GRACE: Duration = Duration::from_millis(50);
-/// Helpers that wait for the next query.
+/// Maximum number of idle helpers.
 const MAX_IDLE: usize = 2;
 /// Maximum length of a header, bytes.
 const MAX_HEADER: u64 = 1 << 20;

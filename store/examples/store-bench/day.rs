@@ -1,5 +1,8 @@
-//! A day of a network, for measurements of questions about a span of time: 200 nodes with a latency, a queue and a link each, 10,000 flows
-//! that change their paths now and then, and 20 million events. An hour of it is as dense.
+//! Synthetic data for benchmarks of queries over a time span: up to a day of a network with 200 nodes, 10,000 flows and
+//! 20 million events.
+//!
+//! Each node has one latency, queue and link series, with rollups per second and per minute. Flows have a rollup per
+//! minute and change their paths now and then. The rates do not depend on the length, so an hour is as dense as a day.
 
 mod questions;
 
@@ -32,14 +35,16 @@ pub(crate) fn insert(dir: &Path, minutes: u64) -> Result<u64, Failure> {
     for second in 0..minutes * 60 {
         let ts = START + second * SECOND;
         for node in 0..NODES {
+            // Rollups of one second; those of 60 s follow below.
             nodes_values(&mut batch, ts, 1, node, random.next());
         }
         for n in 0..EVENTS_PER_SECOND {
+            // 4 ms apart: 232 events fit into one second.
             event(&mut batch, ts + n * 4_000_000, random.next());
             events += 1;
         }
         submit_if_full(&store, &mut batch, 2_000);
-        // The rollups of a minute are spread over the first ten seconds after its end, as a collector does it.
+        // Like a collector, spread the rollups of a minute over the first ten seconds after its end.
         if second >= 60 && second % 60 < 10 {
             let minute = (ts / MINUTE - 1) * MINUTE;
             let share = second % 60;
@@ -166,7 +171,7 @@ fn flows_minute(batch: &mut Batch, minute: Nanos, now: Nanos, number: u32, rando
         p50: None,
         p99: None,
     });
-    // Its state is stored more often, in a row of its own.
+    // The flow's state is stored in a row of its own, about every 30 minutes.
     if minute == START || random.is_multiple_of(30) {
         let row = FlowRow {
             flow: flow(number),
@@ -185,7 +190,7 @@ fn flow(number: u32) -> FlowKey {
     FlowKey::v4([10, b, c, d], [172, 16, d, 1], Some((5000, 443)), 6)
 }
 
-/// Returns a path from a leaf over a spine to a leaf.
+/// Returns the node IDs of a leaf-spine-leaf path: leaves are 1 to 160, spines 161 to 200.
 fn path(number: u32, random: u64) -> [u32; 3] {
     let spine = 161 + (number + (random >> 16 & 7) as u32) % 40;
     [1 + number % 160, spine, 1 + (number * 7 + 3) % 160]
@@ -197,7 +202,7 @@ const SECOND: Nanos = 1_000_000_000;
 const MINUTE: Nanos = 60 * SECOND;
 const NODES: u32 = 200;
 const FLOWS: u32 = 10_000;
-/// 20 million in a day.
+/// 20 million events in a day.
 const EVENTS_PER_SECOND: u64 = 232;
 const BATCH: usize = 16_384;
 

@@ -1,8 +1,9 @@
-//! Inserts events as fast as possible, and asks for them.
+//! Benchmark of insertion and of the common queries: writes a synthetic event stream as fast as possible, then times
+//! queries on it.
 //!
-//! The events are those of a busy network: most are changes of hop latencies and queues, one in 30 is a path, one in a
-//! thousand a drop. A fifth of them belong to a hundred hot flows, the others are spread evenly. They are 500 µs apart, so that
-//! 20 M events are 2.8 hours, with a hundred rollups in each second.
+//! The stream resembles a busy network: most events are changes of hop latency or queue depth, one in 30 is a path change, and
+//! one in a thousand a drop. A fifth of them belong to 100 hot flows; the others are spread evenly. They are 500 µs apart, so
+//! 20 M events cover 2.8 hours. Each second also has 100 rollups.
 
 use std::fs;
 use std::path::Path;
@@ -28,9 +29,9 @@ pub(crate) struct Inserted {
     pub(crate) rollups: u64,
     /// Elapsed time from the first batch to the closed file.
     pub(crate) wall: Duration,
-    /// Processor time of the writer's thread until everything was committed; `None` where the system does not report it.
+    /// CPU time of the writer thread until everything was committed; `None` where the system does not report it.
     pub(crate) cpu: Option<Duration>,
-    /// Processor time of this process until the file was closed: of the store's threads, and of the one that fills batches.
+    /// CPU time of all threads of this process until the file was closed, including the thread that fills batches.
     pub(crate) all_cpu: Duration,
     /// Size of the files at the end.
     pub(crate) bytes: u64,
@@ -47,7 +48,7 @@ pub(crate) struct QueryTiming {
     pub(crate) first: Duration,
     /// Elapsed times of the next [`ROUNDS`] runs: minimum, median and maximum.
     pub(crate) again: [Duration; 3],
-    /// Their mean processor time.
+    /// Mean CPU time of these repeated runs.
     pub(crate) cpu: Duration,
 }
 
@@ -167,7 +168,7 @@ fn only_flow(flow: FlowKey) -> EventFilter {
     }
 }
 
-/// Returns the filters of queries for the latest events, with the ends of their names.
+/// Returns the filters of queries for the latest events, each with a suffix for the query's name.
 fn latest_filters(cold: FlowKey, hot: FlowKey) -> [(&'static str, EventFilter); 9] {
     let all = EventFilter::default();
     let of_node = EventFilter {
@@ -233,7 +234,7 @@ pub(crate) fn timed(
     })
 }
 
-/// The events of a simulated network: always the same.
+/// Generator of the events of a simulated network, the same in each run.
 struct Traffic {
     flows: u32,
     random: u64,
@@ -254,9 +255,10 @@ impl Traffic {
         self.random
     }
 
-    /// Adds the `n`-th event, and with each full second its rollups.
+    /// Adds the `n`-th event, and the rollups of a second when a new second begins.
     fn event(&mut self, n: u64, batch: &mut Batch) {
         let ts = START + n * SPACING;
+        // One random number decides kind and value, the other one flow and node.
         let x = self.next();
         let y = self.next();
         let hot = x.is_multiple_of(5);
@@ -291,7 +293,7 @@ impl Traffic {
     }
 }
 
-/// Adds an event of a kind that follows from `random`.
+/// Adds an event like `base`; `random` decides its kind, metric and location.
 fn add_event(batch: &mut Batch, base: &Event, random: u64, path: &[u32]) {
     let none = Event {
         node: None,
@@ -391,7 +393,7 @@ fn flow(index: u32) -> FlowKey {
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 443)), 6)
 }
 
-/// Processor time of the threads called `store`, from the scheduler.
+/// Returns the CPU time of all threads named `store`, from the kernel's scheduler statistics (`schedstat`).
 fn writer_time() -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let times = threads.flatten().filter_map(|thread| {
@@ -429,7 +431,7 @@ mod tests {
             .filter(|asked| asked.rows == 0)
             .map(|asked| asked.name.as_str())
             .collect();
-        // Of twenty drops, none happened at that node.
+        // The 20 drops happened at other nodes.
         assert_eq!(
             empty,
             [

@@ -1,5 +1,9 @@
-//! `store-bench DIR EVENTS FLOWS [insert|ask]`: the figures of the store, as text. `store-bench DIR day HOURS [insert|ask]`: those of questions
-//! about a span of time, in a store with so many hours of a network.
+//! Benchmark of the store. It prints insertion rates and query latencies as text.
+//!
+//! * `store-bench DIR EVENTS FLOWS [insert|ask]` inserts a stream of events and times the common queries.
+//! * `store-bench DIR day HOURS [insert|ask]` stores HOURS hours of a network and times queries over time spans.
+//!
+//! `insert` or `ask` runs only that half.
 #![allow(clippy::unwrap_used, reason = "a tool for developers")]
 
 mod day;

@@ -1,4 +1,6 @@
-//! The dimensions by which traffic can be grouped.
+//! The dimensions by which traffic can be grouped, and the value that a flow, event or time series has in each of them.
+//!
+//! A value can be in several groups: a flow counts for every node, link and label on its path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +24,7 @@ wire::named! {
         SrcPrefix => "src_prefix",
         /// A prefix of the destination address.
         DstPrefix => "dst_prefix",
-        /// The lower of both ports: usually that of the service.
+        /// The lower of both ports, usually the service's.
         Port => "port",
         /// The source port of the flow.
         SrcPort => "sport",
@@ -34,11 +36,11 @@ wire::named! {
         Flow => "flow",
         /// A node of the path, or the node of an event.
         Node => "node",
-        /// Two nodes that follow one another on the path.
+        /// Two consecutive nodes on the path.
         Link => "link",
         /// The path of the flow.
         Path => "path",
-        /// A label of such a node in the inventory.
+        /// An inventory label of a node on the path or of the event.
         Label => "label",
         /// A queue of a node.
         Queue => "queue",
@@ -58,7 +60,7 @@ wire::named! {
 /// A value of a dimension.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// The value is absent or not known.
+    /// The value is absent or unknown.
     Unknown,
     /// The IP address of a host.
     Address(IpAddr),
@@ -70,7 +72,7 @@ pub enum Part {
     Proto(u8),
     /// A flow as text.
     Flow(String),
-    /// The nodes of a path; `u32::MAX` = unavailable.
+    /// The node IDs of a path; `u32::MAX` = unavailable.
     Path(Vec<u32>),
     /// The id of a node.
     Node(u32),
@@ -95,7 +97,7 @@ pub struct Prefixes {
     pub v6: u8,
 }
 
-/// The settings and the labels that parts depend on.
+/// Query settings that determine an item's groups: prefix lengths and node labels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartContext<'a> {
     pub(super) prefixes: Prefixes,
@@ -112,7 +114,7 @@ impl Dimension {
         )
     }
 
-    /// Returns the groups of a flow that took a path; at least one.
+    /// Returns the groups of a flow with this path; at least one.
     pub(super) fn flow_parts(self, flow: &FlowKey, path: &[u32], context: PartContext<'_>) -> Vec<Part> {
         let nodes = path.iter().copied().filter(|node| *node != u32::MAX);
         let parts: BTreeSet<Part> = match self {
@@ -194,7 +196,7 @@ impl Dimension {
         vec![part]
     }
 
-    /// Returns a filter that matches a group, if there is one.
+    /// Returns a filter expression that matches a group, or `None` if none can express it.
     pub fn filter(self, part: &Part, labels: &BTreeMap<u32, Vec<String>>) -> Option<String> {
         let field = match self {
             Self::SrcPrefix => "src",
@@ -219,7 +221,7 @@ impl Dimension {
                 }
                 format!("node in ({})", nodes.join(", "))
             }
-            // A pattern has a maximum length, and cannot name a node that is not known.
+            // A path pattern has a maximum length and cannot match an unavailable node.
             Part::Path(path) if path.len() > MAX_STEPS || path.contains(&u32::MAX) => return None,
             Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
             Part::Link(from, to) => format!("path ~ {from}>{to}"),
@@ -293,12 +295,13 @@ fn prefix(address: IpAddr, prefixes: Prefixes) -> Part {
     }
 }
 
-/// Returns the filter for a text, or `None` for one with quotes, which a filter cannot express.
+/// Returns a filter that compares a field with a text, or `None` if the text has quotes, which the filter syntax cannot
+/// escape.
 fn quoted(field: &str, text: &str) -> Option<String> {
     (!text.contains('"')).then(|| format!("{field} == \"{text}\""))
 }
 
 /// Maximum number of nodes that a filter names.
 const MAX_NAMED: usize = 64;
-/// Maximum number of parts of a pattern of a path.
+/// Maximum number of nodes in a path pattern.
 const MAX_STEPS: usize = 64;

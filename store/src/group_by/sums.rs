@@ -1,4 +1,11 @@
-//! Sums of groups, column by column: of the greatest ones, and of the others.
+//! Accumulates a measure by group and time column, and returns the largest groups and the sum of the others.
+//!
+//! [`Grouping`] receives the values of each file through [`Tally`]. A reader first exchanges an item (flow, event, series)
+//! for a number with [`Tally::flow`], [`Tally::event`] or [`Tally::series`], and then adds values under that number, so
+//! filters and group lookups run once per item. `memberships` maps a number to its groups.
+//!
+//! Memory is bounded. If the cells (groups times columns) of all groups do not fit, the first pass only ranks groups by their
+//! totals; `wants_more` then keeps the largest ones and asks the reader for a second pass.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,76 +21,81 @@ use crate::hasher::Seeded;
 use crate::spans::{SeriesKey, SpanSum};
 use crate::traffic::{Columns, Counted, EventGroup, Tally};
 
-/// The sums of the values of a column.
+/// Aggregates of the values in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sums {
     /// The number of values.
     pub count: u64,
     /// The sum of the values.
     pub sum: u64,
-    /// The greatest of the values.
+    /// The maximum of the values.
     pub max: u64,
-    /// Number of reports that have a value: reports may lack latencies.
+    /// Number of reports that have a value; some lack latencies.
     pub valued: u64,
 }
 
-/// A group of the answer: its parts, and its sums by column.
+/// A group in the answer: its value in each dimension, and its sums by column.
 pub type Group = (Vec<Part>, Vec<Option<Sums>>);
 
-/// The answer to a query about traffic. The sums of a column are `None` where nothing was stored at all, where it is not known yet, or where it was not counted.
+/// The answer to a query about traffic. Sums of a column are `None` if nothing was stored at all in that time, if it is not
+/// complete yet, or if it was not counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
     /// The columns of the answer.
     pub columns: Columns,
-    /// The greatest groups, the greatest first.
+    /// The largest groups in descending order: their parts, and their sums per column.
     pub groups: Vec<Group>,
-    /// The number of other groups, and their sums.
+    /// The number of other groups, and their joint sums per column.
     pub others: (u64, Vec<Option<Sums>>),
-    /// The sums of all values, each counted once.
+    /// Sums of all values per column; a value that belongs to several groups counts once.
     pub total: Vec<Option<Sums>>,
-    /// Earlier columns were not counted.
+    /// Start of the counted columns, ns, if earlier ones were left out.
     pub counted_from: Option<u64>,
-    /// There are more groups, flows or paths than are considered.
+    /// True if there were more groups, flows or paths than the limits allow.
     pub truncated: bool,
 }
 
-/// Adds values up by group.
+/// Accumulator of one query: sums by group and column.
 #[derive(Debug)]
 pub struct Grouping {
     query: Arc<TrafficQuery>,
     columns: Columns,
     /// Sums of flows in the whole span, if a filter asks for them.
     sums: HashMap<FlowKey, SpanSum>,
-    /// Groups by their parts, and their values as a whole.
+    /// Group numbers by their values in each dimension.
     groups: HashMap<Vec<Part>, u32>,
+    /// The total of each group over all columns, to rank it. Not kept in the second pass.
     ranks: Vec<Sums>,
-    /// Only the groups that are known are counted apart; the others are one.
+    /// True in the second pass: only the groups in `groups` are summed separately, all others go into `rest`.
     is_closed: bool,
-    /// The number of other groups.
+    /// Number of groups outside `groups` in the second pass.
     others: u64,
     cells: Cells,
     rest: Vec<Sums>,
     total: Vec<Sums>,
+    /// Columns in which the store has any record.
     seen: Vec<bool>,
-    /// The groups of a value, by its number.
+    /// The groups of an item, by the item's number.
     memberships: Vec<Vec<u32>>,
+    /// Item numbers by their set of groups: items with the same groups share a number.
     numbers: HashMap<Vec<u32>, u32>,
-    /// Flows that are the same in events, unless the filter tests the flow key.
+    /// Classes of flows that no dimension of the query can tell apart; `None` if the filter tests the flow key.
     alike: Option<HashMap<Vec<Part>, u32>>,
-    /// Numbers of flows by the parts that the query needs: each file asks for its flows.
+    /// Cache of item numbers by flow and path, as far as the query needs them: each file asks for its flows again.
     flow_numbers: HashMap<(Option<FlowKey>, Vec<u32>), u32, Seeded>,
-    /// Numbers of events of which the query needs the flow alone.
+    /// Cache of item numbers of events, for queries that need only the event's flow.
     event_numbers: HashMap<FlowKey, u32, Seeded>,
+    /// There were more than [`MAX_GROUPS`] groups.
     is_full: bool,
-    /// A value is in more groups than are combined, or there are more combinations than are considered.
+    /// An item has more than [`MAX_COMBINED`] groups, or there are more than [`MAX_MEMBERSHIPS`] sets of groups.
     is_cut: bool,
 }
 
-/// The columns of groups, up to a maximum size.
+/// Table of sums by group and column, up to a maximum size.
 #[derive(Debug)]
 struct Cells {
     columns: usize,
-    /// Values are only counted: `sums` is not used.
+    /// True if the measure is a count: only `counts` is used, which takes a quarter of the memory.
     is_count: bool,
     counts: Vec<u64>,
     sums: Vec<Sums>,
@@ -99,7 +111,7 @@ impl Cells {
         }
     }
 
-    /// Returns true if this number of groups is within the maximum size.
+    /// Returns true if a table of this many groups is within the maximum size.
     fn fits(&self, groups: usize) -> bool {
         let most = if self.is_count {
             MAX_CELLS * size_of::<Sums>() / size_of::<u64>()
@@ -109,7 +121,7 @@ impl Cells {
         groups.saturating_mul(self.columns) <= most
     }
 
-    /// Replaces the groups by this number of empty ones.
+    /// Replaces the table by an empty one with this many groups.
     fn clear(&mut self, groups: usize) {
         self.counts = Vec::new();
         self.sums = Vec::new();
@@ -165,7 +177,7 @@ impl Sums {
         self.valued = self.valued.saturating_add(other.valued);
     }
 
-    /// Returns the sum of the values that are there.
+    /// Returns the sums over all columns that have values.
     pub fn total(values: &[Option<Self>]) -> Self {
         let mut sums = Self::default();
         for value in values.iter().flatten() {
@@ -174,7 +186,7 @@ impl Sums {
         sums
     }
 
-    /// Returns the rank, greatest first: of counts by their number, of other values by the greatest.
+    /// Returns the sort key of a group, larger first: the count for counts, otherwise the maximum, then the count.
     fn rank(&self, is_count: bool) -> (u64, u64) {
         if is_count {
             (self.count, 0)
@@ -185,7 +197,7 @@ impl Sums {
 }
 
 impl Grouping {
-    /// Returns a grouping without values. `sums`: of flows in the whole span, if the filter asks for them.
+    /// Returns an empty grouping. `sums` holds each flow's sums over the whole span, if the filter tests them.
     pub fn new(query: Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
         let alike = (!query.filters_flows()).then(HashMap::new);
         let cells = Cells::new(columns.count(), query.measure.is_count());
@@ -213,13 +225,13 @@ impl Grouping {
         grouping
     }
 
-    /// Returns true if nothing was stored at all.
+    /// Returns true if the store has no records in any column.
     pub fn is_empty(&self) -> bool {
         !self.seen.contains(&true)
     }
 
-    /// Returns true if the files must be read again: the columns of all groups exceed the maximum size, and those of the greatest ones are
-    /// wanted.
+    /// Returns true if the files must be read a second time because the cells of all groups exceed the maximum size. It then
+    /// keeps only the groups with the largest totals.
     pub fn wants_more(&mut self) -> bool {
         if self.cells.fits(self.groups.len()) || self.is_closed {
             return false;
@@ -247,7 +259,7 @@ impl Grouping {
             .collect()
     }
 
-    /// Returns the answer. Columns before what was counted, and those that are not known yet, have no values.
+    /// Returns the answer. Columns that were not counted or are not complete yet have no values.
     pub fn answer(self, counted: Counted) -> Traffic {
         let columns = self.columns;
         let known_to = self.query.known_to();
@@ -265,7 +277,7 @@ impl Grouping {
             for column in (0..columns.count()).filter(|column| known[*column]) {
                 sums.join(&self.cells.get(*group, column));
             }
-            // A group that has values only in columns that are not counted is none.
+            // Groups that have values only in unknown columns are left out.
             if sums.count > 0 {
                 ranked.push((sums, parts, *group));
             }
@@ -300,7 +312,8 @@ impl Grouping {
         }
     }
 
-    /// Returns the number of a value that is in all combinations of these groups, which are those of one dimension each.
+    /// Returns the number of an item that belongs to every combination of these groups; `parts` has a list for each
+    /// dimension.
     fn number(&mut self, parts: Vec<Vec<Part>>) -> u32 {
         let mut combined: Vec<Vec<Part>> = vec![Vec::new()];
         let all = parts.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
@@ -350,7 +363,8 @@ impl Grouping {
         group
     }
 
-    /// Returns the number of a value with these facts, from the parts that it has in each dimension; `UNWANTED` if it does not match.
+    /// Returns the number of an item with these facts, or [`UNWANTED`] if the filter rejects it. `parts` returns its groups
+    /// in one dimension.
     fn number_with(
         &mut self,
         facts: &Facts<'_>,
@@ -392,7 +406,7 @@ impl Grouping {
     }
 }
 
-/// Returns the sums of the columns that are known.
+/// Returns the sums with `None` in unknown columns.
 fn only_known(sums: &[Sums], known: &[bool]) -> Vec<Option<Sums>> {
     sums.iter()
         .zip(known)
@@ -413,7 +427,7 @@ impl Tally for Grouping {
         self.rest = vec![Sums::default(); columns];
         self.total = vec![Sums::default(); columns];
         self.seen = vec![false; columns];
-        // The first number is that of values that are not wanted: they are in no group.
+        // Number 0 is [`UNWANTED`], which belongs to no group.
         self.memberships = vec![Vec::new()];
         self.numbers = HashMap::new();
         self.flow_numbers.clear();
@@ -430,6 +444,7 @@ impl Tally for Grouping {
         let query = &self.query;
         let by_flow = query.condition.is_some() || query.by.iter().any(|dimension| dimension.is_of_flow());
         let by_path = query.needs_paths();
+        // The cache key omits what the query does not distinguish, so that more flows share an entry.
         let key_path = if by_path { path.to_vec() } else { Vec::new() };
         let key = (by_flow.then_some(*flow), key_path);
         if let Some(number) = self.flow_numbers.get(&key) {
@@ -443,6 +458,7 @@ impl Tally for Grouping {
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
+        // Only events of which no other part is needed are cached; their group depends on the flow alone.
         let flow_alone = EventGroup {
             flow: event.flow,
             ..EventGroup::default()
@@ -524,17 +540,18 @@ impl Tally for Grouping {
     }
 }
 
-/// Stands for the groups that are added up as one.
+/// Pseudo group of all values that are not summed separately.
 const REST: u32 = u32::MAX;
-/// The number of values that are in no group.
+/// Item number of everything that the filter rejects.
 const UNWANTED: u32 = 0;
-/// Maximum number of groups: some 40 MB.
+/// Maximum number of groups: about 40 MB.
 const MAX_GROUPS: usize = 200_000;
-/// Maximum number of combinations of groups, such as the nodes of a path: some 80 MB.
+/// Maximum number of distinct sets of groups, such as the nodes of a path: about 80 MB.
 const MAX_MEMBERSHIPS: usize = 400_000;
-/// Maximum number of flows whose numbers are remembered: some 40 MB.
+/// Maximum number of cached item numbers: about 40 MB.
 const MAX_NUMBERS: usize = 200_000;
-/// Maximum number of cells, which are sums: 32 MB; four times as many counts. With more groups, those of the greatest are read once more.
+/// Maximum number of cells: 32 MB of [`Sums`], or four times as many counts. With more, a second pass reads the largest
+/// groups.
 const MAX_CELLS: usize = 1 << 20;
-/// Maximum number of groups of one value: a flow of 32 nodes and 31 links is in no more.
+/// Maximum number of groups of one item: a flow over 32 nodes and 31 links has fewer.
 const MAX_COMBINED: usize = 1_024;

@@ -1,4 +1,8 @@
-//! Events counted in blocks: see the module `blocks`.
+//! Counts events from columnar blocks (module `blocks`), by the parts that a query needs.
+//!
+//! Class and values of an event select a [`ClassCounts`]. If at most one of flow, location and path is needed, a dense array
+//! indexed by that part's ID counts the events; with two or more, a hash map by [`Key`] does. A filter on values is constant
+//! between its bounds, so values are replaced by the next lower bound, which keeps the number of distinct groups small.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -15,60 +19,58 @@ use crate::hasher::{FastMap, Seeded};
 use crate::rows::int;
 use crate::spans::{MINUTE, SECOND, SpanSum};
 
-/// Reads the blocks of one file.
-///
-/// A query needs the class of events and at most three more parts: flow, location and path. With one of these, events are counted in an
-/// array by its number; with more, in a map.
+/// Reader of the blocks in one file.
 pub(super) struct CountReader<'a> {
     names: Names<'a>,
     parts: EventParts,
-    /// The values at which the condition may change, by metric.
+    /// Values at which the filter's result may change, by metric, ascending.
     bounds: [Vec<u64>; Metric::COUNT],
-    /// The indexes of classes by their needed parts, with values that stand for others.
+    /// Indexes into `classes`, by the needed parts of the class and the representative values.
     class_indexes: FastMap<(Class, Values), usize>,
     classes: Vec<ClassCounts>,
     /// The locations of counted events.
     locations: Vec<Location>,
     location_numbers: HashMap<Location, u32, Seeded>,
-    /// Events at the location may be wanted, by its number.
+    /// True for locations that the filter does not exclude, by location number.
     wanted_locations: Vec<bool>,
-    /// For each flow, one that is the same, `UNKNOWN`, or `UNWANTED`.
+    /// By flow ID: the representative flow of its class of indistinguishable flows, [`UNKNOWN`] or [`UNWANTED`].
     flows: Vec<u32>,
-    /// The first of the flows that are the same, by the tally's number of them.
+    /// The representative flow by the tally's number of the class.
     alike: FastMap<u32, u32>,
-    /// Counts of the present column that are not in an array.
+    /// Counts of the current column that are not in an array.
     counts: FastMap<Key, u32>,
+    /// The tally's numbers of these keys.
     numbers: FastMap<Key, u32>,
-    /// Elements of arrays that may still be added.
+    /// Array elements that may still be allocated.
     room: usize,
     most_locations: usize,
-    /// There are more locations than `most_locations`.
+    /// True if there are more locations than `most_locations`.
     is_full: bool,
-    /// The cost of new locations, which was not spent yet.
+    /// Cost of new locations that was not charged to the budget yet.
     unpaid: usize,
 }
 
-/// The locations of a block, with the numbers of those that were needed.
+/// The locations of a block, with their numbers in the reader.
 struct BlockLocations<'a> {
     locations: &'a [Location],
-    /// `UNKNOWN` if it was not needed yet.
+    /// [`UNKNOWN`] until a number is needed.
     numbers: Vec<u32>,
 }
 
-/// The counts of the events of one class.
+/// Event counts of one class with one set of values.
 struct ClassCounts {
     class: Class,
     values: Values,
     is_wanted: bool,
-    /// Counts of the present column.
+    /// Counts in the current column, by the ID of the one needed part.
     counts: Vec<u32>,
-    /// The indexes of counts that are not 0.
+    /// Indexes of the counts that are not 0.
     touched: Vec<u32>,
-    /// The tally's numbers; `UNKNOWN` if it was not asked yet.
+    /// The tally's numbers, or [`UNKNOWN`] if not requested yet.
     numbers: Vec<u32>,
 }
 
-/// The parts of an event that is counted in the map; 0 for a part that is not needed, or for none.
+/// Key of an event in the map; 0 for a part that is absent or not needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     class: u32,
@@ -112,7 +114,7 @@ impl<'a> CountReader<'a> {
         }
     }
 
-    /// Counts the events of some seconds of a block. Returns the cost.
+    /// Counts the events in some seconds of a block. Returns the cost in rows, or `None` if there are no events.
     fn block(
         &mut self,
         block: &Block<'_>,
@@ -145,14 +147,14 @@ impl<'a> CountReader<'a> {
             }
             *cost += std::mem::take(&mut self.unpaid);
             if self.is_full {
-                // The column is not complete, and nothing before it can be counted.
+                // The column is incomplete; an infinite cost ends the scan.
                 return Ok(Some(usize::MAX));
             }
         }
         Ok(cost)
     }
 
-    /// Counts some events of a class. Returns the cost.
+    /// Counts some events of a class, in its array if possible. Returns the cost.
     fn run(
         &mut self,
         run: &Run<'_>,
@@ -193,7 +195,7 @@ impl<'a> CountReader<'a> {
         Ok(count * COST)
     }
 
-    /// Returns the numbers of locations that have events, and the counts of those.
+    /// Returns the numbers of the locations that have events, with their counts.
     fn count_locations(
         &mut self,
         run: &Run<'_>,
@@ -215,7 +217,7 @@ impl<'a> CountReader<'a> {
         locations_with_counts
     }
 
-    /// Counts some events of a class whose values matter. Returns the cost.
+    /// Counts some events of a class by their values. Returns the cost.
     fn run_by_value(
         &mut self,
         run: &Run<'_>,
@@ -232,6 +234,7 @@ impl<'a> CountReader<'a> {
                 Some((_, class)) => *class,
                 None => {
                     let class = self.class(run.class, values, tally)?;
+                    // A short list of recent values is faster than the map for the few values that are common.
                     known.truncate(7);
                     known.push((values, class));
                     class
@@ -260,7 +263,7 @@ impl<'a> CountReader<'a> {
         Ok(count * 2 + in_map * COST)
     }
 
-    /// Returns values for which the condition is the same as for these.
+    /// Returns representative values for which the filter has the same result as for `values`.
     fn representative(&self, metric: Option<u8>, values: Values) -> Values {
         let metric = metric.map_or(usize::MAX, usize::from);
         Values {
@@ -274,7 +277,7 @@ impl<'a> CountReader<'a> {
         }
     }
 
-    /// Returns the greatest bound of a metric that is not above the value.
+    /// Returns the largest bound of a metric up to the value, or 0.
     fn bound_below(&self, metric: usize, value: u64) -> u64 {
         let bounds = self.bounds.get(metric).map_or(&[][..], Vec::as_slice);
         let after = bounds.partition_point(|bound| *bound <= value);
@@ -323,7 +326,7 @@ impl<'a> CountReader<'a> {
         Ok(())
     }
 
-    /// Returns the index of a class with its needed parts.
+    /// Returns the index of a class reduced to its needed parts, and adds it if it is new.
     fn class(&mut self, class: Class, values: Values, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
         let mut needed = class;
         if self.parts.any_kind {
@@ -353,7 +356,7 @@ impl<'a> CountReader<'a> {
         Ok(index)
     }
 
-    /// Returns the number of a location, by its position in a block, or `None` if there are too many.
+    /// Returns the number of a location by its position in a block, or `None` if the limit is reached.
     #[inline]
     fn location(
         &mut self,
@@ -402,7 +405,7 @@ impl<'a> CountReader<'a> {
         Some(number)
     }
 
-    /// Returns a flow that is the same as this one, or `UNWANTED`.
+    /// Returns the representative of a flow, or [`UNWANTED`] if the filter excludes it.
     #[inline]
     fn flow(&mut self, flow: u64, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
         let index = usize::try_from(flow).unwrap_or(usize::MAX);
@@ -432,7 +435,7 @@ impl<'a> CountReader<'a> {
         Ok(self.flows[number])
     }
 
-    /// Adds the counts of a column to the tally. Returns the cost.
+    /// Adds the counts of a column to the tally and resets them. Returns the cost.
     fn add_up(&mut self, column: usize, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
         let mut cost = 0;
         for counted in &mut self.classes {
@@ -440,7 +443,7 @@ impl<'a> CountReader<'a> {
                 let count = std::mem::take(&mut counted.counts[i as usize]);
                 let known = &mut counted.numbers[i as usize];
                 if *known == UNKNOWN {
-                    // The array is indexed by the one part that is needed.
+                    // The array index is the one needed part.
                     let mut location = Location::default();
                     let mut flow = 0;
                     let mut path = 0;
@@ -498,7 +501,7 @@ fn rows_before(run: &Run<'_>, end: u8) -> usize {
         .sum()
 }
 
-/// Returns the second of a minute at which `ts` is, from 0 to 60.
+/// Returns the second of the minute at `ts`, clamped to 0..=60.
 fn second_of(minute: Nanos, ts: Nanos) -> u8 {
     (ts.saturating_sub(minute).min(MINUTE) / SECOND) as u8
 }
@@ -538,7 +541,7 @@ impl ColumnReader for CountReader<'_> {
 }
 
 impl ClassCounts {
-    /// Extends the arrays for numbers up to `most`. Returns false if they would be too large.
+    /// Extends the arrays to index `most`. Returns false if they would be too large.
     fn reserve(&mut self, most: usize, room: &mut usize) -> bool {
         let more = most.saturating_add(1).saturating_sub(self.counts.len());
         if more > *room {
@@ -552,7 +555,7 @@ impl ClassCounts {
         true
     }
 
-    /// Adds to the count of a number. Returns false if the arrays would be too large.
+    /// Adds `count` at index `number`. Returns false if the arrays would be too large.
     fn add(&mut self, number: usize, count: usize, room: &mut usize) -> bool {
         if !self.reserve(number, room) {
             return false;
@@ -564,7 +567,7 @@ impl ClassCounts {
         true
     }
 
-    /// Counts each of some numbers. Returns false if the arrays would be too large.
+    /// Counts each number of a column in some rows. Returns false if the arrays would be too large.
     fn column(&mut self, numbers: &Column<'_>, rows: Range<usize>, room: &mut usize) -> bool {
         if !self.reserve(usize::try_from(numbers.largest()).unwrap_or(usize::MAX), room) {
             return false;
@@ -582,9 +585,9 @@ impl ClassCounts {
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// Stands for a flow that is not wanted: no file has this number of flows.
+/// Marks a flow that the filter excludes; no file has this many flows.
 const UNWANTED: u32 = u32::MAX - 1;
-/// Maximum number of counts in arrays, 64 MB with their numbers, and of flows of which it is known whether they are wanted.
+/// Maximum number of array elements (64 MB), and of flows with a cached representative.
 const MAX_ELEMENTS: usize = 8_000_000;
-/// The cost of counting an event in a map, compared with one in an array.
+/// Cost of counting an event in the map, relative to an array.
 const COST: usize = 8;

@@ -1,4 +1,5 @@
-//! Events one by one, for files without blocks or with one that cannot be read, and where each value matters.
+//! Counts events row by row, for files without blocks or with a damaged block, and for filters that may change at every value.
+//! A column's rows are first grouped by their stored values, so that filters and group lookups run once per distinct event.
 
 use std::collections::HashMap;
 
@@ -14,16 +15,18 @@ use crate::schema::Features;
 use crate::spans::SpanSum;
 use crate::summary::NOTHING;
 
-/// Reads the events of one file.
+/// Reader of the event rows in one file.
 pub(super) struct EventReader<'a> {
     names: Names<'a>,
     parts: EventParts,
     sql: String,
+    /// Event kinds by their ID in this file.
     kinds: HashMap<i64, Kind>,
+    /// Cache of the tally's numbers.
     numbers: HashMap<RawEvent, u32>,
 }
 
-/// The needed parts of an event, as they are stored; 0 or `NOTHING` for a part that is absent.
+/// The needed parts of an event as stored; 0 or [`NOTHING`] for an absent part.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct RawEvent {
     kind: i64,
@@ -36,6 +39,7 @@ struct RawEvent {
     rule: i64,
     reason: i64,
     value: Option<i64>,
+    /// First flow latency (ns) and first hop latencies (text) of a new flow.
     first: Option<(Option<i64>, Option<String>)>,
 }
 
@@ -52,6 +56,7 @@ impl<'a> EventReader<'a> {
         })
     }
 
+    /// Returns the tally's number of an event: resolves its IDs and applies the filter, or takes it from the cache.
     fn number(&mut self, event: RawEvent, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
         if let Some(number) = self.numbers.get(&event) {
             return Ok(*number);
@@ -114,7 +119,7 @@ fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Returns the query for the needed parts of events; columns that are not needed are null.
+/// Returns the query for the needed parts of events, with NULL for other columns.
 fn select_sql(parts: EventParts, has_first_values: bool) -> String {
     let has_first = parts.values && has_first_values;
     let columns = [
@@ -144,6 +149,7 @@ fn select_sql(parts: EventParts, has_first_values: bool) -> String {
     )
 }
 
+/// Reads the needed parts of a row. Parts that are not needed stay equal, so that they do not split groups.
 fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
     let kind = if parts.any_kind { NOTHING } else { row.get(0)? };
     let mut event = RawEvent {
@@ -186,5 +192,5 @@ fn number_or(row: &Row<'_>, i: usize, none: i64) -> rusqlite::Result<i64> {
     Ok(row.get::<_, Option<i64>>(i)?.unwrap_or(none))
 }
 
-/// The cost of reading an event, compared with counting one of a block.
+/// Cost of reading an event row, relative to counting an event in a block.
 pub(super) const COST: usize = 16;

@@ -1,4 +1,4 @@
-//! Rollups of flows, column by column.
+//! Scans the latency rollups of flows, column by column, using the longest rollups that fit a column.
 
 use collector::event::Nanos;
 use detect::Metric;
@@ -13,12 +13,13 @@ use crate::schema::Features;
 use crate::spans::{Piece, Span, SpanSum, each_minute};
 use crate::summary::NOTHING;
 
-/// Reads the rollups of flows of one file.
+/// Reader of the flow rollups in one file.
 pub(super) struct FlowReader<'a> {
     names: Names<'a>,
     features: Features,
     columns: &'a Columns,
     paths: PathTimes,
+    /// The tally's numbers by flow ID and path ID; `None` for an invalid flow.
     numbers: FastMap<(i64, i64), Option<u32>>,
     pub(super) truncated: bool,
 }
@@ -45,7 +46,7 @@ impl<'a> FlowReader<'a> {
         })
     }
 
-    /// Reads a column. Returns whether all of it was read.
+    /// Reads a column. Returns false if the budget ended first.
     pub(super) fn column(
         &mut self,
         column: ColumnSpan,
@@ -65,7 +66,7 @@ impl<'a> FlowReader<'a> {
         self.read(SUMS, piece, index, budget, tally)
     }
 
-    /// Reads a column of minutes, or one of which a part is not known yet.
+    /// Reads a column from one-minute rollups, or one that is not completely known yet.
     fn pieces(
         &mut self,
         column: ColumnSpan,
@@ -90,7 +91,7 @@ impl<'a> FlowReader<'a> {
                 is_complete = is_complete && self.read(SUMS, piece, index, budget, tally)?;
                 continue;
             }
-            // Rollups of a minute stand at its beginning, among those of its first second only.
+            // A minute's rollups have its start as their time, so only that instant is read.
             each_minute(conn, piece.from, piece.to, |minute| {
                 let minute = Piece {
                     interval: 60,
@@ -104,6 +105,7 @@ impl<'a> FlowReader<'a> {
         Ok(is_complete)
     }
 
+    /// Adds the rollups of one interval length in `piece` to a column. Returns false if the budget ended first.
     fn read(
         &mut self,
         sql: &str,
@@ -133,7 +135,7 @@ impl<'a> FlowReader<'a> {
         Ok(true)
     }
 
-    /// Returns the number of a flow on the path that it had at `end`.
+    /// Returns the tally's number of a flow with the path that it had at `end`, or `None` if the flow is invalid.
     fn number(&mut self, flow: i64, end: Nanos, tally: &mut dyn Tally) -> rusqlite::Result<Option<u32>> {
         let path = self.paths.get(&flow).map_or(0, |paths| {
             let after = paths.partition_point(|(ts, _)| *ts < end);
@@ -153,6 +155,7 @@ impl<'a> FlowReader<'a> {
     }
 }
 
+/// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
 const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
 const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data

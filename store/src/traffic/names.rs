@@ -1,4 +1,4 @@
-//! The flows, paths and rules that the numbers of one file stand for.
+//! Resolves the interned IDs of flows, paths and rules in one file during a scan.
 
 use collector::event::Kind;
 use detect::Metric;
@@ -12,13 +12,13 @@ use crate::identity::FileIdentity;
 use crate::intern::parse_path;
 use crate::keys::{Keys, KnownKeys};
 
-/// A cache of the flows, paths and rules of a file by their numbers.
+/// Cache of a file's flows, paths and rules by ID.
 pub(super) struct Names<'a> {
     pub(super) conn: &'a Connection,
     known: &'a KnownKeys,
     file: &'a FileIdentity,
     keys: Keys,
-    /// Flows that were read one by one.
+    /// Number of flows that were read one by one.
     single_reads: usize,
     flows: FastMap<i64, Option<FlowKey>>,
     paths: FastMap<i64, Vec<u32>>,
@@ -43,12 +43,12 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// Returns the arguments of [`Names::new`].
+    /// Returns the arguments of [`Names::new`], to create another cache for the same file.
     pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a FileIdentity) {
         (self.conn, self.known, self.file)
     }
 
-    /// Returns the flow with this number; 0 stands for none.
+    /// Returns the flow with this ID, or `None` for 0.
     pub(super) fn flow(&mut self, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         if number == 0 {
             return Ok(None);
@@ -61,7 +61,7 @@ impl<'a> Names<'a> {
         }
         self.single_reads += 1;
         if self.single_reads.is_power_of_two() {
-            // From some number on, it takes less time to read all.
+            // Once enough lookups have been made, loading all flows is faster.
             self.keys = self.known.load(self.conn, self.file, self.single_reads)?;
         }
         let flow = self.keys.get(self.conn, number)?;
@@ -72,7 +72,7 @@ impl<'a> Names<'a> {
         Ok(flow)
     }
 
-    /// Returns the nodes of the path with this number; 0 stands for none.
+    /// Returns the nodes of the path with this ID, or none for 0.
     pub(super) fn path(&mut self, number: i64) -> rusqlite::Result<&[u32]> {
         if number == 0 {
             return Ok(&[]);
@@ -91,7 +91,7 @@ impl<'a> Names<'a> {
         Ok(self.paths.get(&number).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns the rule with this number; 0 stands for none.
+    /// Returns the rule with this ID, or `None` for 0.
     pub(super) fn rule(&mut self, number: i64) -> rusqlite::Result<Option<String>> {
         if number == 0 {
             return Ok(None);
@@ -110,7 +110,7 @@ impl<'a> Names<'a> {
         Ok(Some(rule))
     }
 
-    /// Returns the group of events of this class with these values at this location, with this flow and this path.
+    /// Returns the event group with these parts. `flow` and `path` are IDs.
     pub(super) fn group(
         &mut self,
         class: &Class,

@@ -1,18 +1,19 @@
-//! Watches the wall clock: files are deleted by age only while nobody sets it.
+//! Detects steps of the wall clock. Retention by age pauses after a step, so that a wrong clock does not delete files.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Compares the wall clock with the time that passes.
+/// Compares the wall clock with the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
-    /// The wall clock and the time of the latest reading.
+    /// Latest reading of both clocks.
     latest: Option<(SystemTime, Instant)>,
-    /// The time of the latest step of the wall clock.
+    /// Time of the latest step of the wall clock.
     stepped: Option<Instant>,
 }
 
 impl ClockWatch {
-    /// Notes a reading of the wall clock. Returns whether it can be trusted with ages: it was not set for [`SETTLED`].
+    /// Records a reading of both clocks. Returns true if the wall clock was not stepped within [`SETTLED`], so ages can be
+    /// trusted.
     pub(super) fn is_settled(&mut self, wall: SystemTime, now: Instant) -> bool {
         if let Some((latest_wall, latest)) = self.latest.replace((wall, now)) {
             let expected = latest_wall + now.saturating_duration_since(latest);
@@ -29,9 +30,9 @@ impl ClockWatch {
     }
 }
 
-/// Smaller differences do not matter for ages: the shortest `max_age` is longer.
+/// Smaller differences are ignored: the shortest `max_age` is longer.
 const SMALLEST_STEP: Duration = Duration::from_secs(60);
-/// Time after a step until ages count again.
+/// Time after a step until ages are trusted again.
 const SETTLED: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

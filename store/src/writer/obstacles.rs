@@ -1,4 +1,5 @@
-//! Handles files that are not at their paths any more, are damaged, or cannot be opened, and lists them as problems.
+//! Error handling of the writer: files that were removed or replaced, are damaged, or cannot be opened. Each is counted and
+//! listed as a problem.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,7 +19,7 @@ use crate::stats::State;
 use crate::watch::MissingFile;
 
 impl Writer {
-    /// Creates the directory and acquires its lock again, if they were removed or replaced.
+    /// Recreates the directory and acquires its lock again if either was removed or replaced.
     pub(super) fn require_dir(&mut self) -> Result<(), Error> {
         if self.lock.as_ref().is_some_and(DirLock::is_moved) {
             self.lock = Some(DirLock::acquire(&self.config.dir)?);
@@ -26,8 +27,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the directory and the open file can be used by others and after a restart, also while there is nothing to commit. What is
-    /// open can be written without that.
+    /// Checks that the directory and the open file are accessible by path, also while there is nothing to commit. The open file
+    /// itself could be written without that, but not after a restart.
     pub(super) fn check_paths(&mut self, now: Instant) {
         self.check_at = now + self.config.commit_every.clamp(SHORTEST_CHECK, LONGEST_CHECK);
         self.abandon_moved();
@@ -37,7 +38,7 @@ impl Writer {
             None => Ok(()),
         });
         if self.retry_at.is_some() {
-            // The next batch finds out if that is over.
+            // The next write attempt shows whether the failure is over.
             return;
         }
         let mut stats = self.shared.stats();
@@ -60,8 +61,8 @@ impl Writer {
         }
     }
 
-    /// Gives up the open file between two transactions if it, or its log, is not at its path any more: nothing more is written where
-    /// nobody finds it.
+    /// Abandons the open file between two transactions if it or its WAL was removed or replaced: records written there could
+    /// not be found.
     pub(super) fn abandon_moved(&mut self) {
         let Some(segment) = self.segment.take_if(|segment| segment.uncommitted() == 0) else {
             return;
@@ -76,8 +77,8 @@ impl Writer {
         }
     }
 
-    /// Copies a log that is not at its path any more into the file, which can be closed then. Returns the segment if readers keep it from
-    /// being copied: it stays open, because the log would be lost with it, and that is tried again.
+    /// Checkpoints a WAL that was removed, after which its file can be closed. Returns the segment if readers prevent that: it
+    /// stays open, because closing it would lose the WAL, and the checkpoint is retried.
     fn copy_moved_log(&mut self, mut segment: Segment) -> Option<Segment> {
         let now = Instant::now();
         if self.log_retry_at.is_some_and(|at| at > now) {
@@ -91,16 +92,16 @@ impl Writer {
         None
     }
 
-    /// Closes a segment. If its log is not at its path any more and cannot be copied, what may have been only there is lost.
+    /// Closes a segment. If its WAL was removed and cannot be checkpointed, records that are only in the WAL are lost.
     pub(super) fn close_segment(&mut self, mut segment: Segment) {
         if segment.change().is_none() && segment.moved_log().is_some() {
-            // Whether it is whole shows in the number of records that are only in the log.
+            // The outcome shows in the number of records that are only in the WAL.
             let _ = segment.checkpoint(true);
             self.count_moved_log(&segment);
         }
     }
 
-    /// Names a log that something else removed, and counts the records that are only in it.
+    /// Lists a removed WAL as a problem, and counts the records that were only in it as lost.
     fn count_moved_log(&mut self, segment: &Segment) {
         self.log_retry_at = None;
         let Some(log) = segment.moved_log() else { return };
@@ -126,14 +127,15 @@ impl Writer {
         stats.problems.add(problem, nanos((self.wall)()));
     }
 
-    /// Returns true for a file that is not written any more: its period goes on in another one.
+    /// Returns true if this file cannot be written, so that its period continues in a new part.
     pub(super) fn is_skipped(&self, id: FileId) -> bool {
         let path = self.config.dir.join(id.to_string());
         let is_no_file = fs::metadata(&path).is_ok_and(|found| !found.is_file());
         is_no_file || self.unusable.contains_key(&id) || self.indexer.has(&path) || schema::is_earlier(&path)
     }
 
-    /// Marks a file of an earlier period as one that cannot be opened. Its period goes on in another one, and housekeeping names it.
+    /// Marks a file of an earlier period as unusable. Late records of its period go into a new part, and housekeeping lists the
+    /// problem.
     pub(crate) fn set_unusable(&mut self, id: FileId, error: &Error) {
         let kind = if error.is_damage() {
             ProblemKind::Damaged
@@ -148,7 +150,7 @@ impl Writer {
         self.unusable.insert(id, (kind, message));
     }
 
-    /// Renames a damaged file, so that a new one takes its place.
+    /// Sets a damaged file aside by renaming it, so that a new one can take its place.
     pub(super) fn set_aside(&mut self, id: FileId, error: &Error) -> Result<(), Error> {
         let path = self.config.dir.join(id.to_string());
         let aside = files::set_aside(&path).with_path(&path)?;
@@ -168,7 +170,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts the records that were in a file that something else removed or replaced.
+    /// Counts the records of a file that was removed or replaced as lost, and lists the problem.
     pub(super) fn count_missing(&mut self, missing: &MissingFile) {
         let MissingFile {
             path,
@@ -196,8 +198,8 @@ impl Writer {
         stats.problems.add(problem, nanos((self.wall)()));
     }
 
-    /// Checks that the files are at their paths, and which cannot be used. Returns those that are there.
-    /// `None` if the directory cannot be listed: they may be there.
+    /// Scans the directory for removed, replaced and unusable files. Returns the files found, or `None` if the directory cannot
+    /// be listed, in which case they may still exist.
     pub(super) fn rescan(&mut self) -> Option<Listing> {
         let listing = match files::scan(&self.config.dir) {
             Ok(listing) => listing,
@@ -215,7 +217,7 @@ impl Writer {
         Some(listing)
     }
 
-    /// Lists the files that cannot be used, as long as they are there.
+    /// Updates the list of files that cannot be used.
     pub(super) fn update_problems(&self, found: &Listing) {
         let mut states = Vec::new();
         for (_, path) in &found.not_files {
@@ -237,7 +239,7 @@ impl Writer {
         self.shared.stats().problems.set_states(states, now);
     }
 
-    /// Copies the log of a finished file into it, where readers kept that from happening when it was closed. One at a time, each in turn.
+    /// Checkpoints the WAL of a finished file that readers prevented when the file was closed. One file per call, in turn.
     pub(super) fn fold_log(&mut self, found: &[StoreFile]) {
         let open = self.segment.as_ref().map(Segment::id);
         let with_log: Vec<&StoreFile> = found
@@ -262,15 +264,15 @@ fn lasting_problem(path: &Path, kind: ProblemKind, message: &str) -> NewProblem 
     }
 }
 
-/// Returns true if a file can be read where the numbering of a store reads, and written.
+/// Returns true if a file can be written and its numbering can be read.
 fn is_usable(path: &Path) -> bool {
     schema::probe(path).is_ok() && follower::file_numbering(path).is_ok()
 }
 
-/// Bounds of the time between two checks of the directory, which is otherwise that between two commits.
+/// Bounds of the interval between two checks of the directory, which is normally the commit interval.
 const SHORTEST_CHECK: Duration = Duration::from_millis(10);
 const LONGEST_CHECK: Duration = Duration::from_secs(5);
 
-/// The part of a message about a file that was set aside.
+/// End of the message about a file that was set aside.
 const SET_ASIDE: &str =
     "its records are missing from answers: `hopwise store check DIR --salvage` copies the readable records";

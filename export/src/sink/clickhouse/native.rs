@@ -1,6 +1,6 @@
-//! A block of the format `Native`: each column with its values one after the other, as the server keeps them. It takes such rows twice as
-//! fast as those of `RowBinary`, which it has to take apart first
-//! (ClickHouse documentation, *Formats*: `Native`; *Native protocol*: columns).
+//! Encoder for ClickHouse's `Native` format: a block stores each column contiguously, as the server does. The server ingests it
+//! twice as fast as `RowBinary`, which must be split into columns first (ClickHouse documentation, *Formats*: `Native`; *Native
+//! protocol*: columns).
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::{ABSENT, Column, FLOW, Kind};
 use crate::record::{FieldKind, Fields, Value};
 use crate::text;
 
-/// Rows, stored by column.
+/// A block under construction.
 #[derive(Debug)]
 pub(super) struct Block {
     columns: Vec<(Column, Values)>,
@@ -22,20 +22,20 @@ pub(super) struct Block {
 enum Values {
     /// Numbers and addresses, or texts with their lengths.
     Plain(Vec<u8>),
-    /// A byte for each value that is 1 if it is absent, and the numbers.
+    /// Null map (one byte per value, 1 if absent), and the numbers.
     Optional(Vec<u8>, Vec<u8>),
-    /// The end of each list, and the numbers of all.
+    /// End offset of each list, and the numbers of all lists.
     Lists(Vec<u8>, Vec<u8>),
     Words(Words),
 }
 
-/// Texts of which there are few: each once, and the number of the text of each row.
+/// Values of a `LowCardinality` column: a dictionary, and the index of each row.
 #[derive(Default, Debug)]
 struct Words {
     numbers: HashMap<String, u32>,
     texts: Vec<u8>,
     rows: Vec<u32>,
-    /// The text of the row before.
+    /// Text of the previous row, to skip the lookup for repeats.
     last: String,
 }
 
@@ -72,7 +72,7 @@ impl Block {
         Self { columns, rows: 0 }
     }
 
-    /// Appends a record, whose fields are the columns.
+    /// Appends a record. Its fields must be in the order of the columns.
     pub(super) fn push(&mut self, record: &impl Fields) {
         let mut columns = self.columns.iter_mut();
         record.visit_fields(|field, value| {
@@ -90,7 +90,7 @@ impl Block {
         self.rows += 1;
     }
 
-    /// Returns the bytes. Each column is freed when it is written: both forms of a whole block are never in memory at once.
+    /// Returns the encoded block. Each column is freed once it is written, so that two copies of the block are never in memory.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let size = self.columns.iter().map(|(_, values)| values.size() + 64).sum();
         let mut body = Vec::with_capacity(size);
@@ -112,7 +112,7 @@ impl Block {
     }
 }
 
-/// Appends the value of a field, or the value that stands for an absent one.
+/// Appends the value of a field, or the column's default if it is absent.
 fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
     let number = match value {
         Value::Number(number) | Value::Id(number) => Some(number),
@@ -124,7 +124,7 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
             (Kind::Address, _) => bytes.extend_from_slice(&[0; 16]),
             (Kind::Text, Value::Text(value)) => text(value, bytes),
             (Kind::Text, _) => text("", bytes),
-            // `DateTime64` covers the years up to 2262 in nanoseconds; it is signed.
+            // `DateTime64(9)` is signed and ends in the year 2262.
             (Kind::Time, _) => {
                 let time = number.unwrap_or(0).min(i64::MAX.cast_unsigned());
                 bytes.extend_from_slice(&time.to_le_bytes());
@@ -134,7 +134,7 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             _ => {
-                // A number that is too large is stored as the greatest one.
+                // Too large numbers saturate.
                 let width = kind.width().unwrap_or(size_of::<u64>());
                 let number = number
                     .unwrap_or(0)
@@ -157,7 +157,8 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
     }
 }
 
-/// Appends a flow: its text, two addresses, two ports, the protocol. Of one that is known by an id, the rest is 0.
+/// Appends a flow to its six columns: text, two addresses, two ports, protocol. All but the text and protocol are 0 for a flow
+/// known only by its Flow ID.
 fn put_flow<'c>(flow: &FlowKey, columns: &mut impl Iterator<Item = &'c mut (Column, Values)>) {
     let (sport, dport) = flow.ports().unwrap_or((0, 0));
     let [src, dst] = match flow.known_id() {
@@ -168,7 +169,7 @@ fn put_flow<'c>(flow: &FlowKey, columns: &mut impl Iterator<Item = &'c mut (Colu
         let start = bytes.len();
         bytes.push(0);
         text::flow(flow, bytes);
-        // No flow is so long that its length needs a second byte.
+        // The text is shorter than 128 bytes, so its length takes one byte.
         bytes[start] = (bytes.len() - start - 1).min(0x7f) as u8;
     }
     let numbers = [sport.into(), dport.into(), flow.proto().into()].map(Value::Number);
@@ -200,10 +201,10 @@ impl Words {
         word.clone_into(&mut self.last);
     }
 
-    /// Writes a column of `LowCardinality`: the version of the form, its flags, the texts, and the number of each row in the narrowest type.
+    /// Writes a `LowCardinality` column: serialization version, flags, dictionary, and the rows' indexes in the narrowest type.
     fn write(self, body: &mut Vec<u8>) {
         const VERSION: u64 = 1;
-        /// The column has its own texts, and no others.
+        /// Flags: the block has its own dictionary, and no shared one.
         const OWN_TEXTS: u64 = 1 << 9 | 1 << 10;
         let width = match self.numbers.len() {
             0..=0x100 => 0,
@@ -213,7 +214,7 @@ impl Words {
         for number in [VERSION, OWN_TEXTS | width, self.numbers.len() as u64] {
             body.extend_from_slice(&number.to_le_bytes());
         }
-        // Its keys are copies of all texts.
+        // Frees the keys, which are copies of all texts.
         drop(self.numbers);
         body.extend_from_slice(&self.texts);
         body.extend_from_slice(&(self.rows.len() as u64).to_le_bytes());
@@ -231,7 +232,7 @@ impl Words {
     }
 }
 
-/// Returns true if two short texts are equal. Half of what a block of events costs was the call of `memcmp` for each word of each row.
+/// Returns true if two short texts are equal. Calling `memcmp` for each text was half of the cost of encoding events.
 fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
 }

@@ -1,9 +1,9 @@
-//! The contents of a partition: record batches of version 2, and the messages in them.
+//! Kafka consumer format: parses record batches of version 2 in a fetch response and yields their messages.
 //!
 //! * <https://kafka.apache.org/documentation/#messageformat>
 //!
-//! Each offset is one of three: it has a message, its message cannot be read (and why), or it has none: it was compacted away, or
-//! belongs to the broker's own records. A batch that is damaged, too large or of another form has only messages that cannot be read.
+//! Each offset yields a message, an unreadable message with its reason, or nothing, if it was compacted away or belongs to a
+//! control batch. Every message of a damaged, too large or unsupported batch is unreadable.
 
 use std::io::Read as _;
 use std::ops::Range;
@@ -17,16 +17,16 @@ pub struct Message<'a> {
     pub offset: i64,
     /// The time of the message, ms since 1970.
     pub ms: i64,
-    /// The value, or why it cannot be read.
+    /// The value, or the reason why it cannot be read.
     pub value: Result<&'a [u8], &'a str>,
 }
 
-/// A record batch whose header was read.
+/// A record batch with a parsed header.
 #[derive(Debug)]
 struct Batch<'a> {
     /// Offset of the first record.
     base: i64,
-    /// The offset after that of the last record.
+    /// Offset of the last record plus one.
     end: i64,
     /// Time of the first record, ms since 1970; times of records count from it.
     first_ms: i64,
@@ -35,7 +35,7 @@ struct Batch<'a> {
     records: Result<Records<'a>, String>,
 }
 
-/// The records of a batch, which are read one after the other.
+/// Iterator over the records of a batch.
 #[derive(Debug)]
 enum Records<'a> {
     Plain(&'a [u8]),
@@ -43,19 +43,19 @@ enum Records<'a> {
     Packed(Box<Packed<'a>>),
 }
 
-/// Compressed records. Of these, no more than a record and a part of the next one is in memory without compression.
+/// LZ4-compressed records, decompressed as a stream: about one record is in memory at a time.
 #[derive(Debug)]
 struct Packed<'a> {
     decoder: FrameDecoder<&'a [u8]>,
-    /// The decompressed bytes that are in memory.
+    /// Decompressed bytes in memory.
     window: Vec<u8>,
-    /// Index in `window` of the first byte that has not been read.
+    /// Index in `window` of the first unread byte.
     start: usize,
     /// Bytes that may still be decompressed.
     left: usize,
-    /// The remaining bytes of a record that is too long, which are skipped.
+    /// Remaining bytes of a too long record, to be skipped.
     skip: usize,
-    /// Set when no more bytes follow: the message for a record that is missing.
+    /// Set at the end of the data: the reason for a missing record.
     end: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ struct Piece<'a> {
     len: usize,
 }
 
-/// Offsets of the fields of a record batch, with the names of Kafka's documentation.
+/// Byte offsets of the header fields of a record batch, named as in Kafka's documentation.
 mod field {
     pub(super) const BASE_OFFSET: usize = 0;
     pub(super) const BATCH_LENGTH: usize = 8;
@@ -79,30 +79,30 @@ mod field {
     pub(super) const RECORDS: usize = 61;
 }
 
-/// Bytes of `baseOffset` and `batchLength`, which `batchLength` does not count.
+/// Size of `baseOffset` and `batchLength`, which `batchLength` does not include, bytes.
 const LENGTH_END: usize = 12;
-/// Bytes of the fields before the records.
+/// Header size, bytes.
 const HEAD: usize = field::RECORDS;
 /// The version of record batches that is read.
 const MAGIC: u8 = 2;
-/// Bits of the attributes that are the number of the codec.
+/// Mask of the compression codec in the attributes.
 const CODEC: u16 = 7;
-/// Maximum number of bytes to which a batch is decompressed.
+/// Maximum decompressed size of a batch, bytes.
 const LARGEST: usize = 64 << 20;
-/// The longest record of a compressed batch that is read: twice the longest value that can be a record of hopwise.
+/// Maximum record in a compressed batch, bytes: twice the longest value of a hopwise record.
 const RECORD: usize = 2 << 20;
-/// Bytes that are decompressed at once, if a record does not need more.
+/// Decompression step, bytes, unless a record needs more.
 const CHUNK: usize = 64 << 10;
-/// Maximum number of bytes that reading a batch takes in addition to the batch: two decompressed and one compressed block of LZ4, 4 MiB
+/// Maximum memory for reading a batch besides the batch itself, bytes: two decompressed and one compressed LZ4 block of 4 MiB
 /// each, the longest record, and its copy.
 pub const UNPACKING: usize = 17 << 20;
 /// Magic number of LZ4's legacy frame, whose blocks have 8 MiB; no Kafka producer writes it.
 const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
-/// Bit of the attributes that marks batches of the broker's own messages.
+/// Attribute bit of control batches, such as transaction markers.
 const CONTROL: u16 = 1 << 5;
 
-/// Calls `each` for the messages from the offset `from` on, in order, until it returns `false` or the last whole batch ends. Returns the
-/// offset after all that is passed: the next one to ask for.
+/// Calls `each` for the messages from offset `from` on, in order, until it returns false or the last complete batch ends.
+/// Returns the next offset to fetch.
 pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -> bool) -> i64 {
     let mut next = from;
     let mut is_first = true;
@@ -122,7 +122,7 @@ pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -
 }
 
 impl Batch<'_> {
-    /// Passes the messages from the offset `from` on to `each`. The error is the offset at which `each` returned `false`.
+    /// Passes the messages from offset `from` on to `each`. The error is the offset at which `each` returned false.
     fn pass(self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
         let Self {
             base,
@@ -168,7 +168,7 @@ impl Batch<'_> {
     }
 }
 
-/// Passes each remaining offset of a batch as a message that cannot be read. The error is the offset at which `each` returned `false`.
+/// Passes each remaining offset of a batch as an unreadable message. The error is the offset at which `each` returned false.
 fn pass_unreadable(
     mut offsets: Range<i64>,
     ms: i64,
@@ -246,7 +246,7 @@ impl<'a> Packed<'a> {
         })
     }
 
-    /// Decompresses until `wanted` bytes are in the window, or no more follow. Returns the number of bytes there.
+    /// Decompresses until `wanted` bytes are in the window or the data ends. Returns the number of bytes available.
     fn fill(&mut self, wanted: usize) -> usize {
         while self.window.len() - self.start < wanted && self.end.is_none() {
             self.window.drain(..self.start);
@@ -272,9 +272,9 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Reads the next batch; returns it and the bytes after it, or `None` if there is none, or only a part of one, which comes with the next
-/// request. The records of a batch that ends before `from` are not checked: a broker begins with the batch in which the offset is, and
-/// may begin earlier.
+/// Parses the next batch. Returns it and the bytes after it, or `None` if there is none or it is incomplete; it is then fetched
+/// again. The records of a batch that ends before `from` are not checked: brokers may return whole batches before the requested
+/// offset.
 fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
     let head = bytes.first_chunk::<HEAD>()?;
     let base = i64_at(head, field::BASE_OFFSET);
@@ -301,9 +301,10 @@ fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[
         .checked_add(LENGTH_END)
         .and_then(|len| bytes.split_at_checked(len))
     else {
-        // A broker cuts off batches at the end of an answer, except the first: it sends that one whole even if it is larger than what
-        // was asked for. So an incomplete first batch is larger than the longest answer that is read; half of this limit is enough to
-        // know it, and leaves room for the fields before the batch. A shorter answer is incomplete for another reason: ask again.
+        // Brokers truncate a response at its size limit, except the first batch, which is sent whole even if it exceeds the
+        // limit. An incomplete first batch is therefore larger than the longest accepted response; testing for half of that
+        // size leaves room for the fields before it. A shorter response is incomplete for another reason and is requested
+        // again.
         if !is_first || bytes.len() < super::protocol::MAX_ANSWER / 2 {
             return None;
         }
@@ -336,7 +337,7 @@ fn i64_at(head: &[u8; HEAD], offset: usize) -> i64 {
     i64::from(u32_at(head, offset)) << 32 | i64::from(u32_at(head, offset + 4))
 }
 
-/// Returns the records of a whole batch, or the reason why they cannot be read.
+/// Returns the records of a complete batch, or the reason why they cannot be read.
 fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
     let Some((head, records)) = batch.split_first_chunk::<HEAD>() else {
         return Err(DAMAGED.to_owned());
@@ -359,12 +360,13 @@ fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
     }
 }
 
-/// The value of a message, which may be null, or the reason why it cannot be read.
+/// A message's value, which may be null, or the reason why it cannot be read.
 type Content<'a> = Result<Option<&'a [u8]>, String>;
 
-/// Reads a record: offset and time, each relative to the first record, and the value. Headers and key are not read.
+/// Parses a record: offset and time (ms) relative to the batch, and the value. Headers and key are skipped. Returns `None` if
+/// it is malformed.
 fn parse_record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
-    // The first byte has the attributes, of which none is in use.
+    // The first byte is the attributes, which are unused.
     let mut record = piece.bytes.get(1..)?;
     let ms = read_varint(&mut record)?;
     let delta = read_varint(&mut record)?;
@@ -378,7 +380,7 @@ fn parse_record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
     Some((delta, ms, Ok(value)))
 }
 
-/// Reads bytes with their length in front of them. `Some(None)` is null, `None` is a malformed record.
+/// Reads length-prefixed bytes. `Some(None)` is null, `None` is malformed.
 fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     match usize::try_from(read_varint(bytes)?) {
         Ok(len) => {
@@ -391,10 +393,10 @@ fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 }
 
 const DAMAGED: &str = "its record batch is damaged";
-/// Bytes of the longest varint, which is the length of a record.
+/// Longest varint, bytes; a record begins with its length as a varint.
 const LENGTH: usize = 10;
 
-/// Reads a varint in zigzag encoding.
+/// Reads a zigzag varint.
 fn read_varint(bytes: &mut &[u8]) -> Option<i64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

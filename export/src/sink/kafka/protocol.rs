@@ -1,4 +1,5 @@
-//! Requests of Kafka's protocol, and its answers. Each is a frame: four bytes of its length, then a number that the answer repeats.
+//! Kafka wire protocol: encodes requests and decodes responses. Each is a frame: a 4-byte length, then, after the request's API
+//! key and version, a correlation ID that the response repeats.
 //!
 //! <https://kafka.apache.org/protocol.html>. The versions are those that Kafka 1.0 to 4 share, before flexible ones.
 
@@ -8,33 +9,33 @@ use std::collections::BTreeMap;
 
 use crate::sink::words as line;
 
-/// Bytes that are no answer to the request.
+/// Error: the bytes are not a valid response to the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
     /// The reason as a sentence.
     pub &'static str,
 );
 
-/// A kind of request.
+/// A request type with its API key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Api {
     /// Appends records to partitions.
     Produce = 0,
     /// Reads records of partitions.
     Fetch = 1,
-    /// Tells where the records of a partition begin and end.
+    /// Returns the first or last offset of a partition.
     ListOffsets = 2,
-    /// Tells where partitions are.
+    /// Returns the brokers and the leaders of partitions.
     Metadata = 3,
-    /// Begins a login with SASL.
+    /// Starts SASL authentication.
     SaslHandshake = 17,
-    /// Tells which requests there are.
+    /// Returns the request types and versions of the broker.
     ApiVersions = 18,
-    /// Creates topics that are missing.
+    /// Creates topics.
     CreateTopics = 19,
-    /// Gives a producer a number.
+    /// Assigns a producer ID.
     InitProducerId = 22,
-    /// A step of a login.
+    /// Performs a step of SASL authentication.
     SaslAuthenticate = 36,
 }
 
@@ -51,7 +52,7 @@ impl Api {
         Self::SaslAuthenticate,
     ];
 
-    /// The versions that are read and written here.
+    /// Returns the lowest and highest version implemented here.
     fn ours(self) -> (i16, i16) {
         match self {
             Self::Produce => (3, 8),
@@ -64,25 +65,25 @@ impl Api {
     }
 }
 
-/// The version of each request that both sides know.
+/// The highest version of each request type that both sides support.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Versions(BTreeMap<i16, i16>);
 
 impl Versions {
-    /// Returns the version of a request, or `None` if the server has none that we have.
+    /// Returns the version to use for a request type, or `None` if there is no common one.
     pub fn get(&self, api: Api) -> Option<i16> {
         self.0.get(&(api as i16)).copied()
     }
 }
 
-/// Where the partitions of a topic are.
+/// Brokers and partition leaders of a topic.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Topology {
-    /// Brokers by their number: `host:port`.
+    /// Brokers by node ID: `host:port`.
     pub brokers: BTreeMap<i32, String>,
     /// The error code of the topic: 0 if it exists.
     pub error: i16,
-    /// For each partition the number of its leader, -1: there is none now.
+    /// Node ID of each partition's leader; -1 if it has none now.
     pub leaders: Vec<i32>,
 }
 
@@ -91,13 +92,13 @@ pub struct Topology {
 pub struct Produced {
     /// The number of the partition.
     pub partition: i32,
-    /// 0: they are stored.
+    /// Error code; 0 if the records are stored.
     pub error: i16,
-    /// The server's words, if it has any.
+    /// The server's message, which may be empty.
     pub words: String,
 }
 
-/// A number for a producer, so that a broker recognises repeats.
+/// Producer ID and epoch of an idempotent producer, by which brokers recognise repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProducerId {
     /// The id of the producer.
@@ -106,16 +107,16 @@ pub struct ProducerId {
     pub epoch: i16,
 }
 
-/// The longest answer. Those to a sink are short; a topic may have thousands of partitions.
+/// Maximum response size, bytes. Responses to a sink are short, but a topic may have thousands of partitions.
 pub const MAX_ANSWER: usize = 16 << 20;
-/// More partitions of a topic are not used.
+/// Maximum number of partitions per topic.
 const MAX_PARTITIONS: usize = 100_000;
-/// More brokers are not kept.
+/// Maximum number of brokers.
 const MAX_BROKERS: usize = 10_000;
-/// More mechanisms of a login are not named.
+/// Maximum number of SASL mechanisms in a response.
 const MAX_MECHANISMS: usize = 100;
 
-/// A request with its length before it.
+/// Encodes a request frame.
 fn frame(api: Api, version: i16, correlation: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = vec![0; 4];
     out.extend((api as i16).to_be_bytes());
@@ -133,12 +134,12 @@ fn text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&text.as_bytes()[..text.len().min(i16::MAX as usize)]);
 }
 
-/// Asks which requests there are.
+/// Encodes an ApiVersions request.
 pub fn api_versions(correlation: i32) -> Vec<u8> {
     frame(Api::ApiVersions, 0, correlation, |_| {})
 }
 
-/// Asks where the partitions of a topic are. The topic is not made by it.
+/// Encodes a Metadata request for one topic, which does not create the topic.
 pub fn metadata(correlation: i32, topic: &str) -> Vec<u8> {
     frame(Api::Metadata, 4, correlation, |out| {
         out.extend(1_i32.to_be_bytes());
@@ -147,7 +148,7 @@ pub fn metadata(correlation: i32, topic: &str) -> Vec<u8> {
     })
 }
 
-/// Makes a topic with so many partitions (0: as many as the server has by default), and these settings.
+/// Encodes a CreateTopics request for one topic with these settings. 0 partitions means the broker's default.
 pub fn create_topic(
     correlation: i32,
     timeout_ms: i32,
@@ -160,7 +161,7 @@ pub fn create_topic(
         text(topic, out);
         let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
         out.extend((if partitions == 0 { -1 } else { partitions }).to_be_bytes());
-        // As many replicas as the server makes by default, where it likes.
+        // Default replication factor and no manual assignment.
         out.extend((-1_i16).to_be_bytes());
         out.extend(0_i32.to_be_bytes());
         out.extend((settings.len() as i32).to_be_bytes());
@@ -173,12 +174,12 @@ pub fn create_topic(
     })
 }
 
-/// Begins a login by this mechanism.
+/// Encodes a SaslHandshake request.
 pub fn sasl_handshake(correlation: i32, mechanism: &str) -> Vec<u8> {
     frame(Api::SaslHandshake, 1, correlation, |out| text(mechanism, out))
 }
 
-/// A step of it.
+/// Encodes a SaslAuthenticate request.
 pub fn sasl_authenticate(correlation: i32, message: &[u8]) -> Vec<u8> {
     frame(Api::SaslAuthenticate, 0, correlation, |out| {
         out.extend((message.len() as i32).to_be_bytes());
@@ -186,16 +187,17 @@ pub fn sasl_authenticate(correlation: i32, message: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Asks for a number.
+/// Encodes an InitProducerId request without a transactional ID.
 pub fn init_producer_id(correlation: i32, version: i16) -> Vec<u8> {
     frame(Api::InitProducerId, version, correlation, |out| {
-        // No transactions, so their time does not matter.
+        // No transactional ID; the transaction timeout is irrelevant.
         out.extend((-1_i16).to_be_bytes());
         out.extend(60_000_i32.to_be_bytes());
     })
 }
 
-/// Stores records of partitions of a topic; the answer comes when all in-sync replicas have them. `write` appends those of a partition.
+/// Encodes a Produce request with acks = -1: the response follows once all in-sync replicas have the records. `write` appends
+/// the record batch of a partition.
 pub fn produce(
     correlation: i32,
     version: i16,
@@ -222,7 +224,7 @@ pub fn produce(
     })
 }
 
-/// The number that an answer repeats, and its body.
+/// Splits a response into its correlation ID and its body.
 ///
 /// # Errors
 /// It is too short.
@@ -231,10 +233,10 @@ pub fn answer(frame: &[u8]) -> Result<(i32, &[u8]), Malformed> {
     Ok((reader.i32()?, reader.0))
 }
 
-/// Reads the body of an answer to [`api_versions`].
+/// Decodes the response to [`api_versions`].
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
     let mut reader = Reader(body);
     if reader.i16()? != 0 {
@@ -254,10 +256,10 @@ pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
     Ok(Versions(versions))
 }
 
-/// Reads the body of an answer to [`metadata`].
+/// Decodes the response to [`metadata`].
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
@@ -307,10 +309,10 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     Ok(topology)
 }
 
-/// Reads the body of an answer to [`create_topic`]: what the error is, and the server's words.
+/// Decodes the response to [`create_topic`]: error code and message.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_create_topic(body: &[u8]) -> Result<(i16, String), Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
@@ -321,10 +323,10 @@ pub fn read_create_topic(body: &[u8]) -> Result<(i16, String), Malformed> {
     Ok((reader.i16()?, reader.text()?.unwrap_or_default()))
 }
 
-/// Reads the body of an answer to [`sasl_handshake`]: whether the mechanism is there, else those that are.
+/// Decodes the response to [`sasl_handshake`]. The inner error lists the mechanisms that the broker supports.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malformed> {
     let mut reader = Reader(body);
     let error = reader.i16()?;
@@ -335,10 +337,10 @@ pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malfo
     Ok(if error == 0 { Ok(()) } else { Err(mechanisms) })
 }
 
-/// Reads the body of an answer to [`sasl_authenticate`]: the server's message, or why it refuses.
+/// Decodes the response to [`sasl_authenticate`]: the server's message, or the inner error with the reason of the refusal.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Malformed> {
     let mut reader = Reader(body);
     let error = reader.i16()?;
@@ -354,10 +356,10 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
     })
 }
 
-/// Reads the body of an answer to [`init_producer_id`]: the number, or what the error is.
+/// Decodes the response to [`init_producer_id`]: the producer ID, or the inner error code.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
@@ -371,10 +373,10 @@ pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malforme
     })
 }
 
-/// Reads the body of an answer to [`produce`] of this version.
+/// Decodes the response to [`produce`] of this version.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malformed> {
     let mut reader = Reader(body);
     let mut all = Vec::new();
@@ -383,7 +385,7 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
         for _ in 0..reader.len(22)? {
             let partition = reader.i32()?;
             let error = reader.i16()?;
-            // Offset and time.
+            // Base offset and log append time.
             reader.take(16)?;
             if version >= 5 {
                 reader.i64()?;
@@ -410,7 +412,7 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
     Ok(all)
 }
 
-/// Reads numbers in network order, and texts.
+/// Cursor over a response body, which reads big-endian numbers and strings.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -445,7 +447,7 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_be_bytes)
     }
 
-    /// Reads the head of an answer about one partition, up to the number of the partition.
+    /// Reads the header of a response about a single partition, up to the partition's index.
     fn one_partition(&mut self) -> Result<(), Malformed> {
         if self.i32()? != 1 {
             return Err(Malformed("it is not about one topic"));
@@ -457,7 +459,7 @@ impl<'a> Reader<'a> {
         self.i32().map(drop)
     }
 
-    /// A text on one line, and not too long; `None`: null.
+    /// Reads a nullable string, cut to one line of bounded length.
     fn text(&mut self) -> Result<Option<String>, Malformed> {
         match usize::try_from(self.i16()?) {
             Ok(len) => self.take(len).map(|bytes| Some(line(bytes))),
@@ -465,7 +467,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The length of an array whose items have so many bytes at least. Null is empty.
+    /// Reads an array length. Items have at least `least` bytes, which bounds the length. A null array has length 0.
     fn len(&mut self, least: usize) -> Result<usize, Malformed> {
         match usize::try_from(self.i32()?) {
             Ok(len) if len.saturating_mul(least) <= self.0.len() => Ok(len),
@@ -474,7 +476,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Likewise, of an array that has no more items than that.
+    /// Like [`Reader::len`], but the array may have at most `most` items.
     fn at_most(&mut self, most: usize, least: usize) -> Result<usize, Malformed> {
         match self.len(least)? {
             len if len <= most => Ok(len),

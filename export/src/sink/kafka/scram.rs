@@ -1,4 +1,5 @@
-//! A login by SCRAM (RFC 5802, RFC 7677), without channel binding: neither side sends the password, and each proves that it knows it.
+//! SCRAM authentication for Kafka (RFC 5802, RFC 7677), client side, without channel binding: the password is never sent, and
+//! both sides prove that they know it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// The name of the mechanism.
+    /// Returns the name of the SASL mechanism.
     pub fn mechanism(self) -> &'static str {
         match self {
             Self::Sha256 => "SCRAM-SHA-256",
@@ -26,7 +27,7 @@ impl Hash {
     pub(crate) fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
         macro_rules! mac {
             ($digest:ty) => {
-                // A key of any length is one.
+                // HMAC accepts keys of any length.
                 Hmac::<$digest>::new_from_slice(key).map_or_else(
                     |_| Vec::new(),
                     |mut mac| {
@@ -49,7 +50,7 @@ impl Hash {
         }
     }
 
-    /// `Hi` of RFC 5802: PBKDF2 with one block.
+    /// Computes `Hi` of RFC 5802: PBKDF2 with one block.
     fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         let mut last = self.mac(password, &[salt, &[0, 0, 0, 1]].concat());
         let mut all = last.clone();
@@ -61,13 +62,13 @@ impl Hash {
     }
 }
 
-/// The client's side of a login.
+/// Client side of an authentication.
 pub struct Login<'a> {
     hash: Hash,
     password: &'a str,
     nonce: String,
     first: String,
-    /// The proof that is expected of the server.
+    /// The server signature expected in the final message.
     proof: Option<Vec<u8>>,
 }
 
@@ -79,11 +80,11 @@ impl std::fmt::Debug for Login<'_> {
     }
 }
 
-/// Fewer are not safe (RFC 7677), more are not worth the time.
+/// Accepted iteration counts: fewer are unsafe (RFC 7677), more would let a server waste CPU time.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=200_000;
 
 impl<'a> Login<'a> {
-    /// Returns a login of this user; the nonce is new for each login, without a comma.
+    /// Starts an authentication of this user. `nonce` must be fresh for each one, and without a comma.
     pub fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let first = format!("n={user},r={nonce}");
@@ -96,15 +97,15 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Returns the first message of the client.
+    /// Returns the client-first message.
     pub fn first(&self) -> Vec<u8> {
         format!("n,,{}", self.first).into_bytes()
     }
 
-    /// The last message, by the server's answer to the first one.
+    /// Returns the client-final message for the server-first message `answer`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The server's message is invalid; the error says why.
     pub fn last(&mut self, answer: &[u8]) -> Result<Vec<u8>, &'static str> {
         let answer = std::str::from_utf8(answer).map_err(|_| "it is not text")?;
         let mut parts = answer.split(',');
@@ -137,10 +138,10 @@ impl<'a> Login<'a> {
         Ok(format!("{bare},p={}", STANDARD.encode(proof)).into_bytes())
     }
 
-    /// Whether the server knows the password, too, by its answer to the last message.
+    /// Verifies the server signature in the server-final message.
     ///
     /// # Errors
-    /// It does not.
+    /// The server does not know the password.
     pub fn verify(&self, answer: &[u8]) -> Result<(), &'static str> {
         let proof = std::str::from_utf8(answer)
             .ok()

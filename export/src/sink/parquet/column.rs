@@ -1,4 +1,4 @@
-//! A column: levels and values, their encodings, and what the file's metadata says of it.
+//! A Parquet column chunk: definition and repetition levels, values, dictionary and RLE encodings, and the column's metadata.
 
 use std::collections::HashMap;
 
@@ -19,22 +19,22 @@ pub(super) enum Kind {
     Text,
 }
 
-/// A column of a row group. See the module.
+/// A column of a row group under construction.
 #[derive(Debug)]
 pub(super) struct Column {
     path: Vec<&'static str>,
     kind: Kind,
-    /// The level of a value that is there.
+    /// Maximum definition level: the level of a present value.
     most: u8,
-    /// The definition level of each value: how much of its path is there.
+    /// Definition level of each value: how many optional parts of its path are present.
     definitions: Vec<u32>,
-    /// The repetition level of each value of a list: whether it continues the list of the one before.
+    /// Repetition level of each list element: 0 starts a new list, 1 continues it. `None` if the column is not a list.
     repetitions: Option<Vec<u32>>,
     numbers: Vec<u64>,
     texts: Texts,
 }
 
-/// Texts by number, each once.
+/// Text values: a dictionary, and the dictionary index of each value.
 #[derive(Default, Debug)]
 struct Texts {
     known: HashMap<Box<[u8]>, u32>,
@@ -42,19 +42,19 @@ struct Texts {
     values: Vec<u32>,
 }
 
-/// Where a column stands in the file.
+/// Location of a written column in the file: byte offsets of its dictionary page, if any, and its data page.
 #[derive(Debug)]
 pub(super) struct Chunk {
     dictionary: Option<usize>,
     data: usize,
-    /// Bytes in the file.
+    /// Compressed size with page headers, bytes.
     len: usize,
-    /// Bytes before they were compressed.
+    /// Uncompressed size with page headers, bytes.
     pub(super) raw: usize,
 }
 
 impl Column {
-    /// `most`: how many parts of the path may be absent.
+    /// Creates an empty column. `most` is the number of optional or repeated parts of its path.
     pub(super) fn new(path: &[&'static str], kind: Kind, most: u8) -> Self {
         Self {
             path: path.to_vec(),
@@ -67,7 +67,7 @@ impl Column {
         }
     }
 
-    /// Lists of numbers of 32 bits.
+    /// Creates an empty column of lists of 32-bit numbers.
     pub(super) fn list(path: &[&'static str]) -> Self {
         Self {
             repetitions: Some(Vec::new()),
@@ -75,12 +75,12 @@ impl Column {
         }
     }
 
-    /// The first part of the path that may be absent is.
+    /// Appends null: no optional part of the path is present.
     pub(super) fn push_null(&mut self) {
         self.push_absent(0);
     }
 
-    /// So many parts of it are there.
+    /// Appends an absent value with this many optional parts of the path present.
     pub(super) fn push_absent(&mut self, there: u8) {
         self.definitions.push(there.into());
         self.repetitions.iter_mut().for_each(|list| list.push(0));
@@ -106,7 +106,7 @@ impl Column {
         values.push(number);
     }
 
-    /// A list without elements is absent, as in JSON; all ones are null.
+    /// Appends a list. An empty list is null, as in JSON; `u32::MAX` is a null element.
     pub(super) fn push_list(&mut self, numbers: &[u32]) {
         if numbers.is_empty() {
             return self.push_null();
@@ -127,7 +127,7 @@ impl Column {
         self.kind == Kind::Text
     }
 
-    /// The code of what stands in the file: numbers of 32 or 64 bits, or bytes.
+    /// Returns the code of the physical type: INT32, INT64 or BYTE_ARRAY.
     fn stored_as(&self) -> u32 {
         match self.kind {
             Kind::Uint8 | Kind::Uint16 | Kind::Uint32 => 1,
@@ -138,14 +138,15 @@ impl Column {
 
     fn plain_number(&self, number: u64, out: &mut Vec<u8>) {
         match self.kind {
-            // Times after 2262 do not fit.
+            // Timestamps are signed and end in 2262.
             Kind::Time => out.extend(i64::try_from(number).unwrap_or(i64::MAX).to_le_bytes()),
             Kind::Uint64 => out.extend(number.to_le_bytes()),
             _ => out.extend((number as u32).to_le_bytes()),
         }
     }
 
-    /// The different values, and for each value which one it is; `None`: there are too many of them.
+    /// Returns the dictionary's encoded values, their number, and the index of each value. Returns `None` if a dictionary does
+    /// not pay off.
     fn dictionary(&self) -> Option<(Vec<u8>, usize, Vec<u32>)> {
         let mut plain = Vec::new();
         if self.is_text() {
@@ -173,7 +174,7 @@ impl Column {
         (!values.is_empty()).then_some((plain, known.len(), values))
     }
 
-    /// Appends the pages of the column.
+    /// Appends the column's pages to the file.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Chunk {
         let begun = out.len();
         let mut data = Vec::new();
@@ -215,7 +216,7 @@ impl Column {
         }
     }
 
-    /// Writes the column's element of the schema.
+    /// Writes the column's `SchemaElement`.
     pub(super) fn declare(&self, thrift: &mut Writer<'_>) {
         let name = self.path.last().copied().unwrap_or_default();
         let own = self.most - u8::from(self.path.len() == 2) - 2 * u8::from(self.path.len() == 3);
@@ -223,7 +224,7 @@ impl Column {
         thrift.i32(1, self.stored_as());
         thrift.i32(3, if own > 0 { OPTIONAL } else { REQUIRED });
         thrift.bytes(4, name.as_bytes());
-        // What it was called before there were logical types.
+        // `converted_type`, for readers that predate logical types.
         let converted = match self.kind {
             Kind::Text => Some(0),
             Kind::Uint8 => Some(11),
@@ -263,7 +264,7 @@ impl Column {
         thrift.end();
     }
 
-    /// Writes the column's element of the row group.
+    /// Writes the column's `ColumnChunk` with its metadata.
     pub(super) fn describe(&self, chunk: &Chunk, thrift: &mut Writer<'_>) {
         thrift.begin();
         thrift.i64(2, chunk.dictionary.unwrap_or(chunk.data) as u64);
@@ -287,7 +288,7 @@ impl Column {
             .dictionary
             .into_iter()
             .for_each(|at| thrift.i64(11, at as u64));
-        // By its least and greatest time, a reader knows whether it needs the file.
+        // Time statistics let a reader skip the file.
         if let (Kind::Time, Some(first), Some(last)) =
             (self.kind, self.numbers.iter().min(), self.numbers.iter().max())
         {
@@ -313,13 +314,13 @@ fn plain_text(text: &[u8], out: &mut Vec<u8>) {
 /// The type of a page.
 #[derive(Clone, Copy, Debug)]
 enum Page {
-    /// So many different values.
+    /// A dictionary page with this many values.
     Dictionary(usize),
-    /// So many places, and how their values are encoded.
+    /// A data page: number of values including nulls, and their encoding.
     Data(usize, u32),
 }
 
-/// Appends a page; returns its bytes, with its header, before they were compressed.
+/// Appends a compressed page. Returns its uncompressed size with the header, bytes.
 fn write_page(out: &mut Vec<u8>, content: &[u8], kind: Page) -> usize {
     let packed = compress_to_vec(content, CompressionLevel::Fastest);
     let begun = out.len();
@@ -348,12 +349,12 @@ fn write_page(out: &mut Vec<u8>, content: &[u8], kind: Page) -> usize {
     header + content.len()
 }
 
-/// The bits that numbers up to this one need.
+/// Returns the bit width of numbers up to `most`.
 fn bits(most: u32) -> u32 {
     u32::BITS - most.leading_zeros()
 }
 
-/// Levels, with their length before them.
+/// Appends levels, prefixed by their length in bytes.
 fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
     let length_offset = out.len();
     out.extend([0; 4]);
@@ -362,7 +363,8 @@ fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
     out[length_offset..length_offset + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Runs of one number, and groups of eight of `width` bits each.
+/// Appends numbers in the RLE/bit-packing hybrid encoding: runs of a repeated number, and groups of eight numbers with `width`
+/// bits each.
 fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     let mut literal = 0;
     let mut index = 0;
@@ -371,7 +373,7 @@ fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
             .iter()
             .take_while(|number| **number == numbers[index])
             .count();
-        // What fills the last group of literals is not in the run.
+        // The first `fills` numbers of the run complete the last literal group.
         let fills = (8 - (index - literal) % 8) % 8;
         if run < fills + 8 {
             index += run;
@@ -386,6 +388,7 @@ fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     pack(&numbers[literal..], width, out);
 }
 
+/// Appends a bit-packed run, padded with zeros to a multiple of eight numbers.
 fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
@@ -409,7 +412,7 @@ fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Different numbers of a column that has a dictionary, at most.
+/// Maximum number of distinct numbers in a dictionary.
 const MAX_DIFFERENT: usize = 1 << 14;
 const PLAIN: u32 = 0;
 const RLE: u32 = 3;
@@ -421,7 +424,7 @@ mod tests {
     use super::*;
     use testkit::rng::Rng;
 
-    /// What a reader makes of it.
+    /// Decodes RLE and bit-packed runs, as a Parquet reader does.
     fn read(mut bytes: &[u8], width: u32) -> Vec<u32> {
         let mut numbers = Vec::new();
         while !bytes.is_empty() {

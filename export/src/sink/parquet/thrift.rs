@@ -1,4 +1,4 @@
-//! Thrift's compact protocol, as far as Parquet's metadata needs it.
+//! Writer for Thrift's compact protocol, as far as Parquet's metadata needs it.
 //!
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
@@ -13,29 +13,29 @@ pub(super) const BINARY: u8 = 8;
 const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
 
-/// Writes a struct, whose fields come in the order of their numbers.
+/// Writes a struct. Fields must be in ascending order of their IDs.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// The last field of each open struct.
+    /// Last field ID of each open struct: IDs are delta-encoded.
     last: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    /// The struct is open.
+    /// Starts the outermost struct.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: vec![0] }
     }
 
     fn field(&mut self, number: u8, kind: u8) {
         if let Some(last) = self.last.last_mut() {
-            // Numbers are below 16: the difference fits.
+            // IDs are below 16, so the delta fits in four bits.
             self.out.push(number.wrapping_sub(*last) << 4 | kind);
             *last = number;
         }
     }
 
-    /// Lengths, counts and codes: never negative, so that zigzag doubles them.
+    /// Writes a non-negative number; its zigzag encoding is twice the number.
     pub(super) fn number(&mut self, number: u64) {
         varint(number << 1, self.out);
     }
@@ -64,13 +64,13 @@ impl<'a> Writer<'a> {
         self.element(bytes);
     }
 
-    /// An element of a list of texts.
+    /// Writes an element of a list of strings.
     pub(super) fn element(&mut self, bytes: &[u8]) {
         varint(bytes.len() as u64, self.out);
         self.out.extend_from_slice(bytes);
     }
 
-    /// A list: so many elements follow.
+    /// Starts a list field of `len` elements.
     pub(super) fn list(&mut self, field: u8, kind: u8, len: usize) {
         self.field(field, LIST);
         match len {
@@ -82,18 +82,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A struct as an element of a list.
+    /// Starts a struct as a list element.
     pub(super) fn begin(&mut self) {
         self.last.push(0);
     }
 
-    /// A struct in a field.
+    /// Starts a struct in a field.
     pub(super) fn begin_field(&mut self, field: u8) {
         self.field(field, STRUCT);
         self.begin();
     }
 
-    /// The end of a struct.
+    /// Ends the innermost struct.
     pub(super) fn end(&mut self) {
         self.out.push(0);
         self.last.pop();

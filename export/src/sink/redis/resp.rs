@@ -1,47 +1,47 @@
-//! Replies of Redis: RESP 2, which a server speaks unless a client asks for version 3.
+//! Incremental parser for Redis replies in RESP 2, the default protocol version.
 
 use crate::sink::words as line;
 
 /// A reply to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// A simple or a bulk string: its beginning.
+    /// A simple or bulk string, cut to bounded length.
     Text(String),
     /// A signed integer of 64 bits.
     Number(i64),
-    /// An error: its words.
+    /// An error with its message.
     Error(String),
-    /// The reply without a value.
+    /// The null reply.
     Null,
     /// A list of replies.
     Array(Vec<Reply>),
 }
 
-/// Bytes that are no reply.
+/// Error: the bytes are not a valid reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
     /// The reason as a sentence.
     pub &'static str,
 );
 
-/// The longest line; one is an error, a status or a number.
+/// Maximum length of a line (error, status or number), bytes.
 const MAX_LINE: usize = 64 << 10;
-/// The longest reply, with all that is in it. Replies to the commands of a sink are short.
+/// Maximum size of a reply with everything in it, bytes. Replies to the sink's commands are short.
 const MAX_REPLY: usize = 1 << 20;
-/// The most values in a reply, arrays included: an entry of a stream has some 100.
+/// Maximum number of values in a reply, including arrays: a stream entry has about 100.
 const MAX_VALUES: usize = 1024;
-/// Maximum depth of arrays in arrays.
+/// Maximum nesting depth of arrays.
 const MAX_DEPTH: usize = 8;
 
-/// Reads replies from bytes in parts of any size. It keeps at most one reply's bytes and one part.
+/// Parses replies from a byte stream. It buffers at most one reply and one received chunk.
 #[derive(Default, Debug)]
 pub struct Replies {
     bytes: Vec<u8>,
-    /// The number of bytes that were read.
+    /// Offset of the first unparsed byte.
     at: usize,
-    /// So many bytes at `at` have no line end.
+    /// Number of bytes from `at` that are known to contain no line end.
     searched: usize,
-    /// Arrays that are not complete: how many items are to come, and those that came.
+    /// Open arrays, each with the number of missing items and the items so far.
     arrays: Vec<(usize, Vec<Reply>)>,
     /// Bytes of this reply so far.
     len: usize,
@@ -52,13 +52,13 @@ pub struct Replies {
 
 /// A part of a reply.
 enum Part {
-    /// The beginning of an array of so many items.
+    /// Header of an array with this many items.
     Array(usize),
     Value(Reply),
 }
 
 impl Replies {
-    /// A reader at the beginning of a connection.
+    /// Creates a parser for a new connection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -72,10 +72,10 @@ impl Replies {
         }
     }
 
-    /// The next reply, if all of it is there.
+    /// Returns the next reply, or `None` if it is incomplete.
     ///
     /// # Errors
-    /// The bytes are none. The connection is of no use any more.
+    /// The bytes are not valid RESP; the connection is unusable.
     pub fn next_reply(&mut self) -> Result<Option<Reply>, Malformed> {
         if let Some(malformed) = &self.malformed {
             return Err(malformed.clone());
@@ -102,7 +102,7 @@ impl Replies {
                 }
                 Some(Part::Value(reply)) => reply,
             };
-            // It may complete arrays.
+            // The value may complete one or more enclosing arrays.
             loop {
                 let Some((left, items)) = self.arrays.last_mut() else {
                     (self.len, self.values) = (0, 0);
@@ -158,7 +158,7 @@ impl Replies {
         Ok(Some(part))
     }
 
-    /// Where the line at `at` ends, before its CR LF.
+    /// Returns the end of the line at `at`, before its CR LF, or `None` if it is incomplete.
     fn line_end(&mut self) -> Result<Option<usize>, Malformed> {
         let line = &self.bytes[self.at..];
         let from = self.searched.min(line.len());
@@ -166,7 +166,7 @@ impl Replies {
             Some(position) => Ok(Some(self.at + from + position)),
             None if line.len() > MAX_LINE => Err(Malformed("a line that is too long")),
             None => {
-                // The last byte may be the first one of a line end.
+                // The last byte may be the CR of a line end.
                 self.searched = line.len().saturating_sub(1);
                 Ok(None)
             }

@@ -1,4 +1,4 @@
-//! Statements about losses, and about the ends of links.
+//! SQL statements for drops, lost reports and link ends.
 
 use export::sink::clickhouse::ABSENT;
 use store::Span;
@@ -6,8 +6,7 @@ use store::Span;
 use super::{Statement, part};
 
 impl Statement {
-    /// Counts the dropped packets of a span by place and reason, the most first, of at most `most` + 1
-    /// places.
+    /// Counts the dropped packets of a time span by location and reason, most packets first, for at most `most` + 1 locations.
     pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();
@@ -21,14 +20,14 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Counts lost reports by parts of a span.
+    /// Counts lost reports by time column.
     pub(in super::super) fn losses(mut self, span: Span, column: u64) -> Self {
         let lost = self.lost(span, &format!("{} AS of", part(span, column)));
         self.text = format!("SELECT of, sum(a) AS n FROM ({lost}) GROUP BY of ORDER BY of");
         self.in_rows()
     }
 
-    /// Counts the lost reports of a span by the node that sent them, of at most `most` + 1 nodes.
+    /// Counts the lost reports of a time span by reporter, for at most `most` + 1 nodes.
     pub(in super::super) fn reporters(mut self, span: Span, most: usize) -> Self {
         let lost = self.lost(span, "0 AS of");
         let most = most + 1;
@@ -38,8 +37,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Returns SQL for the lost reports of each sender in each part. Each collector of a pair counts what it
-    /// did not receive itself, and the one that lost more counts.
+    /// Returns SQL for the lost reports of each sender by time column. Each collector of a pair counts its own gaps, and the
+    /// larger count is used.
     fn lost(&mut self, span: Span, of: &str) -> String {
         self.range(Some(span.from()), Some(span.to()));
         let whose = self.whose();
@@ -52,9 +51,9 @@ impl Statement {
         )
     }
 
-    /// Selects the interfaces at both ends of links, from the latest hops of a span.
+    /// Selects the interfaces at both ends of links, from the latest hops of a time span.
     pub(in super::super) fn ends(mut self, span: Span, hops: usize, links: usize) -> Self {
-        // Records of SF-INT, with 0 hops, are not neighbours on a path.
+        // Exclude SF-INT records (0 hops), which do not form a path.
         self.terms.push("hops > 1".to_owned());
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();

@@ -1,4 +1,4 @@
-//! Statements about queues: heat maps, drops and packets at one node.
+//! SQL statements for heat maps, and for drops and packets at one node.
 
 use export::sink::clickhouse::ABSENT;
 use store::{HeatFilter, QueueFilter};
@@ -6,8 +6,8 @@ use store::{HeatFilter, QueueFilter};
 use super::{super::DUPLICATE_SPAN, Statement};
 
 impl Statement {
-    /// Selects the greatest values of nodes, queues and links in each column of a heat map: those of the
-    /// series with the greatest values, and the number of all series.
+    /// Selects the maximum of each series in each column of a heat map, for the series with the largest values, and the number
+    /// of all series.
     pub(in super::super) fn heat(mut self, filter: &HeatFilter) -> Self {
         let interval = filter.interval.min(60);
         self.equal("metric", "String", Some(filter.metric.name().to_owned()));
@@ -47,8 +47,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the packets that passed a queue, as far as their hops are stored, in order of time; each with
-    /// the path of its report.
+    /// Selects the packets that passed a queue in time order, each with the path of its report, as far as hops are stored.
     pub(in super::super) fn passages(mut self, filter: &QueueFilter) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         if let Some(queue) = filter.queue {
@@ -62,7 +61,7 @@ impl Statement {
         let table = &self.table;
         let terms = self.joined();
         let most = filter.limit.saturating_add(1);
-        // Two collectors of a pair have each hop under one id.
+        // Both collectors of a pair store each hop under the same ID.
         let values = "ts, id, report, flow, queue, egress_if, hop_latency, queue_occupancy, egress_ts";
         let chosen =
             format!("SELECT {values} FROM {table}{terms} ORDER BY ts, id LIMIT 1 BY id LIMIT {most}");
@@ -83,7 +82,7 @@ impl Statement {
                 .to_owned(),
         );
         self.equal("node", "UInt32", Some(filter.node.to_string()));
-        // A rollup has the time of its beginning.
+        // A rollup's time is its start.
         self.range(Some(filter.from.saturating_sub(MINUTE)), Some(filter.to));
         let source = self.source();
         self.text =
@@ -91,7 +90,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Counts the tables with the name of this one.
+    /// Counts the tables with this table's name: 0 or 1.
     pub(in super::super) fn exists(mut self) -> Self {
         let table = self.table.clone();
         let (database, name) = table.split_once('.').unwrap_or(("", &table));

@@ -1,4 +1,6 @@
-//! The questions of the pages about a span of time.
+//! The queries that the UI's pages send for a time span, timed over spans from 10 minutes to the whole store.
+//!
+//! [`super::insert`] fills the store; [`run_queries`] returns one timing per query and span.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use store::{
 use super::{MINUTE, SECOND, START, flow};
 use crate::insert::{Failure, QueryTiming, timed};
 
-/// Runs the questions of the pages over short and long spans of a store that [`super::insert`] filled.
+/// Times each query over spans of 10 min, 53 min, 3 h 8 min and all of the `minutes` that [`super::insert`] stored.
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
@@ -30,7 +32,7 @@ pub(crate) fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, 
     ];
     let mut timings = Vec::new();
     for (name, length) in spans {
-        // Not at the full hour.
+        // Short spans end at an odd time, so that they do not line up with the buckets of rollups.
         let to = if length < minutes { end - 187 * SECOND } else { end };
         let span = Span::new(to - (length * MINUTE).min(to - START), to);
         for (what, question) in QUESTIONS {
@@ -60,7 +62,7 @@ pub(crate) fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, 
 
 type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
 
-/// Questions of the pages, by their names.
+/// The queries of all pages except *Traffic*, by name. Each returns the number of rows in its answer.
 const QUESTIONS: [(&str, Question); 15] = [
     ("flows, slowest 100", |reader, span| {
         let filter = slowest(span);
@@ -161,7 +163,7 @@ const QUESTIONS: [(&str, Question); 15] = [
     }),
 ];
 
-/// Questions of the page *Traffic*: measure, dimensions and filter.
+/// The queries of the page *Traffic*: measure, dimensions to group by, and filter text.
 const TRAFFIC: &[(Measure, &[Dimension], &str)] = &[
     (Measure::Reports, &[Dimension::Src], ""),
     (Measure::Reports, &[Dimension::Port], ""),

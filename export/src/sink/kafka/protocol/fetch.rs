@@ -1,4 +1,4 @@
-//! Requests that read: records of a partition, and where they begin and end.
+//! Kafka Fetch and ListOffsets requests, with which the outlet reads a partition.
 
 use super::{Api, MAX_ANSWER, Malformed, Reader, frame, text};
 
@@ -11,34 +11,34 @@ pub struct FetchRequest<'a> {
     pub partition: i32,
     /// The offset of the first record.
     pub offset: i64,
-    /// The time that the broker may wait for a record, ms.
+    /// Maximum time that the broker waits for records, ms.
     pub wait_ms: i32,
-    /// Bytes of record batches: a broker sends more only if the first batch alone is larger.
+    /// Maximum bytes of record batches; a broker sends more only if the first batch alone is larger.
     pub bytes: i32,
 }
 
-/// An answer to it.
+/// A fetch response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetched<'a> {
-    /// 0: the records are there.
+    /// Error code; 0 on success.
     pub error: i16,
-    /// After the last offset that all in-sync replicas have.
+    /// High watermark: the offset after the last one that all in-sync replicas have.
     pub end: i64,
-    /// Record batches; the last one may be cut off, as may be the first one if it alone is too large.
+    /// Record batches. The last one may be truncated, and so may a first one that alone exceeds the limit.
     pub batches: &'a [u8],
 }
 
 /// Encodes a fetch request.
 pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<u8> {
     frame(Api::Fetch, version, correlation, |out| {
-        // No replica; an answer as soon as there is a byte; also records of transactions that are not complete.
+        // Replica ID -1 (a consumer), minimum of one byte, isolation level READ_UNCOMMITTED.
         out.extend((-1_i32).to_be_bytes());
         out.extend(request.wait_ms.to_be_bytes());
         out.extend(1_i32.to_be_bytes());
         out.extend(request.bytes.to_be_bytes());
         out.push(0);
         if version >= 7 {
-            // No session.
+            // No fetch session: ID 0, epoch -1.
             out.extend(0_i32.to_be_bytes());
             out.extend((-1_i32).to_be_bytes());
         }
@@ -47,7 +47,7 @@ pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<
         out.extend(1_i32.to_be_bytes());
         out.extend(request.partition.to_be_bytes());
         if version >= 9 {
-            // The epoch of the leader is not known here.
+            // Leader epoch unknown.
             out.extend((-1_i32).to_be_bytes());
         }
         out.extend(request.offset.to_be_bytes());
@@ -56,20 +56,20 @@ pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<
         }
         out.extend(request.bytes.to_be_bytes());
         if version >= 7 {
-            // No partitions that are not wanted any more.
+            // No forgotten topics.
             out.extend(0_i32.to_be_bytes());
         }
         if version >= 11 {
-            // No rack: the leader answers.
+            // Empty rack ID: the leader answers.
             text("", out);
         }
     })
 }
 
-/// Reads the body of an answer to [`fetch`] of this version. If it is longer than [`MAX_ANSWER`], its beginning is enough.
+/// Decodes the response to [`fetch`] of this version. If it exceeds [`MAX_ANSWER`], its beginning is enough.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
@@ -91,7 +91,7 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
     if version >= 5 {
         reader.i64()?;
     }
-    // Transactions that were given up.
+    // Aborted transactions.
     for _ in 0..reader.len(16)? {
         reader.take(16)?;
     }
@@ -108,7 +108,7 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
     Ok(Fetched { error, end, batches })
 }
 
-/// Asks for the first offset of a partition, or, of the `latest`, for that after the last.
+/// Encodes a ListOffsets request for the first offset of a partition, or with `latest` for the offset after the last.
 pub fn list_offsets(correlation: i32, topic: &str, partition: i32, latest: bool) -> Vec<u8> {
     frame(Api::ListOffsets, 1, correlation, |out| {
         out.extend((-1_i32).to_be_bytes());
@@ -120,10 +120,10 @@ pub fn list_offsets(correlation: i32, topic: &str, partition: i32, latest: bool)
     })
 }
 
-/// Reads the body of an answer to [`list_offsets`]: the offset, or what the error is.
+/// Decodes the response to [`list_offsets`]: the offset, or the inner error code.
 ///
 /// # Errors
-/// It is none.
+/// The body is malformed.
 pub fn read_list_offsets(body: &[u8]) -> Result<Result<i64, i16>, Malformed> {
     let mut reader = Reader(body);
     reader.one_partition()?;
