@@ -9,6 +9,9 @@ use settings::section;
 use export_role::settings::{ExportKind, ExportSettings};
 use net::destination::Destination;
 
+/// Maximum number of collector names in pairs: every SQL statement contains them.
+const MAX_NAMES: usize = 256;
+
 section! {
     /// A console serves the API and the UI from the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind =
     /// "clickhouse"`). It has no inputs and no store: a file with `[console]` runs no collector. See [the
@@ -149,9 +152,6 @@ pub(crate) fn is_name(name: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
-
-/// Maximum number of collector names in pairs: every SQL statement contains them.
-const MAX_NAMES: usize = 256;
 
 /// Returns true if this is a valid URL of a collector. Everyone who may read the pages gets it, so user and password are
 /// rejected.

@@ -33,6 +33,18 @@ use manage_role::program::{Configuration, Detection};
 use runtime::{control::Asked, host};
 use terminal::CliError;
 
+const REFERENCE_HEAD: &str = "# Configuration reference
+
+<!-- Made from the source; do not edit. To accept a change: make docs -->
+
+The file is TOML. Every key has a default, so an empty file, or no file, is valid. Unknown keys are refused.
+`hopwise check -c FILE` reports errors, and `hopwise check -c FILE --dump` prints the effective configuration. Send SIGHUP, or
+`POST /api/v1/config/reload`, to apply a changed file without losing state. A key that cannot change while running keeps its
+value; the log and the response name it.
+
+Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
+";
+
 impl Settings {
     /// Reads the settings from a file, or returns the defaults if there is none.
     ///
@@ -359,18 +371,6 @@ pub fn reference() -> String {
     chapters.remove(0); // the file itself: its keys are the tables that follow
     show::page(REFERENCE_HEAD, &chapters)
 }
-
-const REFERENCE_HEAD: &str = "# Configuration reference
-
-<!-- Made from the source; do not edit. To accept a change: make docs -->
-
-The file is TOML. Every key has a default, so an empty file, or no file, is valid. Unknown keys are refused.
-`hopwise check -c FILE` reports errors, and `hopwise check -c FILE --dump` prints the effective configuration. Send SIGHUP, or
-`POST /api/v1/config/reload`, to apply a changed file without losing state. A key that cannot change while running keeps its
-value; the log and the response name it.
-
-Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
-";
 
 #[cfg(test)]
 mod tests;

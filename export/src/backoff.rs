@@ -1,8 +1,5 @@
 //! Exponential backoff between attempts to send a batch.
 
-/// A time or a duration, nanoseconds.
-pub type Nanos = u64;
-
 const SECOND: Nanos = 1_000_000_000;
 /// Bound of the first pause.
 const FIRST: Nanos = SECOND / 10;
@@ -10,6 +7,9 @@ const FIRST: Nanos = SECOND / 10;
 const LONGEST: Nanos = 30 * SECOND;
 /// Longest pause that a server can request.
 const LONGEST_ASKED: Nanos = 600 * SECOND;
+
+/// A time or a duration, nanoseconds.
+pub type Nanos = u64;
 
 /// Exponential backoff with full jitter: each pause is random below a bound that doubles, so that many clients of a recovering
 /// server do not retry at the same time.

@@ -10,6 +10,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+const HEAD: &str = "hopwise cursor 1";
+
 /// A position between two records of a stream: before record `row` of file `file`. Both numbers only grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Position {
@@ -42,8 +44,6 @@ impl fmt::Display for NoCursor {
 }
 
 impl std::error::Error for NoCursor {}
-
-const HEAD: &str = "hopwise cursor 1";
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+const DAY: u64 = 24 * 3600 * 1_000_000_000;
+
 /// Set of the days in a batch, with a maximum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayLimit {
@@ -10,8 +12,6 @@ pub struct DayLimit {
     seen: BTreeSet<u64>,
     last: Option<u64>,
 }
-
-const DAY: u64 = 24 * 3600 * 1_000_000_000;
 
 impl DayLimit {
     /// Returns an empty set that admits `most` days.

@@ -22,6 +22,10 @@ use crate::cursor::{Cursor, Position};
 use crate::ledger::Ledger;
 use crate::outcome::Outcome;
 
+/// Consecutive rejections after which the problem is more likely the stream than single records. Each further one is then
+/// followed by a long pause, so that an operator can fix the cause before everything is rejected.
+const SUSPICIOUS: u64 = 32;
+
 /// A record with a key. Records with the same key stay in order.
 pub trait Keyed {
     /// Returns a hash of the key.
@@ -163,10 +167,6 @@ pub struct Delivery<R> {
     last_success: Option<Nanos>,
     rejected_in_a_row: u64,
 }
-
-/// Consecutive rejections after which the problem is more likely the stream than single records. Each further one is then
-/// followed by a long pause, so that an operator can fix the cause before everything is rejected.
-const SUSPICIOUS: u64 = 32;
 
 impl<R: Keyed> Delivery<R> {
     /// Returns a delivery that resumes at `cursor`. `seed` is for the jitter of pauses.

@@ -9,6 +9,13 @@
 
 use wire::FlowKey;
 
+const V4: u8 = 1;
+const V6: u8 = 2;
+const BY_ID: u8 = 3;
+const PORTS: u8 = 4;
+/// Maximum encoded size of a hop, bytes.
+const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
+
 /// One hop of one report, with values converted to the units below.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hop {
@@ -43,11 +50,6 @@ pub struct Hop {
     /// Egress timestamp of the node's clock, ns: all 64 bits, or the lower 32.
     pub egress_ts: Option<u64>,
 }
-
-const V4: u8 = 1;
-const V6: u8 = 2;
-const BY_ID: u8 = 3;
-const PORTS: u8 = 4;
 
 impl Hop {
     /// Appends the encoded hop to `out`.
@@ -185,9 +187,6 @@ impl Buffer {
         }
     }
 }
-
-/// Maximum encoded size of a hop, bytes.
-const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, after) = rest.split_first_chunk()?;

@@ -1,5 +1,8 @@
 //! Divides a memory budget among deliveries by scaling their batch sizes.
 
+/// The smallest size of a batch, bytes.
+pub const LEAST: usize = 64 << 10;
+
 /// Memory needs of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
@@ -10,9 +13,6 @@ pub struct Claim {
     /// Memory independent of the batch size, bytes.
     pub fixed: usize,
 }
-
-/// The smallest size of a batch, bytes.
-pub const LEAST: usize = 64 << 10;
 
 impl Claim {
     /// Returns the memory needed with batches of this size, bytes.

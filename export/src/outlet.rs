@@ -24,6 +24,18 @@ use crate::sink::kafka::log::{self, Message};
 use crate::sink::kafka::name;
 use crate::sink::kafka::protocol::fetch::Fetched;
 
+/// Maximum bytes kept of an unreadable value.
+const KEPT: usize = 4096;
+/// Maximum size of a batch that may have been sent, bytes. No batch is larger, unless the messages are not the original ones.
+const REPEATED: usize = 48 << 20;
+/// Memory of a message besides its content, bytes: entries in the batch's lists and the allocator's overhead. It also covers a
+/// row's share while the columns of a request are built.
+const OVERHEAD: usize = size_of::<Item>() + 320;
+/// Maximum overshoot of a page's size limit, bytes: its last message. Texts and lists are limited.
+pub const BEYOND: usize = 64 << 10;
+/// Number of copies of each page in memory: its records, and the request.
+pub const FORMS: usize = 2;
+
 /// A message of a partition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
@@ -45,18 +57,6 @@ pub struct Unreadable {
     /// The length of the value, bytes.
     len: usize,
 }
-
-/// Maximum bytes kept of an unreadable value.
-const KEPT: usize = 4096;
-/// Maximum size of a batch that may have been sent, bytes. No batch is larger, unless the messages are not the original ones.
-const REPEATED: usize = 48 << 20;
-/// Memory of a message besides its content, bytes: entries in the batch's lists and the allocator's overhead. It also covers a
-/// row's share while the columns of a request are built.
-const OVERHEAD: usize = size_of::<Item>() + 320;
-/// Maximum overshoot of a page's size limit, bytes: its last message. Texts and lists are limited.
-pub const BEYOND: usize = 64 << 10;
-/// Number of copies of each page in memory: its records, and the request.
-pub const FORMS: usize = 2;
 
 impl Unreadable {
     fn new(words: String, value: &[u8]) -> Self {

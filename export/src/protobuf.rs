@@ -5,15 +5,15 @@ use wire::FlowKey;
 
 use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
-/// Appends a record as one message.
-pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
-    record.visit_all(collector, |field, value| write_field(field, value, out));
-}
-
 pub(crate) const VARINT: u32 = 0;
 pub(crate) const FIXED_64: u32 = 1;
 pub(crate) const BYTES: u32 = 2;
 pub(crate) const FIXED_32: u32 = 5;
+
+/// Appends a record as one message.
+pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
+    record.visit_all(collector, |field, value| write_field(field, value, out));
+}
 
 fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     let number = field.number;

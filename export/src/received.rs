@@ -13,6 +13,18 @@ use wire::FlowKey;
 use self::packed::Packed;
 use crate::record::{COMMON, Field, FieldKind, Fields, SCHEMA, Stream, Value};
 
+/// Maximum length of a message, bytes.
+pub const LONGEST: usize = 1 << 20;
+/// Maximum length of a JSON message, bytes: parsing takes about thirty times as much memory. Records that hopwise writes are
+/// shorter.
+pub const LONGEST_JSON: usize = 256 << 10;
+/// Maximum length of a text, such as a name or a rule, bytes.
+const TEXT: usize = 4096;
+/// Maximum length of a text that does not count as long, bytes.
+const SHORT: usize = 64;
+/// Maximum length of a list: nodes of a path.
+const NUMBERS: usize = 4096;
+
 /// A record of another process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Received {
@@ -45,18 +57,6 @@ pub struct Unreadable(
     /// The reason as a sentence.
     pub String,
 );
-
-/// Maximum length of a message, bytes.
-pub const LONGEST: usize = 1 << 20;
-/// Maximum length of a JSON message, bytes: parsing takes about thirty times as much memory. Records that hopwise writes are
-/// shorter.
-pub const LONGEST_JSON: usize = 256 << 10;
-/// Maximum length of a text, such as a name or a rule, bytes.
-const TEXT: usize = 4096;
-/// Maximum length of a text that does not count as long, bytes.
-const SHORT: usize = 64;
-/// Maximum length of a list: nodes of a path.
-const NUMBERS: usize = 4096;
 
 impl Received {
     /// Decodes a record: a JSON object if it begins with `{`, otherwise protobuf.

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use crate::backoff::Nanos;
 use crate::record::{Alert, Record};
 
+/// Maximum number of repeated alerts: about 10 MiB.
+const MAX_REPEATED: usize = 50_000;
+/// Maximum alerts in one part.
+const MAX_AT_ONCE: usize = 1_000;
+
 /// The firing alerts that were sent, and when to repeat them.
 #[derive(Debug)]
 pub struct Repeats {
@@ -64,11 +69,6 @@ impl Repeats {
         part
     }
 }
-
-/// Maximum number of repeated alerts: about 10 MiB.
-const MAX_REPEATED: usize = 50_000;
-/// Maximum alerts in one part.
-const MAX_AT_ONCE: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,9 @@ use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::record::{Record, Stream};
 
+/// Maximum length of a response text, characters.
+const MAX_WORDS: usize = 300;
+
 /// Records of one stream that are sent together.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
@@ -169,9 +172,6 @@ pub fn escape(value: &str) -> String {
     }
     escaped
 }
-
-/// Maximum length of a response text, characters.
-const MAX_WORDS: usize = 300;
 
 #[cfg(test)]
 mod tests {

@@ -45,6 +45,18 @@ use crate::sql::{Failure, QueryFailure, Request};
 use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
+/// Maximum events per response: about 350 bytes each, and at most 16 MiB are read.
+const MAX_LINES: usize = 8_192;
+/// Maximum time between two copies of an event, ns: both come from one report. Beyond it, equal IDs belong to different events,
+/// since 64-bit hashes repeat eventually.
+const DUPLICATE_SPAN: u64 = 10_000_000_000;
+/// Windows before the newest row that are searched first, ns: 5 minutes, 1 hour, 12 hours.
+const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
+/// Additional wait beyond the limit, for the server's own error message.
+const GRACE: Duration = Duration::from_secs(2);
+/// Maximum number of idle connections.
+const MAX_IDLE: usize = 4;
+
 /// Client of the ClickHouse tables.
 #[derive(Debug)]
 pub struct Remote {
@@ -384,15 +396,3 @@ impl From<EventQuery> for EventSelection {
         }
     }
 }
-
-/// Maximum events per response: about 350 bytes each, and at most 16 MiB are read.
-const MAX_LINES: usize = 8_192;
-/// Maximum time between two copies of an event, ns: both come from one report. Beyond it, equal IDs belong to different events,
-/// since 64-bit hashes repeat eventually.
-const DUPLICATE_SPAN: u64 = 10_000_000_000;
-/// Windows before the newest row that are searched first, ns: 5 minutes, 1 hour, 12 hours.
-const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
-/// Additional wait beyond the limit, for the server's own error message.
-const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of idle connections.
-const MAX_IDLE: usize = 4;

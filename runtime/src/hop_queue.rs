@@ -14,6 +14,11 @@ use export::spool::Spool;
 
 use crate::lock::lock;
 
+/// Longest wait, after which a failed write is retried.
+const MOMENT: Duration = Duration::from_millis(500);
+/// Maximum number of empty chunks kept for reuse.
+const MAX_SPARE: usize = 16;
+
 /// Selects the reports for an export, and holds the queue to it.
 #[derive(Clone, Debug)]
 pub struct HopTap {
@@ -139,11 +144,6 @@ impl HopQueue {
         self.filled.notify_all();
     }
 }
-
-/// Longest wait, after which a failed write is retried.
-const MOMENT: Duration = Duration::from_millis(500);
-/// Maximum number of empty chunks kept for reuse.
-const MAX_SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests {

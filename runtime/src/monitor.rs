@@ -12,6 +12,9 @@ use detect::Match;
 use tokio::sync::mpsc;
 use wire::FlowKey;
 
+/// Maximum number of flows, over all names, whose events are counted: each event is compared with each of them.
+pub const MAX_COUNTED_FLOWS: usize = 1024;
+
 /// Error: a worker of the collector did not answer in time.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy;
@@ -33,9 +36,6 @@ pub struct StreamMessage {
     /// The message as JSON.
     pub text: Arc<str>,
 }
-
-/// Maximum number of flows, over all names, whose events are counted: each event is compared with each of them.
-pub const MAX_COUNTED_FLOWS: usize = 1024;
 
 /// The collector in this process and its live streams.
 pub trait CollectorMonitor: Send + Sync + 'static {

@@ -27,6 +27,9 @@ static SAVED: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
 static RESTORED: AtomicU64 = AtomicU64::new(0);
 /// Files that another program replaced and that are therefore no longer written.
 static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Error message for a file that another program replaced.
+pub const NOT_WRITTEN: &str =
+    "it was replaced while hopwise ran; restart hopwise to continue with the new file";
 
 /// A state file that the next start reads. While it is in use, [`restore`] rewrites it if it was removed. If another program
 /// replaced or modified it, that is taken for an operator's intent: this process stops writing it, and the next start reads it.
@@ -207,10 +210,6 @@ pub fn replaced() -> Vec<String> {
         .map(|path| path.display().to_string())
         .collect()
 }
-
-/// Error message for a file that another program replaced.
-pub const NOT_WRITTEN: &str =
-    "it was replaced while hopwise ran; restart hopwise to continue with the new file";
 
 /// Rewrites all saved files that another program removed. May block on disk I/O.
 pub fn restore() {

@@ -9,6 +9,11 @@ use std::{
 
 use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
 
+/// Duration of a slice: at a million datagrams per second, 500 wait meanwhile.
+const SLICE: Duration = Duration::from_micros(500);
+/// Slots between two reads of the clock; takes far less than a slice even with the longest paths.
+const SLOTS_PER_LOOK: u32 = 64;
+
 /// Appends summaries of the flows from slot `first` on to `copies`.
 pub fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
     visit_slots(first, collector.flow_slots(), SLICE, |slots| {
@@ -56,11 +61,6 @@ fn visit_slots(first: u32, slots: u32, slice: Duration, mut visit: impl FnMut(Ra
     }
     (next < slots).then_some(next)
 }
-
-/// Duration of a slice: at a million datagrams per second, 500 wait meanwhile.
-const SLICE: Duration = Duration::from_micros(500);
-/// Slots between two reads of the clock; takes far less than a slice even with the longest paths.
-const SLOTS_PER_LOOK: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,11 @@ use super::{
     values::from_text,
 };
 
+/// Default UDP port of reports.
+pub const TELEMETRY_PORT: u16 = 32766;
+/// Maximum ports per interface, as many as a decoding profile has.
+const MAX_PORTS: usize = 8;
+
 /// An input of reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -23,12 +28,6 @@ pub enum Listen {
         ports: Vec<u16>,
     },
 }
-
-/// Default UDP port of reports.
-pub const TELEMETRY_PORT: u16 = 32766;
-
-/// Maximum ports per interface, as many as a decoding profile has.
-const MAX_PORTS: usize = 8;
 
 impl Listen {
     /// Returns the UDP ports on which reports arrive.

@@ -4,6 +4,8 @@
 use std::ops::Range;
 
 const HIDDEN: char = '*';
+/// Placeholder URL in hopwise's own advice, which has no secret.
+const FORM: &str = "https://HOST/BUCKET";
 
 /// Redacts the byte ranges `hidden` of the file in a line that starts at byte `start`. Quotation marks around a text remain.
 pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
@@ -72,9 +74,6 @@ fn without_user(word: &str) -> String {
 fn is_address_end(char: char) -> bool {
     char.is_whitespace() || matches!(char, '"' | '\'' | '`')
 }
-
-/// Placeholder URL in hopwise's own advice, which has no secret.
-const FORM: &str = "https://HOST/BUCKET";
 
 /// Redacts paths and queries of `http://` and `https://` URLs, because webhook URLs often contain a token.
 fn without_url_paths(line: &str) -> String {

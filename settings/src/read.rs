@@ -19,6 +19,11 @@ use toml::{
 use crate::quote;
 pub use crate::tree::{Node, Value};
 
+/// The maximum length of a file, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+/// Maximum number of characters shown before a problem, and of the problem itself.
+const SHOWN: (usize, usize) = (60, 100);
+
 /// All problems of a configuration file. `Display` formats the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -69,9 +74,6 @@ pub struct Reader<'i> {
     /// Set if the text is not TOML, so the positions of values are unknown: the only words that messages may quote.
     quotable: Option<BTreeSet<String>>,
 }
-
-/// The maximum length of a file, in bytes.
-const MAX_FILE: u64 = 4 << 20;
 
 /// Reads the text of a file of settings.
 ///
@@ -398,9 +400,6 @@ pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
         .min()
         .map(|(_, name)| name)
 }
-
-/// Maximum number of characters shown before a problem, and of the problem itself.
-const SHOWN: (usize, usize) = (60, 100);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

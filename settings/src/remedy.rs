@@ -2,6 +2,9 @@
 
 use std::io::{self, ErrorKind};
 
+/// Linux's `EIO`, for which Rust has no `ErrorKind`.
+const EIO: i32 = 5;
+
 /// Returns the remedy for a failed write, if the error alone determines it. Missing permissions and paths are not included:
 /// there the caller knows more.
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
@@ -14,9 +17,6 @@ pub fn remedy(error: &io::Error) -> Option<&'static str> {
         _ => (error.raw_os_error() == Some(EIO)).then_some("check the disk: `dmesg` shows its errors"),
     }
 }
-
-/// Linux's `EIO`, for which Rust has no `ErrorKind`.
-const EIO: i32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,13 @@
 //! Parses and formats points in time (RFC 3339 and shorter forms), and converts dates of the Gregorian calendar.
 
+/// Accepted range of a number of nanoseconds: from 2000-01-01 until before 2200-01-01.
+pub const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
+/// Days in 400 years, the period of the calendar.
+const ERA: i64 = 146_097;
+/// Days from 0000-03-01 to 1970-01-01. Internally, years begin in March, so the leap day is the last day of a year and month
+/// lengths follow one formula.
+const EPOCH: i64 = 719_468;
+
 /// Parses a time such as `2026-11-24T08:00:00.25+01:00` into nanoseconds since 1970. Returns `None` if it is invalid. `T` may
 /// be a space; seconds, or the whole time of day, may be missing. The zone is `Z`, `UTC` or an offset, and defaults to UTC,
 /// like printed times.
@@ -52,9 +60,6 @@ fn suggest(digits: &str, number: u64) -> Option<String> {
         .find(|time| PLAUSIBLE.contains(time))
         .map(self::text)
 }
-
-/// Accepted range of a number of nanoseconds: from 2000-01-01 until before 2200-01-01.
-pub const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
 
 /// Parses a whole number with exactly this number of digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
@@ -124,12 +129,6 @@ pub struct Date {
     /// Day of the month, 1 to 31.
     pub day: u8,
 }
-
-/// Days in 400 years, the period of the calendar.
-const ERA: i64 = 146_097;
-/// Days from 0000-03-01 to 1970-01-01. Internally, years begin in March, so the leap day is the last day of a year and month
-/// lengths follow one formula.
-const EPOCH: i64 = 719_468;
 
 impl Date {
     /// Returns the date `days` days after 1970-01-01.

@@ -15,6 +15,40 @@ use super::{
     setting::{self, Setting, Shown},
 };
 
+const RATES: [(&str, u64); 4] = [
+    ("bit/s", 1),
+    ("kbit/s", 1_000),
+    ("Mbit/s", 1_000_000),
+    ("Gbit/s", 1_000_000_000),
+];
+const DURATIONS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+const SIZES: [(&str, u64); 5] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+/// Accepted units of sizes, including powers of ten.
+const READ_SIZES: [(&str, u64); 8] = [
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
 crate::named_setting! {
     wire::aggregate::Kind = "\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"";
     wire::dta::Priority = "\"low\", \"medium\" or \"high\"";
@@ -210,13 +244,6 @@ impl fmt::Display for Rate {
         write!(f, "{}{unit}", self.0 / factor)
     }
 }
-
-const RATES: [(&str, u64); 4] = [
-    ("bit/s", 1),
-    ("kbit/s", 1_000),
-    ("Mbit/s", 1_000_000),
-    ("Gbit/s", 1_000_000_000),
-];
 
 /// A fraction of 1, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -486,36 +513,6 @@ pub fn integer(value: &Value<'_>) -> Option<i64> {
         _ => None,
     }
 }
-
-const DURATIONS: [(&str, u64); 7] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
-
-const SIZES: [(&str, u64); 5] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
-
-/// Accepted units of sizes, including powers of ten.
-const READ_SIZES: [(&str, u64); 8] = [
-    ("B", 1),
-    ("kB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
 
 /// Returns a duration in nanoseconds, at most `u64::MAX`.
 pub fn as_nanoseconds(duration: Duration) -> u64 {

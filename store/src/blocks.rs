@@ -29,6 +29,23 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::hasher::Seeded;
 
+const VERSION: u8 = 2;
+/// Maximum events in a block. Readers limit a value to 1 MiB, and an event takes 60 bytes in the worst case.
+pub(crate) const MAX_ROWS: usize = 16_384;
+/// A block of fewer events is joined with others.
+const SMALL: usize = 8_192;
+/// Small blocks of a minute at which they are joined.
+const MAX_SMALL: usize = 15;
+/// Maximum minutes in one transaction, and maximum minutes whose small blocks are remembered.
+const MAX_MINUTES: usize = 64;
+/// Maximum width in bits of a packed number: with a bit offset of up to 7 it still fits into a 64-bit load.
+const WIDEST: u32 = 56;
+/// Zero bytes after the last column, so that an eight-byte load of any number stays within the block.
+const PADDING: usize = 8;
+/// Low bits of a block's ID, which count the blocks of a minute. The high bits are the minute.
+const ID_BITS: u32 = 24;
+const MINUTE: i64 = 60_000_000_000;
+
 /// Place where an event was measured: node, interface and queue, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Location {
@@ -658,23 +675,6 @@ fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
         bytes.push(word as u8);
     }
 }
-
-const VERSION: u8 = 2;
-/// Maximum events in a block. Readers limit a value to 1 MiB, and an event takes 60 bytes in the worst case.
-pub(crate) const MAX_ROWS: usize = 16_384;
-/// A block of fewer events is joined with others.
-const SMALL: usize = 8_192;
-/// Small blocks of a minute at which they are joined.
-const MAX_SMALL: usize = 15;
-/// Maximum minutes in one transaction, and maximum minutes whose small blocks are remembered.
-const MAX_MINUTES: usize = 64;
-/// Maximum width in bits of a packed number: with a bit offset of up to 7 it still fits into a 64-bit load.
-const WIDEST: u32 = 56;
-/// Zero bytes after the last column, so that an eight-byte load of any number stays within the block.
-const PADDING: usize = 8;
-/// Low bits of a block's ID, which count the blocks of a minute. The high bits are the minute.
-const ID_BITS: u32 = 24;
-const MINUTE: i64 = 60_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,10 @@ use crate::identity::check_access;
 use crate::join;
 use crate::salvage::{self, Records, Salvaged};
 
+const CACHE_KIB: usize = 16 << 10;
+/// Maximum errors listed per file.
+const MAX_FAULTS: u32 = 3;
+
 wire::named! {
     /// The state of a file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +204,3 @@ fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     faults.retain(|fault| fault != "ok");
     Ok(faults)
 }
-
-const CACHE_KIB: usize = 16 << 10;
-/// Maximum errors listed per file.
-const MAX_FAULTS: u32 = 3;

@@ -10,6 +10,9 @@ use rusqlite::ErrorCode;
 
 use crate::identity::{FileChange, check_access, check_directory};
 
+/// SQLite's extended code `SQLITE_IOERR_SHMSIZE`: the WAL's shared memory could not grow because the disk is full.
+const IOERR_SHMSIZE: i32 = 4874;
+
 settings::choice! {
     /// The time in UTC that one file covers.
     #[derive(Default)]
@@ -213,9 +216,6 @@ impl<T> WithPath<T> for rusqlite::Result<T> {
         self.map_err(|error| Error::sqlite(path, error))
     }
 }
-
-/// SQLite's extended code `SQLITE_IOERR_SHMSIZE`: the WAL's shared memory could not grow because the disk is full.
-const IOERR_SHMSIZE: i32 = 4874;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

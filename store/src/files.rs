@@ -25,6 +25,16 @@ use crate::config::{Error, Period, WithPath as _};
 use crate::directory::check_dir;
 use crate::identity::{FileIdentity, check_access};
 
+const CORRUPT: &str = ".corrupt-";
+const SALVAGED: &str = ".salvaged-";
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+/// Name of the lock file. The process that locks it is the directory's writer.
+pub(crate) const LOCK: &str = "hopwise.lock";
+/// Mode of new files: owner reads and writes, group reads. The umask may restrict it further.
+const MODE: u32 = 0o640;
+
 /// Identity of a file: its period, and the part (from 1) if the period needed several files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId {
@@ -307,12 +317,6 @@ fn two_digits(text: &str) -> Option<u8> {
     (text.len() == 2).then(|| text.parse().ok())?
 }
 
-const CORRUPT: &str = ".corrupt-";
-const SALVAGED: &str = ".salvaged-";
-const SECOND: u64 = 1_000_000_000;
-const HOUR: u64 = 3600;
-const DAY: u64 = 24 * HOUR;
-
 /// Exclusive lock of a store's directory. Only the process that holds it writes there.
 #[derive(Debug)]
 pub(crate) struct DirLock {
@@ -372,9 +376,6 @@ impl Drop for DirLock {
     }
 }
 
-/// Name of the lock file. The process that locks it is the directory's writer.
-pub(crate) const LOCK: &str = "hopwise.lock";
-
 /// Creates a file with the owner, group and mode of the one at `alike`. Fails if the file exists or if this user may
 /// not change its owner.
 pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
@@ -407,9 +408,6 @@ pub(crate) fn private() -> OpenOptions {
     options.mode(MODE);
     options
 }
-
-/// Mode of new files: owner reads and writes, group reads. The umask may restrict it further.
-const MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {

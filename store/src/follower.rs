@@ -28,6 +28,17 @@ use crate::rows::{
 };
 use crate::schema;
 
+/// Schema name under which a file is attached.
+const FILE: &str = "f0";
+/// SQLite page cache. Small, because runs are read in order and pages are not read again.
+const CACHE_KIB: usize = 1 << 10;
+/// Maximum number of open files.
+const MAX_OPEN: usize = 4;
+/// Maximum cached values of each kind.
+const MAX_NAMES: usize = 1 << 16;
+/// Upper bound of the IDs of enumerations. Larger IDs are treated as unknown.
+const MAX_FEW: u16 = 1 << 10;
+
 /// Position between two records of a stream.
 ///
 /// If the store's files are lost, numbering restarts with a larger base, so a position never refers to other records.
@@ -812,17 +823,6 @@ fn select(stream: Stream, has_tunnels: bool) -> String {
     };
     format!("SELECT {columns} FROM {FILE}.{table} WHERE {condition}")
 }
-
-/// Schema name under which a file is attached.
-const FILE: &str = "f0";
-/// SQLite page cache. Small, because runs are read in order and pages are not read again.
-const CACHE_KIB: usize = 1 << 10;
-/// Maximum number of open files.
-const MAX_OPEN: usize = 4;
-/// Maximum cached values of each kind.
-const MAX_NAMES: usize = 1 << 16;
-/// Upper bound of the IDs of enumerations. Larger IDs are treated as unknown.
-const MAX_FEW: u16 = 1 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,15 @@ use crate::traffic::{Columns, Counted, EventParts};
 pub use self::dimension::{Dimension, Part, Prefixes};
 pub use self::sums::{Group, Grouping, Sums, Traffic};
 
+const DAY: u64 = 86_400 * SECOND;
+/// Delay after the end of a minute until its last reports have been stored, ns: each flow is visited at least every 30 s, and
+/// batches are committed at least every 5 s.
+const LATE: u64 = 40 * SECOND;
+/// Lengths of columns, seconds.
+const COLUMNS: [u64; 18] = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+];
+
 /// The values that are summed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
@@ -413,15 +422,6 @@ pub fn reports_known_to(now: u64) -> u64 {
 fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
     fields.iter().any(|field| wanted.contains(field))
 }
-
-const DAY: u64 = 86_400 * SECOND;
-/// Delay after the end of a minute until its last reports have been stored, ns: each flow is visited at least every 30 s, and
-/// batches are committed at least every 5 s.
-const LATE: u64 = 40 * SECOND;
-/// Lengths of columns, seconds.
-const COLUMNS: [u64; 18] = [
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
-];
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,25 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::query::{QueryError, QueryErrorKind};
 
+const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
+/// Virtual machine steps between two checks of the deadline: about 20 µs.
+const STEPS_BETWEEN_LOOKS: i32 = 2000;
+/// Limits of a query. Sizes are in bytes, depths and counts in items. A row in memory is at most its columns times the length
+/// of a value. Sorting and grouping use limited memory in the process that runs users' queries, and temporary files
+/// elsewhere.
+const LIMITS: &[(Limit, i32)] = &[
+    (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+    (Limit::SQLITE_LIMIT_COLUMN, 200),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
+    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 1000),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+/// Names of SQLite's virtual tables, besides those recognised by their prefix: a `FROM` can use them although no file has
+/// them.
+const MODULES: &[&str] = &["bytecode", "dbstat", "geopoly", "tables_used"];
+
 /// Makes `conn` read-only: from now on, only statements that read can be prepared on it.
 pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     for (limit, value) in LIMITS {
@@ -172,24 +191,6 @@ fn hint(message: &str) -> String {
     }
 }
 
-const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
-
-/// Virtual machine steps between two checks of the deadline: about 20 µs.
-const STEPS_BETWEEN_LOOKS: i32 = 2000;
-
-/// Limits of a query. Sizes are in bytes, depths and counts in items. A row in memory is at most its columns times the length
-/// of a value. Sorting and grouping use limited memory in the process that runs users' queries, and temporary files
-/// elsewhere.
-const LIMITS: &[(Limit, i32)] = &[
-    (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
-    (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
-    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
-    (Limit::SQLITE_LIMIT_COLUMN, 200),
-    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
-    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 1000),
-    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
-];
-
 /// Readable names: the views, the tables behind them, SQLite's schema tables, and the JSON table functions.
 const TABLES: &[&str] = &[
     "events",
@@ -225,10 +226,6 @@ const TABLES: &[&str] = &[
     "json_each",
     "json_tree",
 ];
-
-/// Names of SQLite's virtual tables, besides those recognised by their prefix: a `FROM` can use them although no file has
-/// them.
-const MODULES: &[&str] = &["bytecode", "dbstat", "geopoly", "tables_used"];
 
 /// Permitted functions: they depend only on their arguments.
 #[rustfmt::skip]

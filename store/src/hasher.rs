@@ -6,6 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
+/// Digits of pi and of the golden ratio, as constants without a pattern.
+const START: u64 = 0x243f_6a88_85a3_08d3;
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+
 /// A map with keys that no sender chooses, such as IDs in a file.
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
@@ -80,7 +84,3 @@ impl Hasher for FastHasher {
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 }
-
-/// Digits of pi and of the golden ratio, as constants without a pattern.
-const START: u64 = 0x243f_6a88_85a3_08d3;
-const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;

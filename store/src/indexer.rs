@@ -30,6 +30,32 @@ use crate::schema;
 use crate::segment::Insert;
 use crate::shared::Shared;
 
+/// Virtual machine steps between two checks of the stop flag.
+const STEPS: i32 = 10_000;
+/// Like the writer's settings; the cache of 64 MiB also serves the sort.
+const SETTINGS: &str = "
+PRAGMA synchronous = NORMAL;
+PRAGMA wal_autocheckpoint = 0;
+PRAGMA cache_size = -65536;
+PRAGMA trusted_schema = OFF;
+";
+const FLOW: Index = Index {
+    name: "event_flow",
+    columns: "chunk, flow, ts, seq",
+};
+const KIND: Index = Index {
+    name: "event_kind",
+    columns: "kind, ts, seq",
+};
+const NODE: Index = Index {
+    name: "event_node",
+    columns: "node, ts, seq",
+};
+/// Maximum number of events to sort in memory: at most 256 MB. The writer finishes a file much earlier.
+const MAX_EVENTS: i64 = 4_000_000;
+/// Maximum number of queued files. With more, the writer maintains the indexes itself.
+const MAX_WAITING: usize = 2;
+
 /// Handle of the index thread, which starts with the first file, and the list of pending files.
 #[derive(Debug)]
 pub(crate) struct Indexer {
@@ -333,17 +359,6 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Virtual machine steps between two checks of the stop flag.
-const STEPS: i32 = 10_000;
-
-/// Like the writer's settings; the cache of 64 MiB also serves the sort.
-const SETTINGS: &str = "
-PRAGMA synchronous = NORMAL;
-PRAGMA wal_autocheckpoint = 0;
-PRAGMA cache_size = -65536;
-PRAGMA trusted_schema = OFF;
-";
-
 /// An index on events.
 #[derive(Clone, Copy)]
 struct Index {
@@ -351,25 +366,6 @@ struct Index {
     /// The columns, followed by the primary key of the table (`ts, seq`).
     columns: &'static str,
 }
-
-const FLOW: Index = Index {
-    name: "event_flow",
-    columns: "chunk, flow, ts, seq",
-};
-const KIND: Index = Index {
-    name: "event_kind",
-    columns: "kind, ts, seq",
-};
-const NODE: Index = Index {
-    name: "event_node",
-    columns: "node, ts, seq",
-};
-
-/// Maximum number of events to sort in memory: at most 256 MB. The writer finishes a file much earlier.
-const MAX_EVENTS: i64 = 4_000_000;
-
-/// Maximum number of queued files. With more, the writer maintains the indexes itself.
-const MAX_WAITING: usize = 2;
 
 #[cfg(test)]
 mod tests {

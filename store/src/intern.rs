@@ -15,6 +15,10 @@ use wire::FlowKey;
 use crate::numbering::countable;
 use crate::rows::{optional, text};
 
+/// A full map of flows takes about 30 MB.
+const MAX_FLOWS: usize = 1 << 18;
+const MAX_PATHS: usize = 1 << 14;
+
 /// The interned values of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -311,10 +315,6 @@ impl Hasher for IdentityHasher {
         self.0 = hash;
     }
 }
-
-/// A full map of flows takes about 30 MB.
-const MAX_FLOWS: usize = 1 << 18;
-const MAX_PATHS: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {

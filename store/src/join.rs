@@ -14,6 +14,25 @@ use crate::guard;
 use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
 
+/// Names of a stream's lowest number in a file and of that number's base. The index of the stream is appended.
+pub(crate) const FIRST: [&str; 2] = ["first of stream ", "base of stream "];
+/// The documented views.
+const VIEWS: [&str; 7] = [
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "recordings",
+];
+const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
+                           max(last_seen) AS last_seen, reports";
+/// Page cache of a connection, KiB, divided among its files.
+const CACHE_KIB: usize = 64 << 10;
+/// Page cache of a connection with one file, KiB. Other pages are in the page cache of the system.
+const ALONE_CACHE_KIB: usize = 4 << 10;
+
 /// A connection over some files, restricted by the authorizer of `guard`.
 #[derive(Debug)]
 pub(crate) struct Joined {
@@ -119,9 +138,6 @@ pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Erro
     query_meta(&conn).with_path(path)
 }
 
-/// Names of a stream's lowest number in a file and of that number's base. The index of the stream is appended.
-pub(crate) const FIRST: [&str; 2] = ["first of stream ", "base of stream "];
-
 fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -208,22 +224,3 @@ fn union(view: &str, files: &[Features]) -> String {
     };
     format!("CREATE TEMP VIEW {view} AS {body}")
 }
-
-/// The documented views.
-const VIEWS: [&str; 7] = [
-    "events",
-    "rollups",
-    "flows",
-    "drops",
-    "losses",
-    "reports",
-    "recordings",
-];
-
-const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
-                           max(last_seen) AS last_seen, reports";
-
-/// Page cache of a connection, KiB, divided among its files.
-const CACHE_KIB: usize = 64 << 10;
-/// Page cache of a connection with one file, KiB. Other pages are in the page cache of the system.
-const ALONE_CACHE_KIB: usize = 4 << 10;

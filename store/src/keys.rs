@@ -10,6 +10,11 @@ use wire::FlowKey;
 use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
 
+/// Maximum number of cached flows over all files: about 20 MB.
+const MAX_KEYS: usize = 500_000;
+/// Number of sequential reads that take as long as one lookup.
+const WORTH: usize = 8;
+
 /// Flow keys by file, for the files that queries have used.
 #[derive(Default, Debug)]
 pub(crate) struct KnownKeys(Mutex<HashMap<FileIdentity, Numbered>>);
@@ -117,8 +122,3 @@ fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> 
     keys.resize(all, None);
     Ok(())
 }
-
-/// Maximum number of cached flows over all files: about 20 MB.
-const MAX_KEYS: usize = 500_000;
-/// Number of sequential reads that take as long as one lookup.
-const WORTH: usize = 8;

@@ -21,6 +21,21 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 use crate::spans::{Span, each};
 
+/// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
+/// sink only and not counted.
+const FROM_PACKETS: &str = "FROM f0.report_data
+     WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
+/// Maximum number of reports counted for one answer.
+const MAX_REPORTS: u64 = 3_000_000;
+/// Maximum number of (flow, node) pairs: about 20 MB with their paths.
+const MAX_PASSED: usize = 400_000;
+/// Maximum number of drop keys.
+const MAX_DROP_KEYS: usize = 50_000;
+/// Maximum number of flows counted per key.
+const MAX_FLOWS_PER_KEY: usize = 10_000;
+/// Maximum number of flows over all keys: about 20 MB.
+const MAX_DROP_FLOWS: usize = 1_000_000;
+
 /// Location and reason of drops, as in the drop reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct DropKey {
@@ -431,22 +446,6 @@ fn can_be_compared(path: &[u32]) -> bool {
     let mut nodes = HashSet::new();
     path.iter().all(|node| *node != u32::MAX && nodes.insert(*node))
 }
-
-/// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
-/// sink only and not counted.
-const FROM_PACKETS: &str = "FROM f0.report_data
-     WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
-
-/// Maximum number of reports counted for one answer.
-const MAX_REPORTS: u64 = 3_000_000;
-/// Maximum number of (flow, node) pairs: about 20 MB with their paths.
-const MAX_PASSED: usize = 400_000;
-/// Maximum number of drop keys.
-const MAX_DROP_KEYS: usize = 50_000;
-/// Maximum number of flows counted per key.
-const MAX_FLOWS_PER_KEY: usize = 10_000;
-/// Maximum number of flows over all keys: about 20 MB.
-const MAX_DROP_FLOWS: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,9 @@ use crate::files::FileId;
 use crate::problems::{FileProblem, ProblemKind};
 use crate::shared::Shared;
 
+/// Suffix of a WAL's file name.
+const LOG: &str = "-wal";
+
 /// Read access to the list of removed or replaced files, for readers in the process of the store.
 #[derive(Clone, Debug)]
 pub struct MovedFiles(Arc<Shared>);
@@ -61,6 +64,3 @@ fn is_moved(problem: &FileProblem, from: Option<Nanos>, to: Option<Nanos>) -> bo
     let id = FileId::parse(problem.file.trim_end_matches(LOG));
     is_moved && from.is_none_or(|from| from <= problem.found) && id.is_some_and(|id| id.overlaps(from, to))
 }
-
-/// Suffix of a WAL's file name.
-const LOG: &str = "-wal";

@@ -13,6 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use collector::event::{Nanos, Stream};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+/// Maximum valid number in a file: as many more can be added before overflow.
+const MAX_COUNTED: i64 = 1 << 62;
+/// Maximum records in a run. A reader that wants part of a run reads little more than that.
+pub(crate) const RUN: i64 = 8192;
+const MS_BITS: u32 = 20;
+const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);
+
 /// State of the numbering: its base and the next number of each stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbering {
@@ -172,11 +179,3 @@ pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
         Some(format!("the file is damaged: {what} is {number}")),
     ))
 }
-
-/// Maximum valid number in a file: as many more can be added before overflow.
-const MAX_COUNTED: i64 = 1 << 62;
-
-/// Maximum records in a run. A reader that wants part of a run reads little more than that.
-pub(crate) const RUN: i64 = 8192;
-const MS_BITS: u32 = 20;
-const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);

@@ -20,6 +20,23 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, Span, SpanSum, find_flow, read_flow, read_flows};
 
+/// Maximum number of flows whose current path is tracked: about 20 MB.
+const MAX_FLOWS: usize = 200_000;
+/// Maximum number of changes; older ones are dropped.
+const MAX_CHANGES: usize = 100_000;
+/// Maximum number of selected flows per file.
+const MAX_WANTED: usize = 20_000;
+/// Maximum number of flows in a tally.
+const MAX_USED: usize = 20_000;
+/// Maximum number of intervals and paths for one answer: about 30 MB.
+const MAX_PARTS: usize = 1_000_000;
+/// Maximum number of flows that are read one by one, per minute.
+const FEW_FLOWS: usize = 50;
+/// Maximum number of per-minute lookups; each takes a few microseconds.
+const FEW_MINUTES: u64 = 10_000;
+/// Longest time for which a flow's count may not be stored yet: minutes are stored up to two minutes late.
+const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
+
 /// Selects the flows that match all given conditions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FlowSelector {
@@ -732,23 +749,6 @@ fn each_path(
     }
     Ok(())
 }
-
-/// Maximum number of flows whose current path is tracked: about 20 MB.
-const MAX_FLOWS: usize = 200_000;
-/// Maximum number of changes; older ones are dropped.
-const MAX_CHANGES: usize = 100_000;
-/// Maximum number of selected flows per file.
-const MAX_WANTED: usize = 20_000;
-/// Maximum number of flows in a tally.
-const MAX_USED: usize = 20_000;
-/// Maximum number of intervals and paths for one answer: about 30 MB.
-const MAX_PARTS: usize = 1_000_000;
-/// Maximum number of flows that are read one by one, per minute.
-const FEW_FLOWS: usize = 50;
-/// Maximum number of per-minute lookups; each takes a few microseconds.
-const FEW_MINUTES: u64 = 10_000;
-/// Longest time for which a flow's count may not be stored yet: minutes are stored up to two minutes late.
-const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
 
 #[cfg(test)]
 mod tests;

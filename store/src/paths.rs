@@ -14,6 +14,16 @@ use crate::intern::parse_path;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
 
+/// The query for the latest paths of one flow.
+const FLOW_PATHS: &str =
+    "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
+/// Maximum number of paths of a flow per file; the latest are used.
+pub const MAX_PATHS_PER_FLOW: usize = 100;
+/// Maximum number of paths of all flows of a file: about 50 MB.
+const MAX_PATHS: usize = 1_000_000;
+/// Minimum number of flows for which a file is read in one pass.
+const MANY_FLOWS: usize = 1_000;
+
 /// A set of distinct paths, each with an index from 0.
 #[derive(Default, Debug)]
 pub struct Paths {
@@ -309,17 +319,6 @@ fn path_events(kind: &str) -> String {
         Metric::FlowPath as i64
     )
 }
-
-/// The query for the latest paths of one flow.
-const FLOW_PATHS: &str =
-    "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
-
-/// Maximum number of paths of a flow per file; the latest are used.
-pub const MAX_PATHS_PER_FLOW: usize = 100;
-/// Maximum number of paths of all flows of a file: about 50 MB.
-const MAX_PATHS: usize = 1_000_000;
-/// Minimum number of flows for which a file is read in one pass.
-const MANY_FLOWS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

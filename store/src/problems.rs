@@ -6,6 +6,9 @@ use std::path::Path;
 
 use collector::event::Nanos;
 
+/// Maximum listed problems, separately for lasting ones and past events.
+const MAX_PROBLEMS: usize = 64;
+
 wire::named! {
     /// The kind of a problem of a file.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -131,6 +134,3 @@ pub(crate) fn name_of(path: &Path) -> String {
         .to_string_lossy()
         .into_owned()
 }
-
-/// Maximum listed problems, separately for lasting ones and past events.
-const MAX_PROBLEMS: usize = 64;

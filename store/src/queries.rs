@@ -22,6 +22,29 @@ use crate::rows::{
     text as text_at,
 };
 
+/// Events per query of a search: small enough when matches are frequent, large enough when they are rare.
+const PAGE: usize = 4_096;
+/// Maximum number of events that one search examines: about a quarter of a second.
+const MAX_SEEN: usize = 125_000;
+/// Number of leading columns that hold the flow.
+const FLOW: usize = 5;
+const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
+                             threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
+const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
+                              count, min, max, sum, p50, p99";
+const DROP_COLUMNS: &str =
+    "src, dst, sport, dport, proto, ts, id, node, ingress_if, egress_if, queue, reason, tunnel";
+const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated";
+const FLOW_COLUMNS: &str =
+    "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
+/// The most frequent kinds of events.
+const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
+/// Windows before the newest record that are searched first, ns: 5 minutes, 1 hour, 12 hours.
+const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
+/// Number of newest files that are queried first.
+const FEW_FILES: usize = 4;
+const EVENTS_PER_POINT: usize = 8;
+
 impl Reader {
     /// Returns events, newest first.
     ///
@@ -511,11 +534,6 @@ impl FlowPoint {
     }
 }
 
-/// Events per query of a search: small enough when matches are frequent, large enough when they are rare.
-const PAGE: usize = 4_096;
-/// Maximum number of events that one search examines: about a quarter of a second.
-const MAX_SEEN: usize = 125_000;
-
 /// The view and the columns of a query, its `WHERE` and its parameters.
 #[derive(Clone)]
 struct Clause {
@@ -656,25 +674,3 @@ fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
 fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
     Ok(text_at(row, i)?.map_or_else(Vec::new, |text| parse_path(&text)))
 }
-
-/// Number of leading columns that hold the flow.
-const FLOW: usize = 5;
-const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
-                             threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
-const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
-                              count, min, max, sum, p50, p99";
-const DROP_COLUMNS: &str =
-    "src, dst, sport, dport, proto, ts, id, node, ingress_if, egress_if, queue, reason, tunnel";
-const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated";
-const FLOW_COLUMNS: &str =
-    "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
-
-/// The most frequent kinds of events.
-const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
-
-/// Windows before the newest record that are searched first, ns: 5 minutes, 1 hour, 12 hours.
-const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
-
-/// Number of newest files that are queried first.
-const FEW_FILES: usize = 4;
-const EVENTS_PER_POINT: usize = 8;

@@ -13,6 +13,22 @@ use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
 use crate::rows::{int, kind_named, optional, unsigned};
 
+/// Maximum number of queues in a heat map.
+const MAX_QUEUES: usize = 65_536;
+/// Maximum number of cells while a heat map is built: 64 MiB.
+const MAX_CELLS: usize = 4 << 20;
+/// Time before the end of a map in which one-second rollups are read, ns.
+const TAIL: Nanos = 180_000_000_000;
+/// Maximum number of columns of a heat map.
+pub const MAX_COLUMNS: usize = 1_000;
+/// Maximum number of recording ranges per query.
+const MAX_WINDOWS: usize = 10_000;
+/// Maximum length of a recording, ns.
+const LONGEST: Nanos = 60_000_000_000;
+const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
+                                 rule, id, reports, every, late";
+const PASSAGE_COLUMNS: &str = "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, hop_latency, egress_if, source, path";
+
 /// Selects the metric, time span and resolution of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeatFilter {
@@ -448,19 +464,3 @@ fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
         path: path.map_or_else(Vec::new, |text| parse_path(&text)),
     })
 }
-
-/// Maximum number of queues in a heat map.
-const MAX_QUEUES: usize = 65_536;
-/// Maximum number of cells while a heat map is built: 64 MiB.
-const MAX_CELLS: usize = 4 << 20;
-/// Time before the end of a map in which one-second rollups are read, ns.
-const TAIL: Nanos = 180_000_000_000;
-/// Maximum number of columns of a heat map.
-pub const MAX_COLUMNS: usize = 1_000;
-/// Maximum number of recording ranges per query.
-const MAX_WINDOWS: usize = 10_000;
-/// Maximum length of a recording, ns.
-const LONGEST: Nanos = 60_000_000_000;
-const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
-                                 rule, id, reports, every, late";
-const PASSAGE_COLUMNS: &str = "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, hop_latency, egress_if, source, path";

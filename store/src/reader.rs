@@ -22,6 +22,15 @@ use crate::moved::MovedFiles;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
 
+/// Maximum idle connections with views. Each may have a page cache as large as [`join`] allows.
+const MAX_IDLE: usize = 4;
+/// Maximum idle connections to single files.
+const MAX_ALONE: usize = 16;
+/// Maximum number of files read in parallel for one query.
+const MAX_THREADS: usize = 4;
+/// Maximum number of warnings kept.
+const MAX_NOTES: usize = 8;
+
 /// Reader of a store. It can be shared by threads: each query uses a connection of its own from a small pool.
 ///
 /// ```
@@ -704,15 +713,6 @@ impl ToSql for Value {
         }))
     }
 }
-
-/// Maximum idle connections with views. Each may have a page cache as large as [`join`] allows.
-const MAX_IDLE: usize = 4;
-/// Maximum idle connections to single files.
-const MAX_ALONE: usize = 16;
-/// Maximum number of files read in parallel for one query.
-const MAX_THREADS: usize = 4;
-/// Maximum number of warnings kept.
-const MAX_NOTES: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,12 @@ use crate::join;
 use crate::problems::name_of;
 use crate::schema::{self, EventIndexes};
 
+/// Size of a database header, bytes: SQLite file format, section 1.3.
+const HEADER: usize = 100;
+/// Maximum number of failed reads per table.
+const MAX_FAILURES: u32 = 10_000;
+const CACHE_KIB: usize = 16 << 10;
+
 /// The number of records of a file by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Records {
@@ -348,9 +354,3 @@ REPLACE INTO meta SELECT 'from', min(first) FROM salvaged_times;
 REPLACE INTO meta SELECT 'to', max(last) FROM salvaged_times;
 DROP TABLE salvaged_times;
 ";
-
-/// Size of a database header, bytes: SQLite file format, section 1.3.
-const HEADER: usize = 100;
-/// Maximum number of failed reads per table.
-const MAX_FAILURES: u32 = 10_000;
-const CACHE_KIB: usize = 16 << 10;

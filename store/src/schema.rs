@@ -40,6 +40,22 @@ pub(crate) const SQL: &str = include_str!("schema.sql");
 /// Loads the planner's statistics. SQLite does this when it opens a file; the connection that creates them must do it
 /// explicitly.
 pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
+/// SQLite application ID that marks a hopwise file: "hopw".
+const APPLICATION_ID: i32 = 0x686f_7077;
+/// Writer settings. Pages of 8 KiB need fewer levels and splits than 4 KiB (measured). The writer checkpoints explicitly. The
+/// dirty pages of a transaction fit into the cache of 64 MiB.
+const SETTINGS: &str = "
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA wal_autocheckpoint = 0;
+PRAGMA cache_size = -65536;
+PRAGMA trusted_schema = OFF;
+";
+/// The page size in `SETTINGS`, bytes.
+pub(crate) const PAGE_SIZE: u64 = 8192;
+/// Maximum wait for a lock that another program holds on the file.
+pub(crate) const BUSY: Duration = Duration::from_secs(2);
 
 /// When the indexes on events are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,9 +65,6 @@ pub(crate) enum EventIndexes {
     /// All at once, when the file is complete.
     Later,
 }
-
-/// SQLite application ID that marks a hopwise file: "hopw".
-const APPLICATION_ID: i32 = 0x686f_7077;
 
 /// Opens the file at `path` for writing and creates its schema if it is new. An existing file keeps its set of indexes.
 ///
@@ -226,20 +239,3 @@ fn insert_names(conn: &Connection, table: &str, names: &[(i64, &str)]) -> rusqli
     }
     Ok(())
 }
-
-/// Writer settings. Pages of 8 KiB need fewer levels and splits than 4 KiB (measured). The writer checkpoints explicitly. The
-/// dirty pages of a transaction fit into the cache of 64 MiB.
-const SETTINGS: &str = "
-PRAGMA page_size = 8192;
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-PRAGMA wal_autocheckpoint = 0;
-PRAGMA cache_size = -65536;
-PRAGMA trusted_schema = OFF;
-";
-
-/// The page size in `SETTINGS`, bytes.
-pub(crate) const PAGE_SIZE: u64 = 8192;
-
-/// Maximum wait for a lock that another program holds on the file.
-pub(crate) const BUSY: Duration = Duration::from_secs(2);

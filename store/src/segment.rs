@@ -20,6 +20,19 @@ use crate::rows::int;
 use crate::schema::{self, EventIndexes, kind_code};
 use crate::summary::{self, EventNumbers, Summary};
 
+const REPORT_COLUMNS: usize = 27;
+/// Rows per statement: 32 are as fast as 100, 8 are not.
+const ROWS: usize = 32;
+/// Rows per chunk, as a power of two. 65,536 entries of a flow index take one megabyte, so inserts stay in the CPU cache (2^20
+/// costs a third more, measured). A query over 20 M rows needs 305 look-ups of about 5 µs.
+const CHUNK_BITS: u32 = 16;
+const UPSERT_FLOW: &str = "
+INSERT INTO flow_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (flow) DO UPDATE SET
+  path = ifnull(excluded.path, path), flow_latency = excluded.flow_latency, basis = excluded.basis,
+  first_seen = min(first_seen, excluded.first_seen), last_seen = excluded.last_seen, reports = excluded.reports,
+  number = excluded.number";
+
 /// The file that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -718,22 +731,6 @@ pub(crate) fn newest(batch: &Batch) -> Option<Nanos> {
     let losses = batch.losses().iter().map(|loss| loss.ts);
     events.chain(flows).chain(others).chain(drops).chain(losses).max()
 }
-
-const REPORT_COLUMNS: usize = 27;
-
-/// Rows per statement: 32 are as fast as 100, 8 are not.
-const ROWS: usize = 32;
-
-/// Rows per chunk, as a power of two. 65,536 entries of a flow index take one megabyte, so inserts stay in the CPU cache (2^20
-/// costs a third more, measured). A query over 20 M rows needs 305 look-ups of about 5 µs.
-const CHUNK_BITS: u32 = 16;
-
-const UPSERT_FLOW: &str = "
-INSERT INTO flow_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-ON CONFLICT (flow) DO UPDATE SET
-  path = ifnull(excluded.path, path), flow_latency = excluded.flow_latency, basis = excluded.basis,
-  first_seen = min(first_seen, excluded.first_seen), last_seen = excluded.last_seen, reports = excluded.reports,
-  number = excluded.number";
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,22 @@ use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::summary::{LONGER, NOTHING};
 
+/// The metrics of nodes, queues and links.
+const NODE_METRICS: [Metric; 4] = [
+    Metric::HopLatency,
+    Metric::QueueOccupancy,
+    Metric::QueueCongestion,
+    Metric::LinkUtilization,
+];
+/// Maximum number of flows: about 40 MB, and as much for each file read in parallel, at most four.
+const MAX_FLOWS: usize = 200_000;
+/// Maximum number of series.
+const MAX_SERIES: usize = 200_000;
+pub(crate) const SECOND: Nanos = 1_000_000_000;
+pub(crate) const MINUTE: Nanos = 60 * SECOND;
+/// Latest time that the store can hold, ns.
+const LATEST: Nanos = i64::MAX as u64;
+
 /// A time span of whole minutes; the end is exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -899,22 +915,6 @@ pub(crate) fn each(
     }
     Ok(())
 }
-
-/// The metrics of nodes, queues and links.
-const NODE_METRICS: [Metric; 4] = [
-    Metric::HopLatency,
-    Metric::QueueOccupancy,
-    Metric::QueueCongestion,
-    Metric::LinkUtilization,
-];
-/// Maximum number of flows: about 40 MB, and as much for each file read in parallel, at most four.
-const MAX_FLOWS: usize = 200_000;
-/// Maximum number of series.
-const MAX_SERIES: usize = 200_000;
-pub(crate) const SECOND: Nanos = 1_000_000_000;
-pub(crate) const MINUTE: Nanos = 60 * SECOND;
-/// Latest time that the store can hold, ns.
-const LATEST: Nanos = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {

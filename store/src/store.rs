@@ -22,6 +22,8 @@ use crate::stats::{State, Stats};
 use crate::writer::{Message, Writer};
 use crate::{files, follower};
 
+const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
+
 /// Handle of a store that is open for writing. A dedicated thread writes the batches; submitting is cheap and may be done from
 /// several threads, and only that thread accesses the disk.
 ///
@@ -248,8 +250,6 @@ impl Drop for Store {
         self.stop();
     }
 }
-
-const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
 
 /// Checks that the files that a store in `dir` opens first are writable.
 fn probe_files(dir: &Path) -> Result<(), Error> {

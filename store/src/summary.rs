@@ -19,6 +19,16 @@ pub(crate) const REPORTS: i64 = -1;
 
 /// Stored in place of an absent flow, node, interface or queue.
 pub(crate) const NOTHING: i64 = -1;
+/// Upsert that adds a rollup to a sum; sums saturate at `i64::MAX`.
+const ADD: &str = "
+INSERT INTO span_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+ON CONFLICT DO UPDATE SET
+  count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),
+  sum = CASE WHEN sum > 9223372036854775807 - excluded.sum THEN 9223372036854775807 ELSE sum + excluded.sum END";
+const SECOND: i64 = 1_000_000_000;
+const MINUTE: i64 = 60 * SECOND;
+/// Maximum number of flows whose latest path is cached: 24 MiB. For others, each record inserts its path again.
+const MAX_FLOWS: usize = 2 << 20;
 
 /// Sums of the open transaction, and a cache of the file's latest paths.
 #[derive(Default, Debug)]
@@ -190,16 +200,3 @@ fn number_or_zero(number: Option<i64>) -> u32 {
 fn storable(value: u64) -> u64 {
     value.min(i64::MAX.cast_unsigned())
 }
-
-/// Upsert that adds a rollup to a sum; sums saturate at `i64::MAX`.
-const ADD: &str = "
-INSERT INTO span_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-ON CONFLICT DO UPDATE SET
-  count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),
-  sum = CASE WHEN sum > 9223372036854775807 - excluded.sum THEN 9223372036854775807 ELSE sum + excluded.sum END";
-
-const SECOND: i64 = 1_000_000_000;
-const MINUTE: i64 = 60 * SECOND;
-
-/// Maximum number of flows whose latest path is cached: 24 MiB. For others, each record inserts its path again.
-const MAX_FLOWS: usize = 2 << 20;

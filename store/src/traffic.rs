@@ -26,6 +26,31 @@ use self::events::EventReader;
 use self::flows::FlowReader;
 use self::names::Names;
 
+const SUMS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
+                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
+const ROLLUPS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
+                           WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
+/// Column lengths for flows, minutes.
+const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
+/// Number of rows that can be read in about 200 ms.
+const FAST_ROWS: u64 = 600_000;
+/// Maximum number of rollups read for one answer.
+const MAX_ROWS: usize = 4_000_000;
+/// Budget for the events of one answer; equals 3 million events that are read row by row.
+const MAX_EVENTS: usize = 48_000_000;
+/// Maximum number of event locations per file: about 100 MB.
+const MAX_LOCATIONS: usize = 1_000_000;
+/// Minimum number of rows read from each file after the budget is used up.
+const LEAST_ROWS: usize = 65_536;
+/// Maximum number of cached flows, paths and event groups per file: about 40 MB.
+const MAX_KNOWN: usize = 200_000;
+/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
+const TAIL: Nanos = 180 * SECOND;
+/// Latest time that the store can hold, ns.
+const LATEST: Nanos = i64::MAX as u64;
+/// Maximum number of columns.
+const MAX_COLUMNS: u64 = 1_001;
+
 /// A time span divided into columns of equal length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Columns {
@@ -613,31 +638,6 @@ fn count_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) ->
     }
     Ok(())
 }
-
-const SUMS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
-                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
-const ROLLUPS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
-                           WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
-/// Column lengths for flows, minutes.
-const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
-/// Number of rows that can be read in about 200 ms.
-const FAST_ROWS: u64 = 600_000;
-/// Maximum number of rollups read for one answer.
-const MAX_ROWS: usize = 4_000_000;
-/// Budget for the events of one answer; equals 3 million events that are read row by row.
-const MAX_EVENTS: usize = 48_000_000;
-/// Maximum number of event locations per file: about 100 MB.
-const MAX_LOCATIONS: usize = 1_000_000;
-/// Minimum number of rows read from each file after the budget is used up.
-const LEAST_ROWS: usize = 65_536;
-/// Maximum number of cached flows, paths and event groups per file: about 40 MB.
-const MAX_KNOWN: usize = 200_000;
-/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
-const TAIL: Nanos = 180 * SECOND;
-/// Latest time that the store can hold, ns.
-const LATEST: Nanos = i64::MAX as u64;
-/// Maximum number of columns.
-const MAX_COLUMNS: u64 = 1_001;
 
 #[cfg(test)]
 mod tests {

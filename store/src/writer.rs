@@ -33,6 +33,35 @@ use crate::stats::State;
 use crate::watch::Watch;
 use clock::ClockWatch;
 
+const BULK: Bulk = Bulk {
+    rate: 50_000,
+    min_events: 1_000_000,
+    max_events: 2_000_000,
+    calm: Duration::from_secs(10),
+};
+/// Maximum records in a transaction; bounds its dirty pages (about 14 MB per 100,000 events).
+const MAX_TRANSACTION: u64 = 200_000;
+/// Approximate bytes of a record in a file and its WAL.
+const RECORD: u64 = 150;
+/// Checkpoint above this WAL size (bytes) if the queue is empty.
+const CALM_LOG: u64 = 8 << 20;
+/// Checkpoint above this WAL size (bytes) at once: about 250,000 events, which take a few tenths of a second while the queue
+/// fills.
+const LONG_LOG: u64 = 32 << 20;
+/// Above this WAL size (bytes), the checkpoint waits for readers.
+const HUGE_LOG: u64 = 512 << 20;
+const RETRY: Duration = Duration::from_secs(1);
+/// Delay before failed indexing is retried: where an index did not fit on the disk, another attempt leaves little space for
+/// rows.
+const RETRY_INDEXES: Duration = Duration::from_secs(300);
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+/// A file continues in a new part at this fraction of `max_bytes` …
+const PARTS: u64 = 8;
+/// … but not below this size, bytes.
+const LEAST_PART: u64 = 4 << 20;
+/// Number of files checked for missing indexes at the start; more cannot have been waiting.
+const LEFT_OVER: usize = 8;
+
 /// A message to the writer, processed in order.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -130,13 +159,6 @@ struct Bulk {
     /// Time with a lower rate after which it ends.
     calm: Duration,
 }
-
-const BULK: Bulk = Bulk {
-    rate: 50_000,
-    min_events: 1_000_000,
-    max_events: 2_000_000,
-    calm: Duration::from_secs(10),
-};
 
 impl Writer {
     pub(crate) fn new(
@@ -568,29 +590,6 @@ impl Writer {
 fn nanos(time: SystemTime) -> Nanos {
     u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
-
-/// Maximum records in a transaction; bounds its dirty pages (about 14 MB per 100,000 events).
-const MAX_TRANSACTION: u64 = 200_000;
-/// Approximate bytes of a record in a file and its WAL.
-const RECORD: u64 = 150;
-/// Checkpoint above this WAL size (bytes) if the queue is empty.
-const CALM_LOG: u64 = 8 << 20;
-/// Checkpoint above this WAL size (bytes) at once: about 250,000 events, which take a few tenths of a second while the queue
-/// fills.
-const LONG_LOG: u64 = 32 << 20;
-/// Above this WAL size (bytes), the checkpoint waits for readers.
-const HUGE_LOG: u64 = 512 << 20;
-const RETRY: Duration = Duration::from_secs(1);
-/// Delay before failed indexing is retried: where an index did not fit on the disk, another attempt leaves little space for
-/// rows.
-const RETRY_INDEXES: Duration = Duration::from_secs(300);
-const HOUSEKEEPING: Duration = Duration::from_secs(5);
-/// A file continues in a new part at this fraction of `max_bytes` …
-const PARTS: u64 = 8;
-/// … but not below this size, bytes.
-const LEAST_PART: u64 = 4 << 20;
-/// Number of files checked for missing indexes at the start; more cannot have been waiting.
-const LEFT_OVER: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,12 @@ use std::fmt;
 
 use crate::backoff::Nanos;
 
+const MINUTE: Nanos = 60_000_000_000;
+/// Maximum number of queued notices; more are dropped.
+const MOST: usize = 64;
+/// Maximum length of a server's message, characters; longer ones are truncated.
+const LONGEST: usize = 500;
+
 /// A message for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
@@ -42,12 +48,6 @@ impl fmt::Display for Notice {
         }
     }
 }
-
-const MINUTE: Nanos = 60_000_000_000;
-/// Maximum number of queued notices; more are dropped.
-const MOST: usize = 64;
-/// Maximum length of a server's message, characters; longer ones are truncated.
-const LONGEST: usize = 500;
 
 #[derive(Default, Debug)]
 pub(super) struct Notices {

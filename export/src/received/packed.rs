@@ -9,6 +9,13 @@ use super::Held;
 use crate::protobuf::{read_varint, varint};
 use crate::record::{Field, FieldKind, Value};
 
+/// Bits of a flow's first byte: only the Flow ID is known; the addresses are IPv6; the flow has ports.
+const ID: u8 = 1;
+const V6: u8 = 2;
+const PORTS: u8 = 4;
+/// Initial capacity, bytes: enough for most records.
+const CAPACITY: usize = 256;
+
 /// Encoded values: for each present one, its field index (1 byte) and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packed(Box<[u8]>);
@@ -56,11 +63,6 @@ fn pack(held: &Held, out: &mut Vec<u8>) {
         Held::Address(address) => out.extend(address),
     }
 }
-
-/// Bits of a flow's first byte: only the Flow ID is known; the addresses are IPv6; the flow has ports.
-const ID: u8 = 1;
-const V6: u8 = 2;
-const PORTS: u8 = 4;
 
 /// Appends a flow: the first byte, then its 32-bit Flow ID, or protocol, addresses and ports.
 fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
@@ -160,6 +162,3 @@ impl<'a> Reader<'a> {
         taken
     }
 }
-
-/// Initial capacity, bytes: enough for most records.
-const CAPACITY: usize = 256;

@@ -19,6 +19,21 @@ use crate::json::write_text;
 use crate::record::{Alert, Record, Stream};
 use crate::text::rfc3339;
 
+/// Interval between repeats of an alert that fires, ns.
+const REPEAT: Nanos = 60_000_000_000;
+/// Labels that the sink writes.
+const OURS: [&str; 9] = [
+    "alertname",
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "proto",
+    "node",
+    "interface",
+    "queue",
+];
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -36,22 +51,6 @@ impl Default for Options {
         }
     }
 }
-
-/// Interval between repeats of an alert that fires, ns.
-const REPEAT: Nanos = 60_000_000_000;
-
-/// Labels that the sink writes.
-const OURS: [&str; 9] = [
-    "alertname",
-    "src",
-    "dst",
-    "sport",
-    "dport",
-    "proto",
-    "node",
-    "interface",
-    "queue",
-];
 
 /// The sink for Alertmanager.
 #[derive(Debug)]

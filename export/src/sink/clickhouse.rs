@@ -8,6 +8,34 @@ use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, Fields, Stream};
 
+/// Maximum number of UTC days in a batch. Each day is a partition, and ClickHouse rejects an insert into more than 100 of them
+/// (`max_partitions_per_insert_block`).
+pub const DAYS: usize = 90;
+/// Sorting key of the rollups.
+const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
+/// Number of insert tokens that a table remembers. While another table is unavailable, many partitions of an outlet may insert
+/// into one.
+const WINDOW: u32 = 10_000;
+/// Parts below this uncompressed size (bytes) store all columns in one file. With a file per column, ClickHouse's default from
+/// 10 MiB on, an insert and its merges would write a hundred files each, which costs more than the rows.
+const COMPACT: u32 = 256 << 20;
+const SETTINGS: &str =
+    "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
+const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
+/// ClickHouse's error code for a change that a table engine does not support.
+const NOT_IMPLEMENTED: u32 = 48;
+/// Value for an absent node, interface or queue, because 0 is a valid one.
+pub const ABSENT: u32 = u32::MAX;
+/// The columns of a flow's key.
+const FLOW: [Column; 6] = [
+    Column::new("flow", Kind::Text, " CODEC(ZSTD(1))"),
+    Column::new("src", Kind::Address, " CODEC(ZSTD(1))"),
+    Column::new("dst", Kind::Address, " CODEC(ZSTD(1))"),
+    Column::new("sport", Kind::U16, ""),
+    Column::new("dport", Kind::U16, ""),
+    Column::new("proto", Kind::U8, ""),
+];
+
 /// A ClickHouse database and the tables for records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClickHouse {
@@ -152,21 +180,6 @@ impl ClickHouse {
     }
 }
 
-/// Maximum number of UTC days in a batch. Each day is a partition, and ClickHouse rejects an insert into more than 100 of them
-/// (`max_partitions_per_insert_block`).
-pub const DAYS: usize = 90;
-
-/// Sorting key of the rollups.
-const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
-
-/// Number of insert tokens that a table remembers. While another table is unavailable, many partitions of an outlet may insert
-/// into one.
-const WINDOW: u32 = 10_000;
-
-/// Parts below this uncompressed size (bytes) store all columns in one file. With a file per column, ClickHouse's default from
-/// 10 MiB on, an insert and its merges would write a hundred files each, which costs more than the rows.
-const COMPACT: u32 = 256 << 20;
-
 /// Migrations since the first version, in order; `None` means all tables. They add columns and overwrite settings, even a
 /// larger token window. A column can become part of the sorting key only in the statement that adds it.
 const MIGRATIONS: [(Option<Stream>, &str); 5] = [
@@ -186,12 +199,6 @@ const MIGRATIONS: [(Option<Stream>, &str); 5] = [
         "ADD COLUMN IF NOT EXISTS tunnel_src IPv6, ADD COLUMN IF NOT EXISTS tunnel_dst IPv6",
     ),
 ];
-
-const SETTINGS: &str =
-    "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
-const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
-/// ClickHouse's error code for a change that a table engine does not support.
-const NOT_IMPLEMENTED: u32 = 48;
 
 /// A column with its type and its codec.
 #[derive(Clone, Copy, Debug)]
@@ -240,19 +247,6 @@ impl Kind {
         }
     }
 }
-
-/// Value for an absent node, interface or queue, because 0 is a valid one.
-pub const ABSENT: u32 = u32::MAX;
-
-/// The columns of a flow's key.
-const FLOW: [Column; 6] = [
-    Column::new("flow", Kind::Text, " CODEC(ZSTD(1))"),
-    Column::new("src", Kind::Address, " CODEC(ZSTD(1))"),
-    Column::new("dst", Kind::Address, " CODEC(ZSTD(1))"),
-    Column::new("sport", Kind::U16, ""),
-    Column::new("dport", Kind::U16, ""),
-    Column::new("proto", Kind::U8, ""),
-];
 
 fn is_name(name: &str) -> bool {
     name.len() <= 64

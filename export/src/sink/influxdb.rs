@@ -22,6 +22,21 @@ use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text::{address, address_of, decimal, hex};
 
+/// Fields that are always tags: they distinguish points of the same time and have few values.
+const ALWAYS: [&str; 9] = [
+    "collector",
+    "hw_id",
+    "interface",
+    "interval",
+    "kind",
+    "metric",
+    "node",
+    "queue",
+    "source",
+];
+/// The parts of a 5-tuple.
+const FLOW: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -69,19 +84,6 @@ pub enum Api {
     },
 }
 
-/// Fields that are always tags: they distinguish points of the same time and have few values.
-const ALWAYS: [&str; 9] = [
-    "collector",
-    "hw_id",
-    "interface",
-    "interval",
-    "kind",
-    "metric",
-    "node",
-    "queue",
-    "source",
-];
-
 /// Fields that [`Options::tags`] may name.
 pub const CHOICE: [&str; 11] = [
     "basis",
@@ -96,9 +98,6 @@ pub const CHOICE: [&str; 11] = [
     "sport",
     "src",
 ];
-
-/// The parts of a 5-tuple.
-const FLOW: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
 
 /// The sink for InfluxDB.
 #[derive(Debug)]

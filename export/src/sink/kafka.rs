@@ -30,6 +30,16 @@ pub mod scram;
 
 use protocol::{Produced, ProducerId};
 
+/// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
+pub const NO_TOPIC: i16 = 3;
+/// Maximum size of a chunk's messages before compression, bytes.
+const CHUNK: usize = 900_000;
+/// Maximum size of a message's fields other than key, value and headers, bytes.
+const OVERHEAD: usize = 32;
+/// Bytes before the value of the header `id`: the number of headers (3), length and text of its name, and length of its value
+/// (16), as zigzag varints.
+const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -81,13 +91,6 @@ settings::choice! {
 pub struct Kafka {
     options: Options,
 }
-
-/// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
-pub const NO_TOPIC: i16 = 3;
-/// Maximum size of a chunk's messages before compression, bytes.
-const CHUNK: usize = 900_000;
-/// Maximum size of a message's fields other than key, value and headers, bytes.
-const OVERHEAD: usize = 32;
 
 impl Kafka {
     /// Creates a sink with these options.
@@ -614,10 +617,6 @@ pub fn name(error: i16) -> Cow<'static, str> {
         None => Cow::Owned(format!("error {error} of Kafka")),
     }
 }
-
-/// Bytes before the value of the header `id`: the number of headers (3), length and text of its name, and length of its value
-/// (16), as zigzag varints.
-const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
 
 /// Encodes the other two headers, which are the same for a whole batch.
 fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {

@@ -18,6 +18,9 @@ use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
 use crate::text::{hex, rfc3339};
 
+const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
+const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -109,9 +112,6 @@ impl OpenSearch {
         }
     }
 }
-
-const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
-const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
 
 /// The bulk response, as far as `filter_path` selects it.
 #[derive(Deserialize)]

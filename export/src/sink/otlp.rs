@@ -26,6 +26,9 @@ use collector::event::Rollup;
 use detect::Metric;
 use wire::FlowKey;
 
+/// The quantiles, each a gauge.
+const QUANTILES: [(&str, Quantile); 2] = [(".p50", |rollup| rollup.p50), (".p99", |rollup| rollup.p99)];
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -240,9 +243,6 @@ fn unit(metric: Metric) -> &'static str {
 
 /// Returns a quantile of a rollup.
 type Quantile = fn(&Rollup) -> Option<u64>;
-
-/// The quantiles, each a gauge.
-const QUANTILES: [(&str, Quantile); 2] = [(".p50", |rollup| rollup.p50), (".p99", |rollup| rollup.p99)];
 
 /// Writes rollups of one metric as `Metric` messages, fields of the scope's records.
 fn write_metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {

@@ -20,6 +20,20 @@ use crate::backoff::Nanos;
 use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value, hash};
 use crate::text::{address, address_of, flow as flow_text, rfc3339};
 
+/// The columns of a flow; 1 marks an optional one.
+const FLOW: [(&str, Kind, u8); 5] = [
+    ("src", Kind::Text, 0),
+    ("dst", Kind::Text, 0),
+    ("sport", Kind::Uint16, 1),
+    ("dport", Kind::Uint16, 1),
+    ("proto", Kind::Uint8, 0),
+];
+const MAGIC: &[u8; 4] = b"PAR1";
+const DAY: Nanos = 86_400_000_000_000;
+const REQUIRED: u32 = 0;
+const OPTIONAL: u32 = 1;
+const REPEATED: u32 = 2;
+
 /// A Parquet file in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct File {
@@ -169,15 +183,6 @@ fn columns(stream: Stream) -> Vec<Column> {
     columns
 }
 
-/// The columns of a flow; 1 marks an optional one.
-const FLOW: [(&str, Kind, u8); 5] = [
-    ("src", Kind::Text, 0),
-    ("dst", Kind::Text, 0),
-    ("sport", Kind::Uint16, 1),
-    ("dport", Kind::Uint16, 1),
-    ("proto", Kind::Uint8, 0),
-];
-
 /// Returns the number of columns of a field.
 fn width(field: &Field) -> usize {
     if field.kind == FieldKind::Flow {
@@ -274,9 +279,3 @@ fn group(thrift: &mut Writer<'_>, name: &str, repetition: Option<u32>, children:
     }
     thrift.end();
 }
-
-const MAGIC: &[u8; 4] = b"PAR1";
-const DAY: Nanos = 86_400_000_000_000;
-const REQUIRED: u32 = 0;
-const OPTIONAL: u32 = 1;
-const REPEATED: u32 = 2;

@@ -26,6 +26,9 @@ mod resp;
 
 pub use resp::{Malformed, Replies, Reply};
 
+/// Redis's error for an XADD with an ID that is not larger than the last one.
+const REPEATED: &str = "equal or smaller than the target stream top item";
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -473,9 +476,6 @@ fn last_id(reply: &Reply) -> Option<(u64, u64)> {
     let (ms, sequence) = id.split_once('-')?;
     Some((ms.parse().ok()?, sequence.parse().ok()?))
 }
-
-/// Redis's error for an XADD with an ID that is not larger than the last one.
-const REPEATED: &str = "equal or smaller than the target stream top item";
 
 fn write_id(id: (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     scratch.clear();

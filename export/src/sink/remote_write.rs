@@ -22,6 +22,24 @@ use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
 use crate::record::{Record, RollupPart, Stream};
 use collector::event::Rollup;
 
+/// Maximum time range of a request, ns, that is judged as a whole by the server's message; longer ones are split.
+const TOGETHER: Nanos = 60_000_000_000;
+/// The statistics of a rollup, each a metric with this suffix.
+const PARTS: [(&str, Part); 6] = [
+    ("_min", |one| Some(one.min)),
+    ("_max", |one| Some(one.max)),
+    ("_sum", |one| Some(one.sum)),
+    ("_count", |one| Some(one.count)),
+    ("_p50", |one| one.p50),
+    ("_p99", |one| one.p99),
+];
+/// Error texts for samples older than a server accepts: Prometheus, Mimir.
+const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
+/// Error texts for samples older than others in their series.
+const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
+/// Error texts for samples with the time of another one.
+const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];
+
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -47,21 +65,8 @@ pub struct RemoteWrite {
     flows: bool,
 }
 
-/// Maximum time range of a request, ns, that is judged as a whole by the server's message; longer ones are split.
-const TOGETHER: Nanos = 60_000_000_000;
-
 /// Reads one statistic of a rollup.
 type Part = fn(&Rollup) -> Option<u64>;
-
-/// The statistics of a rollup, each a metric with this suffix.
-const PARTS: [(&str, Part); 6] = [
-    ("_min", |one| Some(one.min)),
-    ("_max", |one| Some(one.max)),
-    ("_sum", |one| Some(one.sum)),
-    ("_count", |one| Some(one.count)),
-    ("_p50", |one| one.p50),
-    ("_p99", |one| one.p99),
-];
 
 impl RemoteWrite {
     /// Creates a sink with these options.
@@ -347,12 +352,3 @@ impl HttpSink for RemoteWrite {
 fn contains_any(words: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| words.contains(part))
 }
-
-/// Error texts for samples older than a server accepts: Prometheus, Mimir.
-const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
-
-/// Error texts for samples older than others in their series.
-const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
-
-/// Error texts for samples with the time of another one.
-const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];

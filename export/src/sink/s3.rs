@@ -12,6 +12,10 @@ use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::text::{digit, rfc3339};
 
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const BODY: &str = "x-amz-content-sha256";
+const DATE: &str = "x-amz-date";
+
 /// Returns the request that puts a file.
 pub fn put(file: File) -> Request {
     let directory: Vec<String> = file.directory.split('/').map(escape).collect();
@@ -166,10 +170,6 @@ fn hex(bytes: &[u8]) -> String {
         .map(char::from)
         .collect()
 }
-
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const BODY: &str = "x-amz-content-sha256";
-const DATE: &str = "x-amz-date";
 
 #[cfg(test)]
 mod tests {

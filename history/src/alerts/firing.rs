@@ -12,6 +12,9 @@ use wire::FlowKey;
 
 use super::{Alert, RuleEvent};
 
+/// Maximum number of firing alerts: about 12 MiB.
+const MAX_FIRING: usize = 50_000;
+
 /// Set of the rules that are firing for flows.
 #[derive(Debug, Default)]
 pub struct Firing {
@@ -114,9 +117,6 @@ fn true_alert(rule: Arc<str>, flow: FlowKey) -> record::Alert {
     alert.id = alert.alert();
     alert
 }
-
-/// Maximum number of firing alerts: about 12 MiB.
-const MAX_FIRING: usize = 50_000;
 
 #[cfg(test)]
 mod tests {

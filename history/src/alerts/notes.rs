@@ -18,6 +18,15 @@ use terminal::CliError;
 use runtime::{lock::lock, save::SavedFile};
 use view::{AcknowledgedView, SilenceView};
 
+/// Name of the file in the store's directory.
+const FILE: &str = "alerts.json";
+/// Maximum number of acknowledgements.
+const MAX_ACKNOWLEDGED: usize = 4_096;
+/// Maximum number of silences, including recently ended ones: each is compared with each alert.
+const MAX_SILENCES: usize = 256;
+/// Time for which an ended silence is kept, ns, so that a lagging export applies it, too.
+const KEPT: u64 = 7 * 86_400_000_000_000;
+
 /// Acknowledgements and silences, and the file that stores them.
 #[derive(Debug)]
 pub struct Notes {
@@ -304,15 +313,6 @@ fn facts_of(alert: &Alert) -> Facts<'_> {
 fn name(alert: u64) -> String {
     format!("{alert:016x}")
 }
-
-/// Name of the file in the store's directory.
-const FILE: &str = "alerts.json";
-/// Maximum number of acknowledgements.
-const MAX_ACKNOWLEDGED: usize = 4_096;
-/// Maximum number of silences, including recently ended ones: each is compared with each alert.
-const MAX_SILENCES: usize = 256;
-/// Time for which an ended silence is kept, ns, so that a lagging export applies it, too.
-const KEPT: u64 = 7 * 86_400_000_000_000;
 
 #[cfg(test)]
 mod tests {

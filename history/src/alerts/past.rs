@@ -11,6 +11,9 @@ use std::{
 use export::record;
 use store::EventRow;
 
+/// Maximum number of episodes kept per alert; more are only counted.
+const MAX_EPISODES: usize = 50;
+
 /// A rule that fired for a flow or location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
@@ -292,9 +295,6 @@ impl Alert {
         )
     }
 }
-
-/// Maximum number of episodes kept per alert; more are only counted.
-const MAX_EPISODES: usize = 50;
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,13 @@ use wire::FlowKey;
 
 use view::{FiringView, Trial as TrialView};
 
+/// Maximum number of firings returned; more are only counted.
+const MAX_FIRINGS: usize = 200;
+/// Maximum number of columns.
+const MAX_PARTS: usize = 1_000;
+/// Budget of steps; each hop or level takes about 10 ns.
+const MAX_STEPS: u64 = 10_000_000;
+
 /// State of a trial run.
 #[derive(Debug)]
 pub struct Trial {
@@ -370,13 +377,6 @@ fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64>
         .map(|level| level.value)
         .max()
 }
-
-/// Maximum number of firings returned; more are only counted.
-const MAX_FIRINGS: usize = 200;
-/// Maximum number of columns.
-const MAX_PARTS: usize = 1_000;
-/// Budget of steps; each hop or level takes about 10 ns.
-const MAX_STEPS: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,15 @@ use super::{Remote, queues::Number, rows::queue, statement::present};
 use crate::query::LinkEnds;
 use crate::sql::Failure;
 
+/// Maximum number of drop locations, those with the most packets first: about 150 bytes of a response each.
+const MAX_PLACES: usize = 50_000;
+/// Maximum number of reporters.
+const MAX_REPORTERS: usize = 100_000;
+/// Maximum number of links.
+const MAX_LINKS: usize = 50_000;
+/// Maximum number of hops read; the latest are used.
+const MAX_HOPS: usize = 1_000_000;
+
 #[derive(Deserialize, Debug)]
 struct DropsLine {
     node: u32,
@@ -92,12 +101,3 @@ impl DropsLine {
         (place, sum)
     }
 }
-
-/// Maximum number of drop locations, those with the most packets first: about 150 bytes of a response each.
-const MAX_PLACES: usize = 50_000;
-/// Maximum number of reporters.
-const MAX_REPORTERS: usize = 100_000;
-/// Maximum number of links.
-const MAX_LINKS: usize = 50_000;
-/// Maximum number of hops read; the latest are used.
-const MAX_HOPS: usize = 1_000_000;

@@ -20,6 +20,37 @@ use super::{
 use crate::query::PathQuery;
 use crate::sql::Failure;
 
+/// Columns of a [`LifetimeLine`]. `took` is split into arrays of times and paths.
+const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
+/// Source codes of the rows from which lifetimes are built.
+const COUNTED: u8 = 1;
+const INSIDE: u8 = 2;
+const BEFORE: u8 = 3;
+const STATE: u8 = 4;
+/// Terms that select flow rollups.
+pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
+/// Terms that select the events that set a flow's path.
+const PATH_EVENTS: [&str; 4] = [
+    "kind IN ('new', 'path_change', 'path_loop')",
+    "metric = 'flow_path'",
+    "notEmpty(path)",
+    "flow != ''",
+];
+/// Maximum number of flows whose paths are ranked, those with the most reports first: about 150 bytes of a response each.
+const MAX_FLOWS: usize = 50_000;
+/// Maximum number of flows in a tally.
+const MAX_USED: usize = 20_000;
+/// Target size of a response, bytes, half of the maximum; typical bytes for the paths of a flow, and for each interval.
+const ANSWER: u64 = 8 << 20;
+const PATHS: u64 = 1_000;
+const PART: u64 = 20;
+/// Maximum number of path events per response, and over all responses; the latest are used.
+const PATH_PAGE: usize = 20_000;
+const MAX_PATHS: usize = 100_000;
+/// Maximum number of flows whose earlier path is looked up.
+const MAX_BEFORE: usize = 50_000;
+const MINUTE: u64 = 60_000_000_000;
+
 /// A flow with its report counts and paths in a time span.
 #[derive(Deserialize, Debug)]
 struct LifetimeLine {
@@ -461,34 +492,3 @@ fn is_nobody(of: &FlowSelector) -> bool {
 pub(super) fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
-
-/// Columns of a [`LifetimeLine`]. `took` is split into arrays of times and paths.
-const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
-/// Source codes of the rows from which lifetimes are built.
-const COUNTED: u8 = 1;
-const INSIDE: u8 = 2;
-const BEFORE: u8 = 3;
-const STATE: u8 = 4;
-/// Terms that select flow rollups.
-pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
-/// Terms that select the events that set a flow's path.
-const PATH_EVENTS: [&str; 4] = [
-    "kind IN ('new', 'path_change', 'path_loop')",
-    "metric = 'flow_path'",
-    "notEmpty(path)",
-    "flow != ''",
-];
-/// Maximum number of flows whose paths are ranked, those with the most reports first: about 150 bytes of a response each.
-const MAX_FLOWS: usize = 50_000;
-/// Maximum number of flows in a tally.
-const MAX_USED: usize = 20_000;
-/// Target size of a response, bytes, half of the maximum; typical bytes for the paths of a flow, and for each interval.
-const ANSWER: u64 = 8 << 20;
-const PATHS: u64 = 1_000;
-const PART: u64 = 20;
-/// Maximum number of path events per response, and over all responses; the latest are used.
-const PATH_PAGE: usize = 20_000;
-const MAX_PATHS: usize = 100_000;
-/// Maximum number of flows whose earlier path is looked up.
-const MAX_BEFORE: usize = 50_000;
-const MINUTE: u64 = 60_000_000_000;

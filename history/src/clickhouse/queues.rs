@@ -15,6 +15,9 @@ use super::{
 use crate::query::{Exported, QueueQuery, QueueRecords};
 use crate::sql::Failure;
 
+/// Maximum number of collectors listed.
+const MAX_COLLECTORS: usize = 16;
+
 /// A row of a heat map; `cells` are column index and maximum value.
 #[derive(Deserialize, Debug)]
 struct HeatLine {
@@ -182,6 +185,3 @@ impl PassageLine {
         }
     }
 }
-
-/// Maximum number of collectors listed.
-const MAX_COLLECTORS: usize = 16;

@@ -17,6 +17,10 @@ use super::{
 use crate::query::{FlowsQuery, RateQuery};
 use crate::sql::Failure;
 
+/// Maximum number of flows or series of a span; others are on no page. About 200 bytes of a response each.
+const MOST: usize = 50_000;
+const MINUTE: u64 = 60_000_000_000;
+
 /// Aggregated rollups: count, minimum, maximum, sum, start of the first and end of the last one (ns).
 #[derive(Deserialize, Clone, Copy, Debug)]
 pub(super) struct Sum(u64, u64, u64, u64, u64, u64);
@@ -198,7 +202,3 @@ impl SeriesLine {
         Some((key, self.sums.span()))
     }
 }
-
-/// Maximum number of flows or series of a span; others are on no page. About 200 bytes of a response each.
-const MOST: usize = 50_000;
-const MINUTE: u64 = 60_000_000_000;

@@ -13,6 +13,17 @@ use wire::FlowKey;
 use super::EventSelection;
 use crate::sql;
 
+const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
+                     reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
+/// Columns that distinguish the rollups of one time.
+const PLACE: &str = "interval, metric, node, interface, queue, flow";
+/// Aggregate columns of rollups, equal to the store's: sums saturate at `i64::MAX`.
+pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
+                   [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
+                   toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
+/// Maximum bytes of the response to a user's statement.
+const MAX_BYTES: &str = "8388608";
+
 /// A statement with its parameters and limits.
 #[derive(Debug)]
 pub(super) struct Statement {
@@ -395,14 +406,3 @@ fn part(span: Span, column: u64) -> String {
 pub(super) fn present(number: u32) -> Option<u32> {
     (number != ABSENT).then_some(number)
 }
-
-const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
-                     reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
-/// Columns that distinguish the rollups of one time.
-const PLACE: &str = "interval, metric, node, interface, queue, flow";
-/// Aggregate columns of rollups, equal to the store's: sums saturate at `i64::MAX`.
-pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
-                   [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
-                   toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
-/// Maximum bytes of the response to a user's statement.
-const MAX_BYTES: &str = "8388608";

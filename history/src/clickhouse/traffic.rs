@@ -29,6 +29,22 @@ use super::{
 };
 use crate::sql::Failure;
 
+/// SQL condition for an IPv4 flow, tested on its text.
+const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
+/// Target size of a response, bytes; at most 16 MiB are read.
+const ANSWER: usize = 14 << 20;
+/// Maximum rows read for one query.
+const MAX_ROWS: usize = 600_000;
+/// Maximum events that ClickHouse scans for one query.
+const MAX_EVENTS: u64 = 3_000_000;
+/// Maximum flows whose sums a filter can test.
+const MAX_SUMS: usize = 50_000;
+/// Maximum number of cached flows, reduced to the selected columns.
+const MAX_KNOWN: usize = 200_000;
+/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
+const TAIL: u64 = 180_000_000_000;
+const MINUTE: u64 = 60_000_000_000;
+
 /// A row of the response: the sums of rows that are equal in all selected columns. Other columns have their defaults.
 #[derive(Deserialize, Debug)]
 struct SumRow {
@@ -740,19 +756,3 @@ fn greatest() -> u64 {
 fn absent() -> u32 {
     ABSENT
 }
-
-/// SQL condition for an IPv4 flow, tested on its text.
-const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
-/// Target size of a response, bytes; at most 16 MiB are read.
-const ANSWER: usize = 14 << 20;
-/// Maximum rows read for one query.
-const MAX_ROWS: usize = 600_000;
-/// Maximum events that ClickHouse scans for one query.
-const MAX_EVENTS: u64 = 3_000_000;
-/// Maximum flows whose sums a filter can test.
-const MAX_SUMS: usize = 50_000;
-/// Maximum number of cached flows, reduced to the selected columns.
-const MAX_KNOWN: usize = 200_000;
-/// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
-const TAIL: u64 = 180_000_000_000;
-const MINUTE: u64 = 60_000_000_000;

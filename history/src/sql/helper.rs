@@ -16,6 +16,13 @@ use terminal::CliError;
 use super::{Header, MAX_BYTES, Request, Rows};
 use view::fill;
 
+/// Memory limit of a helper, bytes: page caches, sorting, and the response.
+const MAX_MEMORY: u64 = 1 << 30;
+/// Limit of SQLite's heap, bytes: page caches, sorting, grouping and materialisation. There are no temporary files.
+const MAX_SORTED: u64 = 640 << 20;
+/// Maximum file size that it may write, bytes: the WAL's shared memory, which the first reader creates.
+const MAX_FILE: u64 = 16 << 20;
+
 /// Serves queries from standard input over the files in `directory`, until the input ends.
 ///
 /// # Errors
@@ -129,13 +136,6 @@ fn cell(value: Value) -> serde_json::Value {
             .into(),
     }
 }
-
-/// Memory limit of a helper, bytes: page caches, sorting, and the response.
-const MAX_MEMORY: u64 = 1 << 30;
-/// Limit of SQLite's heap, bytes: page caches, sorting, grouping and materialisation. There are no temporary files.
-const MAX_SORTED: u64 = 640 << 20;
-/// Maximum file size that it may write, bytes: the WAL's shared memory, which the first reader creates.
-const MAX_FILE: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 pub use pool::{Failure, Pool, QueryFailure};
 
+/// Maximum bytes of a response as JSON, and of the values in it.
+pub const MAX_BYTES: usize = 8 << 20;
+
 /// A query with its limits.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Request {
@@ -67,6 +70,3 @@ pub struct Rows {
     /// Duration of the query, milliseconds.
     pub elapsed_ms: f64,
 }
-
-/// Maximum bytes of a response as JSON, and of the values in it.
-pub const MAX_BYTES: usize = 8 << 20;

@@ -12,6 +12,13 @@ use tokio::{
 use super::{Header, MAX_BYTES, Request};
 use runtime::lock::lock;
 
+/// Time beyond the query's limit after which its helper is killed.
+const GRACE: Duration = Duration::from_millis(50);
+/// Maximum number of idle helpers.
+const MAX_IDLE: usize = 2;
+/// Maximum length of a header, bytes.
+const MAX_HEADER: u64 = 1 << 20;
+
 /// Runs each query in a helper process.
 #[derive(Debug)]
 pub struct Pool {
@@ -172,10 +179,3 @@ impl Helper {
         }
     }
 }
-
-/// Time beyond the query's limit after which its helper is killed.
-const GRACE: Duration = Duration::from_millis(50);
-/// Maximum number of idle helpers.
-const MAX_IDLE: usize = 2;
-/// Maximum length of a header, bytes.
-const MAX_HEADER: u64 = 1 << 20;

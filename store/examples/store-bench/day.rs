@@ -18,6 +18,16 @@ use store::{Config, Store};
 pub(crate) use self::questions::run_queries;
 use crate::insert::Failure;
 
+/// Time of the first record, 2026-11-21 00:00 UTC, ns.
+const START: Nanos = 1_795_219_200_000_000_000;
+const SECOND: Nanos = 1_000_000_000;
+const MINUTE: Nanos = 60 * SECOND;
+const NODES: u32 = 200;
+const FLOWS: u32 = 10_000;
+/// 20 million events in a day.
+const EVENTS_PER_SECOND: u64 = 232;
+const BATCH: usize = 16_384;
+
 /// Inserts `minutes` minutes, from midnight on, into an empty store in `dir`. Returns the number of events.
 ///
 /// # Errors
@@ -195,16 +205,6 @@ fn path(number: u32, random: u64) -> [u32; 3] {
     let spine = 161 + (number + (random >> 16 & 7) as u32) % 40;
     [1 + number % 160, spine, 1 + (number * 7 + 3) % 160]
 }
-
-/// Time of the first record, 2026-11-21 00:00 UTC, ns.
-const START: Nanos = 1_795_219_200_000_000_000;
-const SECOND: Nanos = 1_000_000_000;
-const MINUTE: Nanos = 60 * SECOND;
-const NODES: u32 = 200;
-const FLOWS: u32 = 10_000;
-/// 20 million events in a day.
-const EVENTS_PER_SECOND: u64 = 232;
-const BATCH: usize = 16_384;
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,17 @@ use wire::FlowKey;
 use nic::time::process_cpu_time;
 use store::{Config, EventFilter, QueryError, QueryOptions, Reader, RollupFilter, Store, Value};
 
+/// The number of times that a query is repeated.
+pub(crate) const ROUNDS: usize = 5;
+/// Time of the first record, 2026-11-21 00:00 UTC, ns.
+const START: Nanos = 1_795_219_200_000_000_000;
+const SPACING: Nanos = 500_000;
+const SECOND: Nanos = 1_000_000_000;
+const HOT: u32 = 100;
+const NODE: u32 = 100;
+const BATCH: usize = 4096;
+const ROLLUPS_PER_SECOND: usize = 100;
+
 /// The reason that a measurement failed.
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
@@ -195,9 +206,6 @@ fn latest_filters(cold: FlowKey, hot: FlowKey) -> [(&'static str, EventFilter); 
         (", a hot flow", only_flow(hot)),
     ]
 }
-
-/// The number of times that a query is repeated.
-pub(crate) const ROUNDS: usize = 5;
 
 fn measure(
     dir: &Path,
@@ -405,15 +413,6 @@ fn writer_time() -> Option<Duration> {
     let nanos: u64 = times.sum();
     (nanos > 0).then(|| Duration::from_nanos(nanos))
 }
-
-/// Time of the first record, 2026-11-21 00:00 UTC, ns.
-const START: Nanos = 1_795_219_200_000_000_000;
-const SPACING: Nanos = 500_000;
-const SECOND: Nanos = 1_000_000_000;
-const HOT: u32 = 100;
-const NODE: u32 = 100;
-const BATCH: usize = 4096;
-const ROLLUPS_PER_SECOND: usize = 100;
 
 #[cfg(test)]
 mod tests {

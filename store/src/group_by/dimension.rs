@@ -12,6 +12,11 @@ use crate::intern::write_path;
 use crate::spans::SeriesKey;
 use crate::traffic::EventGroup;
 
+/// Maximum number of nodes that a filter names.
+const MAX_NAMED: usize = 64;
+/// Maximum number of nodes in a path pattern.
+const MAX_STEPS: usize = 64;
+
 wire::named! {
     /// A property by which values are grouped.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -300,8 +305,3 @@ fn prefix(address: IpAddr, prefixes: Prefixes) -> Part {
 fn quoted(field: &str, text: &str) -> Option<String> {
     (!text.contains('"')).then(|| format!("{field} == \"{text}\""))
 }
-
-/// Maximum number of nodes that a filter names.
-const MAX_NAMED: usize = 64;
-/// Maximum number of nodes in a path pattern.
-const MAX_STEPS: usize = 64;

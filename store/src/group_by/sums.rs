@@ -21,6 +21,22 @@ use crate::hasher::Seeded;
 use crate::spans::{SeriesKey, SpanSum};
 use crate::traffic::{Columns, Counted, EventGroup, Tally};
 
+/// Pseudo group of all values that are not summed separately.
+const REST: u32 = u32::MAX;
+/// Item number of everything that the filter rejects.
+const UNWANTED: u32 = 0;
+/// Maximum number of groups: about 40 MB.
+const MAX_GROUPS: usize = 200_000;
+/// Maximum number of distinct sets of groups, such as the nodes of a path: about 80 MB.
+const MAX_MEMBERSHIPS: usize = 400_000;
+/// Maximum number of cached item numbers: about 40 MB.
+const MAX_NUMBERS: usize = 200_000;
+/// Maximum number of cells: 32 MB of [`Sums`], or four times as many counts. With more, a second pass reads the largest
+/// groups.
+const MAX_CELLS: usize = 1 << 20;
+/// Maximum number of groups of one item: a flow over 32 nodes and 31 links has fewer.
+const MAX_COMBINED: usize = 1_024;
+
 /// Aggregates of the values in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sums {
@@ -539,19 +555,3 @@ impl Tally for Grouping {
         }
     }
 }
-
-/// Pseudo group of all values that are not summed separately.
-const REST: u32 = u32::MAX;
-/// Item number of everything that the filter rejects.
-const UNWANTED: u32 = 0;
-/// Maximum number of groups: about 40 MB.
-const MAX_GROUPS: usize = 200_000;
-/// Maximum number of distinct sets of groups, such as the nodes of a path: about 80 MB.
-const MAX_MEMBERSHIPS: usize = 400_000;
-/// Maximum number of cached item numbers: about 40 MB.
-const MAX_NUMBERS: usize = 200_000;
-/// Maximum number of cells: 32 MB of [`Sums`], or four times as many counts. With more, a second pass reads the largest
-/// groups.
-const MAX_CELLS: usize = 1 << 20;
-/// Maximum number of groups of one item: a flow over 32 nodes and 31 links has fewer.
-const MAX_COMBINED: usize = 1_024;

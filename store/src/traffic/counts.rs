@@ -19,6 +19,14 @@ use crate::hasher::{FastMap, Seeded};
 use crate::rows::int;
 use crate::spans::{MINUTE, SECOND, SpanSum};
 
+const UNKNOWN: u32 = u32::MAX;
+/// Marks a flow that the filter excludes; no file has this many flows.
+const UNWANTED: u32 = u32::MAX - 1;
+/// Maximum number of array elements (64 MB), and of flows with a cached representative.
+const MAX_ELEMENTS: usize = 8_000_000;
+/// Cost of counting an event in the map, relative to an array.
+const COST: usize = 8;
+
 /// Reader of the blocks in one file.
 pub(super) struct CountReader<'a> {
     names: Names<'a>,
@@ -583,11 +591,3 @@ impl ClassCounts {
         true
     }
 }
-
-const UNKNOWN: u32 = u32::MAX;
-/// Marks a flow that the filter excludes; no file has this many flows.
-const UNWANTED: u32 = u32::MAX - 1;
-/// Maximum number of array elements (64 MB), and of flows with a cached representative.
-const MAX_ELEMENTS: usize = 8_000_000;
-/// Cost of counting an event in the map, relative to an array.
-const COST: usize = 8;

@@ -15,6 +15,9 @@ use crate::schema::Features;
 use crate::spans::SpanSum;
 use crate::summary::NOTHING;
 
+/// Cost of reading an event row, relative to counting an event in a block.
+pub(super) const COST: usize = 16;
+
 /// Reader of the event rows in one file.
 pub(super) struct EventReader<'a> {
     names: Names<'a>,
@@ -191,6 +194,3 @@ fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
 fn number_or(row: &Row<'_>, i: usize, none: i64) -> rusqlite::Result<i64> {
     Ok(row.get::<_, Option<i64>>(i)?.unwrap_or(none))
 }
-
-/// Cost of reading an event row, relative to counting an event in a block.
-pub(super) const COST: usize = 16;

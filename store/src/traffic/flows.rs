@@ -13,6 +13,12 @@ use crate::schema::Features;
 use crate::spans::{Piece, Span, SpanSum, each_minute};
 use crate::summary::NOTHING;
 
+/// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
+const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
+                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
+const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
+                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
+
 /// Reader of the flow rollups in one file.
 pub(super) struct FlowReader<'a> {
     names: Names<'a>,
@@ -154,9 +160,3 @@ impl<'a> FlowReader<'a> {
         Ok(number)
     }
 }
-
-/// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
-const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
-                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
-                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";

@@ -2,6 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+/// Smaller differences are ignored: the shortest `max_age` is longer.
+const SMALLEST_STEP: Duration = Duration::from_secs(60);
+/// Time after a step until ages are trusted again.
+const SETTLED: Duration = Duration::from_secs(3600);
+
 /// Compares the wall clock with the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
@@ -29,11 +34,6 @@ impl ClockWatch {
             .is_none_or(|stepped| now.saturating_duration_since(stepped) >= SETTLED)
     }
 }
-
-/// Smaller differences are ignored: the shortest `max_age` is longer.
-const SMALLEST_STEP: Duration = Duration::from_secs(60);
-/// Time after a step until ages are trusted again.
-const SETTLED: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 mod tests {

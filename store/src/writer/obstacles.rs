@@ -18,6 +18,13 @@ use crate::segment::Segment;
 use crate::stats::State;
 use crate::watch::MissingFile;
 
+/// Bounds of the interval between two checks of the directory, which is normally the commit interval.
+const SHORTEST_CHECK: Duration = Duration::from_millis(10);
+const LONGEST_CHECK: Duration = Duration::from_secs(5);
+/// End of the message about a file that was set aside.
+const SET_ASIDE: &str =
+    "its records are missing from answers: `hopwise store check DIR --salvage` copies the readable records";
+
 impl Writer {
     /// Recreates the directory and acquires its lock again if either was removed or replaced.
     pub(super) fn require_dir(&mut self) -> Result<(), Error> {
@@ -268,11 +275,3 @@ fn lasting_problem(path: &Path, kind: ProblemKind, message: &str) -> NewProblem 
 fn is_usable(path: &Path) -> bool {
     schema::probe(path).is_ok() && follower::file_numbering(path).is_ok()
 }
-
-/// Bounds of the interval between two checks of the directory, which is normally the commit interval.
-const SHORTEST_CHECK: Duration = Duration::from_millis(10);
-const LONGEST_CHECK: Duration = Duration::from_secs(5);
-
-/// End of the message about a file that was set aside.
-const SET_ASIDE: &str =
-    "its records are missing from answers: `hopwise store check DIR --salvage` copies the readable records";

@@ -10,6 +10,9 @@ use super::{ABSENT, Column, FLOW, Kind};
 use crate::record::{FieldKind, Fields, Value};
 use crate::text;
 
+/// Initial capacity for a text, bytes.
+const TEXT: usize = 40;
+
 /// A block under construction.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -250,6 +253,3 @@ fn length(mut length: usize, body: &mut Vec<u8>) {
     }
     body.push(length as u8);
 }
-
-/// Initial capacity for a text, bytes.
-const TEXT: usize = 40;

@@ -10,6 +10,31 @@ use std::ops::Range;
 
 use lz4_flex::frame::FrameDecoder;
 
+/// Size of `baseOffset` and `batchLength`, which `batchLength` does not include, bytes.
+const LENGTH_END: usize = 12;
+/// Header size, bytes.
+const HEAD: usize = field::RECORDS;
+/// The version of record batches that is read.
+const MAGIC: u8 = 2;
+/// Mask of the compression codec in the attributes.
+const CODEC: u16 = 7;
+/// Maximum decompressed size of a batch, bytes.
+const LARGEST: usize = 64 << 20;
+/// Maximum record in a compressed batch, bytes: twice the longest value of a hopwise record.
+const RECORD: usize = 2 << 20;
+/// Decompression step, bytes, unless a record needs more.
+const CHUNK: usize = 64 << 10;
+/// Maximum memory for reading a batch besides the batch itself, bytes: two decompressed and one compressed LZ4 block of 4 MiB
+/// each, the longest record, and its copy.
+pub const UNPACKING: usize = 17 << 20;
+/// Magic number of LZ4's legacy frame, whose blocks have 8 MiB; no Kafka producer writes it.
+const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
+/// Attribute bit of control batches, such as transaction markers.
+const CONTROL: u16 = 1 << 5;
+const DAMAGED: &str = "its record batch is damaged";
+/// Longest varint, bytes; a record begins with its length as a varint.
+const LENGTH: usize = 10;
+
 /// A message of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
@@ -78,28 +103,6 @@ mod field {
     pub(super) const RECORDS_COUNT: usize = 57;
     pub(super) const RECORDS: usize = 61;
 }
-
-/// Size of `baseOffset` and `batchLength`, which `batchLength` does not include, bytes.
-const LENGTH_END: usize = 12;
-/// Header size, bytes.
-const HEAD: usize = field::RECORDS;
-/// The version of record batches that is read.
-const MAGIC: u8 = 2;
-/// Mask of the compression codec in the attributes.
-const CODEC: u16 = 7;
-/// Maximum decompressed size of a batch, bytes.
-const LARGEST: usize = 64 << 20;
-/// Maximum record in a compressed batch, bytes: twice the longest value of a hopwise record.
-const RECORD: usize = 2 << 20;
-/// Decompression step, bytes, unless a record needs more.
-const CHUNK: usize = 64 << 10;
-/// Maximum memory for reading a batch besides the batch itself, bytes: two decompressed and one compressed LZ4 block of 4 MiB
-/// each, the longest record, and its copy.
-pub const UNPACKING: usize = 17 << 20;
-/// Magic number of LZ4's legacy frame, whose blocks have 8 MiB; no Kafka producer writes it.
-const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
-/// Attribute bit of control batches, such as transaction markers.
-const CONTROL: u16 = 1 << 5;
 
 /// Calls `each` for the messages from offset `from` on, in order, until it returns false or the last complete batch ends.
 /// Returns the next offset to fetch.
@@ -391,10 +394,6 @@ fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
         Err(_) => Some(None),
     }
 }
-
-const DAMAGED: &str = "its record batch is damaged";
-/// Longest varint, bytes; a record begins with its length as a varint.
-const LENGTH: usize = 10;
 
 /// Reads a zigzag varint.
 fn read_varint(bytes: &mut &[u8]) -> Option<i64> {

@@ -9,6 +9,15 @@ use std::collections::BTreeMap;
 
 use crate::sink::words as line;
 
+/// Maximum response size, bytes. Responses to a sink are short, but a topic may have thousands of partitions.
+pub const MAX_ANSWER: usize = 16 << 20;
+/// Maximum number of partitions per topic.
+const MAX_PARTITIONS: usize = 100_000;
+/// Maximum number of brokers.
+const MAX_BROKERS: usize = 10_000;
+/// Maximum number of SASL mechanisms in a response.
+const MAX_MECHANISMS: usize = 100;
+
 /// Error: the bytes are not a valid response to the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
@@ -106,15 +115,6 @@ pub struct ProducerId {
     /// The epoch of the producer.
     pub epoch: i16,
 }
-
-/// Maximum response size, bytes. Responses to a sink are short, but a topic may have thousands of partitions.
-pub const MAX_ANSWER: usize = 16 << 20;
-/// Maximum number of partitions per topic.
-const MAX_PARTITIONS: usize = 100_000;
-/// Maximum number of brokers.
-const MAX_BROKERS: usize = 10_000;
-/// Maximum number of SASL mechanisms in a response.
-const MAX_MECHANISMS: usize = 100;
 
 /// Encodes a request frame.
 fn frame(api: Api, version: i16, correlation: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

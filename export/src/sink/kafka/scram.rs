@@ -6,6 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256, Sha512};
 
+/// Accepted iteration counts: fewer are unsafe (RFC 7677), more would let a server waste CPU time.
+const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=200_000;
+
 /// The hash function of the mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hash {
@@ -79,9 +82,6 @@ impl std::fmt::Debug for Login<'_> {
             .finish_non_exhaustive()
     }
 }
-
-/// Accepted iteration counts: fewer are unsafe (RFC 7677), more would let a server waste CPU time.
-const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=200_000;
 
 impl<'a> Login<'a> {
     /// Starts an authentication of this user. `nonce` must be fresh for each one, and without a comma.

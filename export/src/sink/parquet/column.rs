@@ -8,6 +8,13 @@ use super::thrift::{BINARY, I32, Writer};
 use super::{OPTIONAL, REQUIRED};
 use crate::protobuf::varint;
 
+/// Maximum number of distinct numbers in a dictionary.
+const MAX_DIFFERENT: usize = 1 << 14;
+const PLAIN: u32 = 0;
+const RLE: u32 = 3;
+const DICTIONARY: u32 = 8;
+const ZSTD: u32 = 6;
+
 /// The values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -411,13 +418,6 @@ fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
         }
     }
 }
-
-/// Maximum number of distinct numbers in a dictionary.
-const MAX_DIFFERENT: usize = 1 << 14;
-const PLAIN: u32 = 0;
-const RLE: u32 = 3;
-const DICTIONARY: u32 = 8;
-const ZSTD: u32 = 6;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,15 @@
 
 use crate::sink::words as line;
 
+/// Maximum length of a line (error, status or number), bytes.
+const MAX_LINE: usize = 64 << 10;
+/// Maximum size of a reply with everything in it, bytes. Replies to the sink's commands are short.
+const MAX_REPLY: usize = 1 << 20;
+/// Maximum number of values in a reply, including arrays: a stream entry has about 100.
+const MAX_VALUES: usize = 1024;
+/// Maximum nesting depth of arrays.
+const MAX_DEPTH: usize = 8;
+
 /// A reply to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -23,15 +32,6 @@ pub struct Malformed(
     /// The reason as a sentence.
     pub &'static str,
 );
-
-/// Maximum length of a line (error, status or number), bytes.
-const MAX_LINE: usize = 64 << 10;
-/// Maximum size of a reply with everything in it, bytes. Replies to the sink's commands are short.
-const MAX_REPLY: usize = 1 << 20;
-/// Maximum number of values in a reply, including arrays: a stream entry has about 100.
-const MAX_VALUES: usize = 1024;
-/// Maximum nesting depth of arrays.
-const MAX_DEPTH: usize = 8;
 
 /// Parses replies from a byte stream. It buffers at most one reply and one received chunk.
 #[derive(Default, Debug)]

@@ -5,6 +5,8 @@ use store::{HeatFilter, QueueFilter};
 
 use super::{super::DUPLICATE_SPAN, Statement};
 
+const MINUTE: u64 = 60_000_000_000;
+
 impl Statement {
     /// Selects the maximum of each series in each column of a heat map, for the series with the largest values, and the number
     /// of all series.
@@ -100,5 +102,3 @@ impl Statement {
         self.in_rows()
     }
 }
-
-const MINUTE: u64 = 60_000_000_000;
