@@ -1,23 +1,27 @@
-//! Rate limits: leaky buckets that fill with operations and leak with time. A full bucket is congestion.
+//! Leaky-bucket rate meters of the DTA translator. A collector's meter yields a congestion level from 0 to 3; a sender's
+//! meter admits or rejects reports.
+//!
+//! A bucket's level is a time: how long it needs to run empty, in ns with 16 fractional bits. A unit of traffic adds its
+//! cost, `10^9 / rate` ns.
 
 use super::config::Rate;
 
-/// Fractional bits of a level in ns.
+/// Fractional bits of a level.
 const FRACTION: u32 = 16;
-/// Maximum level of a bucket, ns: more than any burst.
+/// Maximum burst, ns (about 20 hours), so that a level with its fraction fits 64 bits.
 const LONGEST: u64 = 1 << 46;
 
 /// A leaky bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// Time that one unit adds, ns with a fraction; 0: no limit.
+    /// Time that one unit adds, ns with fraction; 0: no limit.
     cost: u64,
-    /// Time that the bucket needs to run empty, ns with a fraction.
+    /// Time until the bucket is empty, ns with fraction.
     level: u64,
 }
 
 impl Bucket {
-    /// Creates a bucket for `rate` units per second; 0: no limit.
+    /// Creates a bucket for `rate` units per second; 0 means no limit.
     pub(super) fn new(rate: u64) -> Self {
         let cost = (1_000_000_000u64 << FRACTION)
             .checked_div(rate)
@@ -36,18 +40,18 @@ impl Bucket {
     }
 }
 
-/// The meter of a collector: operations and bytes, and the level of congestion that they make.
+/// The meter of a collector: operations and bytes, and the congestion level that they cause.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     messages: Bucket,
     bytes: Bucket,
     /// Time of the last leak, ns.
     leaked_at: u64,
-    /// Thresholds of levels 1, 2, 3, ns with a fraction.
+    /// Fill levels at which congestion levels 1, 2 and 3 begin, ns with fraction.
     thresholds: [u64; 3],
-    /// Hysteresis of the thresholds, ns with a fraction.
+    /// Amount below a threshold at which its level ends, ns with fraction.
     hysteresis: u64,
-    /// Congestion level, 0 to 3.
+    /// Current congestion level, 0 to 3.
     level: u8,
 }
 
@@ -64,20 +68,20 @@ impl Meter {
         }
     }
 
-    /// Returns whether there is no limit.
+    /// Returns whether neither operations nor bytes are limited.
     #[inline(always)]
     pub(super) fn is_unlimited(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
     }
 
-    /// Counts an operation with this many bytes of data.
+    /// Counts an operation with `data` bytes.
     #[inline(always)]
     pub(super) fn spend(&mut self, data: usize) {
         self.messages.add(1);
         self.bytes.add(data as u64 + Rate::OVERHEAD);
     }
 
-    /// Returns the congestion level at `now`, 0 to 3.
+    /// Returns the congestion level at time `now`, 0 to 3.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
         if self.is_unlimited() {
@@ -95,7 +99,7 @@ impl Meter {
         self.level
     }
 
-    /// Counts the thresholds, each lowered by `hysteresis`, that `fill` exceeds.
+    /// Returns how many thresholds, each lowered by `hysteresis`, `fill` exceeds.
     #[inline(always)]
     fn thresholds_below(&self, fill: u64, hysteresis: u64) -> u8 {
         self.thresholds
@@ -105,26 +109,26 @@ impl Meter {
     }
 }
 
-/// The meter of one sender: a bucket that holds one burst.
+/// The meter of one sender, a bucket that holds one burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReporterMeter {
-    /// Time that the bucket needs to run empty, ns with a fraction.
+    /// Time until the bucket is empty, ns with fraction.
     level: u64,
     /// Time of the last leak, ns.
     leaked_at: u64,
 }
 
-/// Rate and burst of all senders' meters.
+/// The rate and burst shared by all senders' meters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReporterRate {
-    /// Time that one report adds, ns with a fraction; 0: no limit.
+    /// Time that one report adds, ns with fraction; 0: no limit.
     cost: u64,
-    /// Level of a full bucket, likewise.
+    /// Level of a full bucket, ns with fraction.
     capacity: u64,
 }
 
 impl ReporterRate {
-    /// Creates the limit: at most `rate` reports per second (0: no limit), in bursts of up to `burst`.
+    /// Creates a limit of `rate` reports per second (0: no limit) with bursts of up to `burst` reports.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
         Self {
@@ -141,7 +145,7 @@ impl ReporterRate {
 }
 
 impl ReporterMeter {
-    /// Returns whether the rate allows one more report at `now`, and counts it if so.
+    /// Returns whether the rate allows one more report at `now`, and counts the report if so.
     #[inline]
     pub(super) fn admit(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.leaked_at).min(LONGEST);
