@@ -1,4 +1,5 @@
-//! Parses a filter by recursive descent; depth, tests and values are bounded.
+//! The recursive-descent parser of the filter language: text in, an [`Expression`] or the first [`Fault`] out. Depth, tests
+//! and values are bounded.
 
 use detect::{Prefix, rule::names::distance};
 
@@ -37,7 +38,7 @@ pub(crate) fn parse(
     Ok(root)
 }
 
-/// Returns the word to search for, if `text` is a single word and no comparison.
+/// Returns the word to search for if `text` is a single word rather than a comparison.
 fn only_word(text: &str) -> Option<&str> {
     let mut scanner = Scanner::new(text);
     let piece = scanner.value().ok()?;
@@ -129,7 +130,7 @@ impl<'a> Parser<'a> {
         self.meaning(field, operator, &values)
     }
 
-    /// Parses a value without a field, which is searched in the text of the flow.
+    /// Parses a value without a field, to be searched in the text of the flow.
     fn flow_text(&mut self) -> Result<Expression, Fault> {
         let at = self.scanner.at();
         let Ok(piece) = self.scanner.value() else {
@@ -280,8 +281,8 @@ impl<'a> Parser<'a> {
         Fault::new(self.scanner.at(), length, message)
     }
 
-    /// Builds a fault at the current position. If an operator of another language stands there, the message
-    /// names the word to write instead of giving `advice`.
+    /// Builds a fault at the current position. If an operator of another language is found there, the message names the
+    /// word to use; otherwise it is `advice`.
     fn expected(&mut self, advice: &str) -> Fault {
         self.scanner.blanks();
         let rest = self.scanner.rest();
@@ -309,7 +310,7 @@ fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expressi
     }
 }
 
-/// Returns the closest of the names of which `name` may be a misspelling.
+/// Returns the name of which `name` is most likely a misspelling, or `None` if none is close.
 fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     names
         .iter()
@@ -319,7 +320,7 @@ fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 }
 
 fn letters_between(name: &str, other: &str) -> usize {
-    // A longer word is not a typo of a field.
+    // A longer word is not a misspelled field, and the distance would be expensive.
     if name.len() <= 40 {
         distance(name, other)
     } else {
@@ -344,8 +345,8 @@ fn word(text: &str, known: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Returns the ranges of numbers for which the comparison is true; for `!=`, those for which it is false.
-/// Only `==`, `!=` and `in` have more than one value.
+/// Returns the ranges in which the comparison is true; for `!=`, the ranges in which it is false. Only `==`, `!=` and `in`
+/// can have more than one value.
 fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let (first, last) = ranges.first().copied().unwrap_or((1, 0));
     let range = match operator {
@@ -358,7 +359,7 @@ fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     range.into_iter().collect()
 }
 
-/// Parses a number, or the first and the last one of a range.
+/// Parses a number or a range, and returns its first and last number.
 fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
     let ends = if form == Form::Proto {
         None
@@ -426,7 +427,7 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more than {most}"))
 }
 
-/// Parses a decimal number and multiplies it by `factor`. Returns `None` if the product is not whole.
+/// Parses a decimal number and multiplies it by `factor`. Returns `None` if the product is not a whole number.
 fn decimal(text: &str, factor: u64) -> Option<u128> {
     let digits = text.replace('_', "");
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -461,8 +462,8 @@ const PROTOCOLS: [(&str, u64); 5] = [
     ("icmpv6", 58),
     ("sctp", 132),
 ];
-/// Bytes of a filter.
+/// Maximum length of a filter, bytes.
 const LONGEST: usize = 4_096;
-/// Tests and values of a filter.
+/// Maximum number of tests and values in a filter.
 const MAX_TESTS: usize = 256;
 const DEEPEST: usize = 32;
