@@ -58,7 +58,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A mapping, usually shared by `Arc` and unmapped when dropped: see the [module](self).
+/// A mapping, usually shared by `Arc`. Dropping it unmaps the memory.
 ///
 /// ```
 /// use memory::{OutOfRange, Region};

@@ -1,4 +1,4 @@
-//! Finds the comparison that made a rule true, for a person who asks why. Called for events only.
+//! Explains a rule's result: finds the comparison that made it true or false, for the text of an event.
 
 use super::RuleSet;
 use super::history::{EMPTY, HistoryCells, NO_CELL};
@@ -6,19 +6,20 @@ use super::term::{Aggregate, Comparison, History, Subject, Term};
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
-/// A comparison that decided about a rule.
+/// The comparison that decided a rule's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decisive<'a> {
-    /// The comparison that decided.
+    /// The decisive comparison.
     pub term: &'a Term,
-    /// The value in this report; `None`: the report lacks it, or only a difference from an earlier report was compared.
+    /// Its value in this report; `None` if the report does not have it, or only a difference from an earlier report was
+    /// compared.
     pub value: Option<u64>,
-    /// The hop that has this value, if one has.
+    /// Index of the hop with this value, if there is one.
     pub hop: Option<usize>,
 }
 
 impl Decisive<'_> {
-    /// Returns the metric of the value. The number of hops is that of the path.
+    /// Returns the metric of the value. For a number of hops it is the path.
     pub fn metric(&self) -> Metric {
         if self.term.aggregate == Aggregate::Count {
             Metric::FlowPath
@@ -27,24 +28,25 @@ impl Decisive<'_> {
         }
     }
 
-    /// Returns the number with which the value was compared, in the same unit.
+    /// Returns the number with which the value was compared, in the value's unit.
     pub fn threshold(&self) -> u64 {
         self.term.value
     }
 }
 
-/// Knowledge of a comparison after the rules were evaluated.
+/// The result of a comparison, as far as it is known after the evaluation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Truth {
     Is,
     IsNot,
-    /// It compares with the value of the previous report, which this one has replaced.
+    /// Unknown: it compares with the previous report's value, which this report has replaced.
     Replaced,
 }
 
 impl RuleSet {
-    /// Returns the reason for which rule `index` `is_true`, or is not: the first comparison that is true, one about a hop before one about the whole flow; or the
-    /// first of those of which none is true. `history` as it is after the rules were evaluated for this report.
+    /// Returns why rule `index` is true (`is_true`) or is not. For a true rule, that is the first true comparison about a
+    /// hop, or else about the whole flow. Otherwise it is the first comparison of a clause in which none is true. `history`
+    /// is as after the evaluation of this report.
     pub fn decisive(
         &self,
         index: usize,
@@ -66,7 +68,7 @@ impl RuleSet {
             let at = match (is, replaced) {
                 (Some(at), _) if is_true => at,
                 (Some(_), _) => continue,
-                // This clause, or one that could not be judged, is why the rule is not true.
+                // No comparison of this clause is true, as far as is known, so the rule is not.
                 (None, Some(at)) => at,
                 (None, None) => 0,
             };
@@ -147,7 +149,7 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
         Aggregate::Max => false,
         _ => matches!(term.comparison, Comparison::Less | Comparison::AtMost),
     };
-    // Of hops that are compared one by one, one of those for which it holds, if there are any.
+    // Of hops that are compared one by one, prefer one for which the comparison holds.
     let by_hop = matches!(
         term.aggregate,
         Aggregate::Any | Aggregate::All | Aggregate::CountWhere

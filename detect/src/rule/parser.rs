@@ -1,4 +1,4 @@
-//! The parser of rules: tokens to an [`Expression`].
+//! The recursive-descent parser of the rule language: tokens to an [`Expression`].
 //!
 //! ```text
 //! rule       = and { "or" and }
@@ -21,9 +21,9 @@ use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::metric::Metric;
 use crate::observation::{NO_NODE, UTILIZATION_ONE};
 
-/// Longest text of a rule, bytes.
+/// Maximum length of a rule's text, bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
-/// Maximum nesting of parentheses and `not`: parsing recurses.
+/// Maximum nesting of parentheses and `not`, which bounds the recursion.
 const MAX_DEPTH: usize = 64;
 
 const AGGREGATES: [Aggregate; 7] = [
@@ -36,10 +36,10 @@ const AGGREGATES: [Aggregate; 7] = [
     Aggregate::All,
 ];
 
-/// The default weight of a new value in an average, 256ths: a quarter.
+/// Default weight of a new value in an average, 256ths: a quarter.
 const USUAL_WEIGHT: u8 = 64;
 
-/// Returns the meaning of `text`.
+/// Parses a rule.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
     if text.len() > MAX_TEXT {
         let message = format!("the rule has {} bytes; at most {MAX_TEXT} are read", text.len());
@@ -71,7 +71,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// The left side of a comparison, or a whole comparison.
+/// The left side of a comparison, or a complete condition.
 enum Value {
     Comparable(Term),
     Complete(Term),
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         Ok(expression)
     }
 
-    /// `for 5`, or `for 5 reports`, after a condition.
+    /// Parses `for 5` or `for 5 reports` after a condition.
     fn lasting(&mut self, condition: Expression) -> Result<Expression, Fault> {
         if self.now.token != Token::Name("for") {
             return Ok(condition);
@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Completes a term with its right-hand side.
+    /// Completes a term with the number on its right-hand side.
     fn finish(
         &self,
         term: Term,
@@ -290,11 +290,11 @@ impl<'a> Parser<'a> {
             }
             return Ok(Value::Comparable(Term::flow(subject, Comparison::Equal, 0)));
         }
-        // A hop's metric without an aggregate: true if the comparison is true for any hop.
+        // A per-hop metric without an aggregate means any hop.
         self.at_node(subject, Aggregate::Any).map(Value::Comparable)
     }
 
-    /// `previous(…)`, `change(…)`, `average(…, weight)`, from the name on.
+    /// Parses `previous(…)`, `change(…)` or `average(…, weight)`, starting at the name.
     fn remembered(&mut self, history: History) -> Result<Term, Fault> {
         let name = history.name();
         self.advance()?;
@@ -337,7 +337,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Returns the weight of new values in an average, 256ths.
+    /// Parses the weight of new values in an average, 256ths.
     fn weight(&mut self) -> Result<u8, Fault> {
         if !self.accept(Token::Comma)? {
             return Ok(USUAL_WEIGHT);
@@ -361,7 +361,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `max(…)` and so on, from the name on.
+    /// Parses an aggregate such as `max(…)`, starting at the name.
     fn aggregate(&mut self, aggregate: Aggregate) -> Result<Value, Fault> {
         let name = self.advance()?;
         let open = self.now;
@@ -451,7 +451,7 @@ impl<'a> Parser<'a> {
         Err(Self::fault_at(place, message))
     }
 
-    /// Returns a hop's metric, of every hop or with `@node` of one node.
+    /// Parses `@node` after a per-hop metric, if it is there.
     fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
         let mut term = Term {
             aggregate,
@@ -473,18 +473,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Returns whether it is one whole number before the comparison.
+/// Returns whether the term's value is a single whole number, as history needs.
 fn is_one_number(term: &Term) -> bool {
     use Aggregate::{Count, Flow, Max, Min, Sum};
     matches!(term.aggregate, Flow | Max | Min | Sum | Count)
 }
 
-/// The unit of a value, to convert a number to it.
+/// The unit of a value, to which numbers are converted.
 enum Scale {
     Nanoseconds,
-    /// Millionths of a whole.
+    /// Millionths of the link's capacity.
     Fraction,
-    /// A count; with its name.
+    /// A plain number, with its description for error messages.
     Plain(&'static str),
 }
 
@@ -501,7 +501,7 @@ impl Scale {
         }
     }
 
-    /// Returns the units of a metric, in rules and thresholds.
+    /// Returns the unit of a metric in rules and thresholds.
     fn of_metric(metric: Metric) -> Self {
         match metric {
             Metric::FlowPath => Self::Plain("a number of hops"),
@@ -512,10 +512,10 @@ impl Scale {
     }
 }
 
-/// Reads a value of a metric, written as in a rule: `5ms`, `64k`, `80%`.
+/// Parses a metric's value written as in a rule: `5ms`, `64k`, `80%`.
 ///
 /// # Errors
-/// It is no number, or its unit is not one of the metric's.
+/// A message if the text is not a number, or its unit does not fit the metric.
 pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     let mut lexer = Lexer::new(text);
     let first = lexer.next().map_err(|fault| fault.message)?;
@@ -533,8 +533,8 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     }
 }
 
-/// Returns the comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
-/// report.
+/// Returns comparisons of a latency with a number below 1000 without a unit, such as `flow_latency > 5`. They compare with
+/// nanoseconds, which is probably unintended. For warnings.
 pub fn unlikely_latencies(text: &str) -> Vec<String> {
     let mut lexer = Lexer::new(text);
     let mut found = Vec::new();
@@ -566,7 +566,7 @@ pub fn unlikely_latencies(text: &str) -> Vec<String> {
     found
 }
 
-/// Refuses a utilization above 1, which a link cannot have.
+/// Rejects a utilization above 100 %.
 fn at_most_one(value: u64) -> Result<u64, String> {
     match value <= UTILIZATION_ONE {
         true => Ok(value),
@@ -574,7 +574,7 @@ fn at_most_one(value: u64) -> Result<u64, String> {
     }
 }
 
-/// Returns the number in a value's smallest unit.
+/// Converts a number to the value's smallest unit.
 fn whole(number: Number, scale: Scale) -> Result<u64, String> {
     let factor = match (&scale, number.unit) {
         (Scale::Fraction, Unit::None) => UTILIZATION_ONE,
@@ -605,7 +605,7 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
             Scale::Plain(what) => format!("this value is {what}, which are whole: write a whole number"),
         });
     }
-    // u64::MAX stands for an absent value.
+    // u64::MAX is reserved for absent values.
     let value = u64::try_from(scaled / divisor)
         .ok()
         .filter(|&value| value != u64::MAX);
