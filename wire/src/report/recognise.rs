@@ -1,5 +1,5 @@
-//! Whether bytes that begin like a report are one. A version nibble of 0, 1 or 2 also begins the datagrams of many other protocols, so
-//! a report has to contain something that can be recognised: wire-formats section 2.5.
+//! Tells reports from other protocols on a report port. Many protocols' datagrams begin with a version nibble of 0, 1 or 2,
+//! so a report must contain something recognizable (`docs/reference/wire-formats.md`, section 2.5).
 
 use super::{FirstHeader, Flags, InnerPacket, Report, Version};
 use crate::bytes::{try_u16, try_u32, u16_at};
@@ -7,7 +7,7 @@ use crate::ethernet;
 use crate::ethernet::ethertype::{self, ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST};
 use crate::refusal::Refusal;
 
-/// The flow formats whose datagrams begin with bits of a report 0.5 without flags: a version in their first 16 or 32 bits.
+/// Detects flow-export formats (sFlow, NetFlow, IPFIX), whose version numbers look like a Report 0.5 without flags.
 #[cold]
 pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
     const NETFLOW_5: usize = 24;
@@ -23,18 +23,19 @@ pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
             let first = usize::from(try_u16(payload, NETFLOW_9 + 2)?);
             (count <= room / 4 && (4..=room).contains(&first)).then_some(Refusal::NetflowV9)
         }
-        // The length of the message.
+        // For IPFIX, this is the length of the message.
         (10, length) if length == payload.len() => Some(Refusal::Ipfix),
         _ => None,
     }
 }
 
-/// Whether a datagram that begins with the version of sFlow is one: the type of the agent's address, and samples that fit in.
+/// Returns whether a datagram that begins with sFlow's version is sFlow: the agent's address type and the sample sizes must
+/// fit.
 fn is_sflow(payload: &[u8]) -> Option<bool> {
-    /// Type and length of a sample.
+    /// Length of a sample's type and length fields, bytes.
     const SAMPLE: usize = 8;
     let header = match try_u32(payload, 4)? {
-        // The agent has an IPv4 address.
+        // 1: the agent has an IPv4 address; 2: IPv6.
         1 => 28,
         2 => 40,
         _ => return None,
@@ -48,15 +49,15 @@ fn is_sflow(payload: &[u8]) -> Option<bool> {
     Some(samples <= rest / SAMPLE && first <= rest - SAMPLE)
 }
 
-/// Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. Without one, four bits
-/// make a flow.
+/// Returns whether the parsed packet is insufficient evidence: neither INT, nor a flow announced by an EtherType. Without
+/// an EtherType, four bits suffice for a flow.
 #[inline(always)]
 pub(super) fn is_doubtful(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
     report.int.is_none() && (report.flow.is_none() || packet.first != FirstHeader::Ethernet)
 }
 
-/// The result of reading a packet without a refusal for being a report itself, which is the inner result: a report is nested only if
-/// the one around it is a report.
+/// Splits the result of parsing: the inner result tells whether the report is nested. That counts only if the report around
+/// it is accepted.
 #[inline(always)]
 pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, Refusal> {
     match read {
@@ -65,7 +66,7 @@ pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, R
     }
 }
 
-/// A report 0.5 or 1.0 that is doubtful.
+/// A doubtful Report 0.5 or 1.0.
 pub(super) struct Single<'a> {
     pub(super) version: Version,
     pub(super) payload: &'a [u8],
