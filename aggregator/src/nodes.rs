@@ -51,7 +51,7 @@ pub struct Node {
 #[derive(Clone, Debug)]
 struct Entry {
     key: u64,
-    /// Highest number received.
+    /// Highest sequence number received.
     last: u32,
     /// Number of sequence numbers from the first to the highest, at most [`MAX_REORDERING`].
     span: u32,

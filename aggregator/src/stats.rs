@@ -35,7 +35,7 @@ wire::named! {
         Timer => "timer",
         /// Another node or flow needed the register.
         Evicted => "evicted",
-        /// The aggregator stopped.
+        /// The aggregator was stopped.
         Stopped => "stopped",
     }
 }

@@ -205,7 +205,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Number of decisions.
+    /// Number of different decisions.
     pub const COUNT: usize = 6;
 
     /// Returns whether the packet is reported.

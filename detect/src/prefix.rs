@@ -164,7 +164,7 @@ impl fmt::Display for Prefix {
 pub enum PrefixError {
     /// The text is not `ADDRESS` or `ADDRESS/LENGTH`.
     Malformed {
-        /// The rejected text.
+        /// The text that was rejected.
         text: String,
     },
     /// The length exceeds the address.

@@ -1,6 +1,6 @@
 //! A seeded random generator for the tests of this crate.
 
-/// A SplitMix64 generator.
+/// A SplitMix64 generator with a seed.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 

@@ -9,8 +9,8 @@
 //!   `count(queue_occupancy)` is the number of hops with the value. A hop metric without an aggregate means any hop:
 //!   `queue_occupancy > 50` is `any(queue_occupancy > 50)`.
 //! - Values of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
-//! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilization as `80%` or `0.8`;
 //! - Numbers: whole, decimal or `0x…`; times in `ns`, `us`, `ms`, `s` (ns without a unit); a utilization as `80%` or `0.8`;
+//!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
 //! - Precedence: `not`, then `and`, then `or`; parentheses group.
 //!
 //! # History

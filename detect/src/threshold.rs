@@ -415,12 +415,12 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
 pub enum ThresholdError {
     /// The text is not a port or a range of ports.
     Ports {
-        /// The rejected text.
+        /// The text that was rejected.
         text: String,
     },
     /// There are more than [`MAX_OVERRIDES`] overrides.
     TooManyOverrides {
-        /// Number of overrides.
+        /// Number of overrides that were given.
         count: usize,
     },
     /// Source and destination prefixes have different address families.

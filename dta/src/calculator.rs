@@ -41,7 +41,7 @@ pub struct Plan {
 /// The outcomes of queries for keys that were reported, as shares that sum to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected {
-    /// Answered correctly.
+    /// Share that is answered correctly.
     pub found: f64,
     /// Not answered: every copy was overwritten.
     pub empty: f64,

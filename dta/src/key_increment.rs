@@ -19,7 +19,7 @@ const GROUP: usize = 32;
 /// An upper bound of an estimation error, and the probability that it holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
-    /// Maximum error ...
+    /// The error is at most this ...
     pub error: f64,
     /// ... with at least this probability, if the hash functions behave like random ones.
     pub confidence: f64,

@@ -232,7 +232,7 @@ pub struct SketchCopy {
 /// An estimate with its error bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// Estimated value.
+    /// Estimated value of the quantity.
     pub value: f64,
     /// Upper bound of the error, with its probability.
     pub bound: Bound,

@@ -24,7 +24,7 @@ pub const EXTENSION: &str = "region";
 /// A store with its file and field layout.
 #[derive(Debug)]
 pub struct SourceStore {
-    /// The opened store.
+    /// The opened DTA store.
     pub store: DtaStore,
     /// File of the store, if there is one.
     pub file: Option<PathBuf>,

@@ -9,9 +9,9 @@ use crate::lexer::Scanner;
 pub struct Completion {
     /// Byte offset from which the text is replaced, up to its end.
     pub from: usize,
-    /// Replacement text.
+    /// Text that replaces these bytes.
     pub text: String,
-    /// One-line description.
+    /// Description of the proposal in one line.
     pub about: String,
 }
 

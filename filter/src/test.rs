@@ -12,7 +12,7 @@ use crate::path::Pattern;
 /// The values of a row; an absent field is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Facts<'a> {
-    /// The row's flow.
+    /// The flow of the row.
     pub flow: Option<&'a FlowKey>,
     /// Cache of the flow's text, for evaluating several filters on the same row.
     pub flow_text: Option<&'a OnceCell<String>>,

@@ -48,7 +48,7 @@ unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
             (at, words) = (at.wrapping_add(4 * WORD), others);
         }
         while let Some((one, others)) = words.split_first_chunk::<1>() {
-            // SAFETY: likewise, the next word.
+            // SAFETY: the next word of the target, which is aligned.
             unsafe { store_words(at, one) };
             (at, words) = (at.wrapping_add(WORD), others);
         }

@@ -54,7 +54,7 @@ pub enum Pages {
 pub enum Access {
     /// Reading only; every write returns [`OutOfRange`].
     Read,
-    /// Reading and writing.
+    /// Both reading and writing.
     ReadWrite,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct LocalQueue {
     used: u64,
 }
 
-/// A queued report.
+/// A report in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record<'a> {
     pub(super) reporter: u32,

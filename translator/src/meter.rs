@@ -11,7 +11,7 @@ const FRACTION: u32 = 16;
 /// Maximum burst, ns (about 20 hours), so that a level with its fraction fits 64 bits.
 const LONGEST: u64 = 1 << 46;
 
-/// A leaky bucket.
+/// A leaky bucket with a fill level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     /// Time that one unit adds, ns with fraction; 0: no limit.

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Drop(Reason),
     /// Columns of the sketch are missing before these.
     ColumnGap {
-        /// First missing column.
+        /// Number of the first missing column.
         due: u32,
         /// A NACK is due.
         nack: bool,

@@ -22,7 +22,7 @@ use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Reason, Sketches};
 use rdma::transport::{Blocked, MAX_WRITE, Transport};
 
-/// How far a new epoch may be ahead of the newest one.
+/// Maximum distance of a new epoch ahead of the newest one.
 const AHEAD: i16 = 8;
 
 /// An epoch of a merged sketch that accepts no more columns.
@@ -47,7 +47,7 @@ pub(super) struct Delivery<'a> {
     pub(super) epoch: u16,
     /// Number of the first column.
     pub(super) first: u32,
-    /// Number of columns.
+    /// Number of columns in the delivery.
     pub(super) columns: u8,
     /// Counters of the columns, in network byte order.
     pub(super) counters: &'a [u8],
@@ -58,7 +58,7 @@ pub(super) struct Delivery<'a> {
 /// Progress of one reporter in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// Next expected column.
+    /// Number of the next expected column.
     next: u32,
     /// A NACK for the expected column was sent.
     nacked: bool,

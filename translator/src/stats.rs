@@ -243,7 +243,7 @@ pub struct Stats {
     pub sequences: Sequences,
     /// Control messages to reporters.
     pub controls: Controls,
-    /// How often a collector's congestion level rose to 1, 2 and 3.
+    /// Number of times a collector's congestion level rose to 1, 2 and 3.
     pub levels: [u64; 3],
     /// Addresses in the table of senders now.
     pub senders: u64,

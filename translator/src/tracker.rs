@@ -46,7 +46,7 @@ pub(super) struct Tracker {
     pub(super) merged: u64,
     /// The reporter is in the settings, so it never expires.
     pub(super) pinned: bool,
-    /// `last` is valid.
+    /// Tells that `last` is valid.
     begun: bool,
     /// Last sequence number received in order.
     last: u16,

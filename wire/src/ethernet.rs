@@ -97,7 +97,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header's fields.
+/// The fields of an Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Destination MAC address of the frame.

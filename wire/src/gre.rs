@@ -17,16 +17,16 @@ mod field {
     pub(super) const SEQ_BIT: u8 = 0x10;
 }
 
-/// The header's fields.
+/// The fields of a GRE header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// EtherType of the payload.
     pub protocol: u16,
     /// Checksum (high half) and offset (low half), if present.
     pub checksum: Option<u32>,
-    /// Key, if present.
+    /// Key of the tunnel, if present.
     pub key: Option<u32>,
-    /// Sequence number, if present.
+    /// Sequence number, if it is present.
     pub seq: Option<u32>,
 }
 

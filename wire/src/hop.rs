@@ -59,9 +59,9 @@ pub struct Hop {
     pub carried: Items,
     /// Node ID; `None` also if it is all-ones.
     pub node_id: Option<u32>,
-    /// Level-1 ingress interface.
+    /// Level-1 ingress interface, 16 bits.
     pub ingress_if: Option<u16>,
-    /// Level-1 egress interface.
+    /// Level-1 egress interface, 16 bits.
     pub egress_if: Option<u16>,
     /// Time inside the node, device units (ns by default).
     pub hop_latency: Option<u32>,
@@ -94,7 +94,7 @@ pub struct Hop {
     pub buffer_id: Option<u8>,
     /// Buffer occupancy, 24 bits.
     pub buffer_occupancy: Option<u32>,
-    /// Checksum complement, unchanged.
+    /// Checksum complement, as on the wire.
     pub checksum_complement: Option<u32>,
 }
 

@@ -26,7 +26,7 @@ mod field {
     pub(super) const EXTENSION_FLAGS: usize = 3;
 }
 
-/// IOAM option types.
+/// Types of the IOAM options.
 const PREALLOCATED: u8 = 0;
 const INCREMENTAL: u8 = 1;
 const DIRECT_EXPORT: u8 = 4;
@@ -129,7 +129,7 @@ impl<'a> OptionList<'a> {
 /// An IOAM trace option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace<'a> {
-    /// Namespace-ID.
+    /// Namespace-ID of the option.
     pub namespace: u16,
     /// Words per node (NodeLen), without opaque snapshots.
     pub node_len: u8,
@@ -451,17 +451,17 @@ impl<'a> Node<'a> {
 /// The values of a node to write; `None` is written as unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeValues {
-    /// Hop_Lim.
+    /// Hop_Lim of the node data.
     pub hop_limit: u8,
     /// Node ID; the short form gets the low 24 bits.
     pub node_id: u64,
-    /// Ingress interface ID.
+    /// ID of the ingress interface.
     pub ingress_if: Option<u32>,
-    /// Egress interface ID.
+    /// ID of the egress interface.
     pub egress_if: Option<u32>,
-    /// Timestamp, seconds.
+    /// Timestamp, the seconds part.
     pub seconds: Option<u32>,
-    /// Timestamp, fraction.
+    /// Timestamp, the fraction part.
     pub fraction: Option<u32>,
     /// Transit delay of the node, ns.
     pub transit_delay: Option<u32>,
@@ -514,9 +514,9 @@ impl NodeValues {
 /// An IOAM direct export option (RFC 9326).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectExport {
-    /// Namespace-ID.
+    /// Namespace-ID of the option.
     pub namespace: u16,
-    /// Flags, eight bits.
+    /// Flags of the option, eight bits.
     pub flags: u8,
     /// IOAM-Trace-Type, 24 bits: the items to export.
     pub trace_type: u32,

@@ -107,7 +107,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Returns the options.
+    /// Returns the bytes of the options.
     pub fn options(&self) -> &'a [u8] {
         &self.0[field::OPTIONS..self.header_len()]
     }
@@ -172,7 +172,7 @@ pub struct Repr<'a> {
     pub ident: u16,
     /// Flags in the top three bits, fragment offset in the others.
     pub fragment: u16,
-    /// Time to live.
+    /// Time to live, in hops.
     pub ttl: u8,
     /// Options, a whole number of words of at most [`MAX_OPTIONS`] bytes.
     pub options: &'a [u8],

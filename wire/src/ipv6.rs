@@ -119,7 +119,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header's fields.
+/// The fields of an IPv6 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source IPv6 address of the packet.
@@ -134,7 +134,7 @@ pub struct Repr {
     pub traffic_class: u8,
     /// Flow label, twenty bits.
     pub flow_label: u32,
-    /// Payload length, bytes.
+    /// Length of the payload, bytes.
     pub payload_len: u16,
 }
 

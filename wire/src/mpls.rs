@@ -15,7 +15,7 @@ pub struct Repr {
     pub class: u8,
     /// Bottom of stack: this is the last entry.
     pub bottom: bool,
-    /// Time to live.
+    /// Time to live, in hops.
     pub ttl: u8,
 }
 

@@ -31,7 +31,7 @@ macro_rules! named {
         }
 
         impl $type {
-            /// Number of values.
+            /// Number of values of the enum.
             #[allow(dead_code, reason = "only some enums are counted")]
             $visible const COUNT: usize = [$(stringify!($value)),+].len();
 

@@ -5,7 +5,7 @@ crate::named! {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     #[repr(u8)]
     pub enum Dialect, name {
-        /// Formats as specified.
+        /// Formats as the specifications define them.
         #[default]
         Strict => "strict",
         /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 interfaces.

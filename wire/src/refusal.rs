@@ -72,8 +72,8 @@ crate::named! {
         BadSfHeader => "bad_sf_header",
         /// SF-INT: a packet that is not urgent does not have exactly one record, because a plain INT node added one.
         BadSfStack => "bad_sf_stack",
-        /// A report without own metadata is about a packet with INT that no configured mark announces (DSCP, port or probe
-        /// marker of the profile).
+        /// A report without metadata of the reporter is about a packet with INT that no configured mark announces (DSCP,
+        /// port or probe marker of the profile).
         IntNotMarked => "int_not_marked",
         /// Report 2.0: the report's length contradicts its types, metadata or contents, so that nothing after it can be
         /// parsed.

@@ -97,12 +97,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Returns the options.
+    /// Returns the bytes of the options.
     pub fn options(&self) -> &'a [u8] {
         &self.0[field::OPTIONS..self.header_len()]
     }
 
-    /// Returns the payload.
+    /// Returns the bytes after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]
     }
@@ -127,7 +127,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header's fields.
+/// The fields of a TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
     /// Source port of the segment.
@@ -140,11 +140,11 @@ pub struct Repr<'a> {
     pub ack: u32,
     /// Reserved bits and flags, twelve bits.
     pub flags: u16,
-    /// Receive window, unscaled.
+    /// Receive window, without its scale.
     pub window: u16,
-    /// Checksum, unchanged.
+    /// Checksum, as in the header.
     pub checksum: u16,
-    /// Urgent pointer, unchanged.
+    /// Urgent pointer, as in the header.
     pub urgent: u16,
     /// Options, a whole number of words of at most [`MAX_OPTIONS`] bytes.
     pub options: &'a [u8],

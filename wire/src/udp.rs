@@ -98,7 +98,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header's fields.
+/// The fields of a UDP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source port of the datagram.

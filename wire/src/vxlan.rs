@@ -38,7 +38,7 @@ mod field {
     pub(super) const NEXT_VALID: u8 = 0x04;
 }
 
-/// The header's fields.
+/// The fields of a VXLAN header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// VXLAN network identifier (VNI), 24 bits, if the I bit is set.

@@ -45,7 +45,7 @@ impl Crc {
         Self(u32::MAX)
     }
 
-    /// Appends one byte.
+    /// Appends one byte to the input.
     #[inline]
     #[must_use]
     pub fn byte(self, byte: u8) -> Self {

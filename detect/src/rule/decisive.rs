@@ -9,9 +9,9 @@ use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 /// The comparison that decided a rule's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decisive<'a> {
-    /// The decisive comparison.
+    /// The comparison that decided the result.
     pub term: &'a Term,
-    /// Its value in this report; `None` if the report does not have it, or only a difference from an earlier report was
+    /// Value in this report; `None` if the report does not have it, or only a difference from an earlier report was
     /// compared.
     pub value: Option<u64>,
     /// Index of the hop with this value, if there is one.

@@ -4,7 +4,7 @@ use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
 use crate::observation::Observation;
 
-/// A parsed rule.
+/// A parsed rule as a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
     Term(Term),

@@ -39,7 +39,7 @@ const AGGREGATES: [Aggregate; 7] = [
 /// Default weight of a new value in an average, 256ths: a quarter.
 const USUAL_WEIGHT: u8 = 64;
 
-/// Parses a rule.
+/// Parses the text of a rule.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
     if text.len() > MAX_TEXT {
         let message = format!("the rule has {} bytes; at most {MAX_TEXT} are read", text.len());

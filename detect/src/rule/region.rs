@@ -20,7 +20,7 @@ pub const QUANTITIES: usize = 8;
 /// A per-hop value, over all hops or of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HopQuantity {
-    /// The summarized metric.
+    /// The metric that is summarized.
     pub subject: Subject,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,

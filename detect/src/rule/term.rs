@@ -111,7 +111,7 @@ wire::named! {
         AtLeast = 3 => ">=",
         /// Both are equal (`==`).
         Equal = 4 => "==",
-        /// Both differ (`!=`).
+        /// The two differ (`!=`).
         Unequal = 5 => "!=",
     }
 }

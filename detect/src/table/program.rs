@@ -56,7 +56,7 @@ pub struct CellRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Program {
-    /// Clauses and comparisons.
+    /// Clauses and comparisons of the rules.
     pub table: Table,
     /// History that each of the table's rows uses.
     pub history_refs: [HistoryRef; TERMS],

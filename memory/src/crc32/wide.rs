@@ -13,7 +13,7 @@ use super::{BLOCK, Crc32, POLYNOMIAL, RECIPROCAL, by_table, word_powers};
 
 /// Maximum number of blocks in one sum, 1 KiB.
 const BLOCKS: usize = 64;
-/// Blocks per vector.
+/// Number of blocks per vector.
 const LANES: usize = 4;
 
 /// Powers for both words of each block, as in [`POWERS`](super::POWERS); zeros after them for unused lanes of the last

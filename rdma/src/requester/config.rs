@@ -26,7 +26,7 @@ pub struct Config {
     pub window: u32,
     /// Operations between acknowledgement requests. The last packet before a pause always requests one.
     pub ack_every: u32,
-    /// Retransmission timeout, ns.
+    /// Timeout of a retransmission, ns.
     pub timeout: u64,
     /// Consecutive timeouts without a response before the connection counts as broken.
     pub retries: u32,

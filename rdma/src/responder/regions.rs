@@ -63,7 +63,6 @@ impl Entry {
     ///
     /// Until the last packet a reader sees zeros in place of the checksum, and forever if that packet is lost. It never
     /// sees a checksum over data of two messages.
-    /// checksum over data of two messages.
     #[cold]
     pub(super) fn store_part(&self, start: u64, done: u32, payload: &[u8], ends: bool, head: &mut u64) {
         let at = start + u64::from(done);

@@ -3,7 +3,6 @@
 //!
 //! A CRC is affine: the CRC of a key is the CRC of as many zero bytes, XORed with a contribution of each half byte that
 //! depends on its position. So all CRCs of a key come from one pass of table lookups that do not depend on each other.
-//! its position. All five CRCs are computed in one pass of table look-ups, without dependencies between steps.
 
 use crate::crc::byte_of;
 use crate::flow::FlowKey;

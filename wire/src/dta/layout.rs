@@ -240,9 +240,9 @@ crate::named! {
     pub enum MergeOp, name {
         /// Sum modulo the counter width (Count-Min, Count).
         Sum = 0 => "sum",
-        /// Maximum (HyperLogLog).
+        /// Maximum of both (HyperLogLog).
         Max = 1 => "max",
-        /// Minimum.
+        /// Minimum of both counters.
         Min = 2 => "min",
         /// Larger 8-byte bucket, with the hash in the high half and the item in the low half (AROMA).
         Sample = 3 => "sample",
@@ -268,7 +268,7 @@ impl MergeOp {
 pub struct Columns {
     /// Number of rows, 1 to 16.
     pub depth: u8,
-    /// Number of columns.
+    /// Number of columns in a row.
     pub columns: u32,
     /// Counter width, 4 or 8 bytes.
     pub width: u8,
@@ -320,14 +320,14 @@ pub struct SketchTrailer {
 }
 
 impl SketchTrailer {
-    /// Encodes the trailer.
+    /// Encodes the trailer as bytes.
     pub const fn emit(&self) -> [u8; SKETCH_TRAILER_LEN] {
         let ([a, b], [c, d]) = (self.epoch.to_le_bytes(), self.sketch.to_le_bytes());
         let ([e, f, g, h], [i, j, k, l]) = (self.columns.to_le_bytes(), self.reporters.to_le_bytes());
         [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0]
     }
 
-    /// Decodes a trailer.
+    /// Decodes a trailer from bytes.
     pub const fn parse(bytes: &[u8; SKETCH_TRAILER_LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *bytes;
         Self {

@@ -175,7 +175,7 @@ pub struct Base {
     pub immediate: bool,
     /// The translator tracks the sequence number and requests missing reports.
     pub essential: bool,
-    /// Priority under congestion.
+    /// Priority of the report under congestion.
     pub priority: Priority,
     /// Number of this essential report from the reporter to its destination, modulo 2^16 (artifact: 2^8). Always 0 without
     /// `essential`: it is neither parsed nor written.
@@ -255,7 +255,7 @@ pub enum Operation<'a> {
         copies: u8,
         /// ID of the store.
         store: u16,
-        /// Increment, modulo 2^64.
+        /// Amount to add, modulo 2^64.
         delta: u64,
         /// Key, 1 to 64 bytes.
         key: &'a [u8],

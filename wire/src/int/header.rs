@@ -210,7 +210,7 @@ pub struct Mx2 {
     pub discard: bool,
     /// Instruction bitmap: requested items.
     pub bitmap: u16,
-    /// Domain Specific ID.
+    /// Domain Specific ID of the header.
     pub ds_id: u16,
     /// DS Instruction: requested domain-specific items.
     pub ds_instruction: u16,
@@ -287,7 +287,7 @@ pub struct Md10 {
 }
 
 impl Md10 {
-    /// Parses a header. A version nibble of 0 is taken as that of ONOS.
+    /// Parses a header. A version nibble of 0 means ONOS.
     ///
     /// # Errors
     /// [`Refusal::IntTruncated`] if the header is incomplete.

@@ -26,7 +26,7 @@ crate::named! {
     }
 }
 
-/// The INT mode.
+/// The INT mode, MD or MX.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// INT-MD: hops push metadata onto a stack in the packet.
@@ -109,7 +109,7 @@ impl<'a> Stack<'a> {
         self.bytes.chunks_exact(self.layout.len().max(1))
     }
 
-    /// Decodes record `i`.
+    /// Decodes record `i` of the stack.
     pub fn hop(&self, i: usize) -> Hop {
         self.layout.hop(self.record(i))
     }

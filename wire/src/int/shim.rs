@@ -173,7 +173,7 @@ impl Shim1 {
 /// The INT 0.5 tail header over TCP and UDP, which stores the packet's original fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tail {
-    /// Original IP protocol.
+    /// Original IP protocol of the packet.
     pub proto: u8,
     /// Original L4 destination port.
     pub port: u16,
@@ -214,7 +214,7 @@ pub(crate) enum Detected {
     Int(Version, Mode),
     /// SF-INT, where the position allows it.
     Sf,
-    /// host-int's private type.
+    /// Private INT type of host-int.
     Private,
     /// INT for the destination, which is skipped.
     Destination(Version),

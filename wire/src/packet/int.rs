@@ -51,7 +51,7 @@ pub enum Mark {
 /// The packet's original fields, as far as shim or tail store them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Original {
-    /// L4 destination port.
+    /// Destination port of the L4 header.
     pub port: Option<u16>,
     /// IP protocol. With NPT 2 the UDP header was inserted too.
     pub proto: Option<u8>,

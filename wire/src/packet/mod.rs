@@ -63,7 +63,7 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) find_int: bool,
     /// INT was refused and is not parsed again. IOAM is, and a shim after UDP still tells the original port or protocol.
     pub(crate) int_left_out: bool,
-    /// Why an IPv6 option with INT was left out ([`Purpose::Report`]).
+    /// Cause for which an IPv6 option with INT was left out ([`Purpose::Report`]).
     pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
     /// Flow of the innermost packet that carries a tunnel. It is the result if no IP packet can be parsed in the tunnel.
@@ -419,7 +419,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.out.flow = None;
     }
 
-    /// Completes the walk: the flow is that of the innermost IP packet parsed, even if it carries a tunnel with other
+    /// Completes the walk. The innermost IP packet that was parsed gives the flow, even if it carries a tunnel with other
     /// contents (ruling w).
     pub(crate) fn finish(&mut self) {
         match self.out.flow {

@@ -32,11 +32,11 @@ use crate::refusal::Refusal;
 pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
-    /// Template of [`brief`](Self::brief).
+    /// Template for the method [`brief`](Self::brief).
     look: brief::Template,
-    /// Template of [`brief_any`](Self::brief_any).
+    /// Template for the method [`brief_any`](Self::brief_any).
     any: brief_any::Template,
-    /// Template of [`single`](Self::single).
+    /// Template for the method [`single`](Self::single).
     single: single::Template,
 }
 
@@ -117,7 +117,7 @@ pub struct Reports<'a, 'd> {
     state: State,
     group: v20::Group,
     index: u16,
-    /// Whether the lengths of the remaining reports are consistent up to the end; computed when first needed.
+    /// Tells whether the lengths of the remaining reports are consistent up to the end; computed when first needed.
     is_whole: Option<bool>,
 }
 

@@ -205,7 +205,7 @@ pub struct Report<'a> {
     pub flags: Flags,
     /// Anomalies of the report.
     pub annotations: Annotations,
-    /// RepType (2.0).
+    /// RepType of the report (2.0).
     pub report_type: Option<u8>,
     /// Ingress timestamp of the header (0.5 and 1.0), 32 bits, device units.
     pub ts: Option<u32>,
@@ -215,7 +215,7 @@ pub struct Report<'a> {
     pub flow_id: Option<u32>,
     /// Domain Specific ID (2.0).
     pub ds_id: u16,
-    /// DSMdstatus (2.0).
+    /// DSMdstatus of the report (2.0).
     pub ds_status: u16,
     /// The reporter's own metadata, if it has any items.
     pub metadata: Option<ReporterMetadata<'a>>,
@@ -227,7 +227,7 @@ pub struct Report<'a> {
     pub hop_limit: Option<u8>,
     /// INT of the reported packet.
     pub int: Option<Int<'a>>,
-    /// Why bytes marked as INT were left out of a report that is accepted without them, or [`Refusal::BadIoam`] or
+    /// Cause for which bytes marked as INT were left out of a report that is accepted without them, or [`Refusal::BadIoam`] or
     /// [`Refusal::IntTruncated`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
     /// IOAM option of the reported packet; of several, the one that gives the path.
@@ -349,7 +349,7 @@ impl<'a> Report<'a> {
         !self.is_postcard() && self.int.is_some_and(|int| !int.stack.is_empty())
     }
 
-    /// Returns whether the reporter adds own metadata.
+    /// Returns whether the reporter adds its own metadata.
     #[inline]
     pub fn has_metadata(&self) -> bool {
         self.metadata.is_some()
@@ -639,8 +639,8 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
 }
 
 /// A common report in compact form, for fast paths: unlike a [`Report`], it fits into registers. It is a datagram with a
-/// single Report 1.0 or 2.0 without own metadata, about a UDP or TCP packet over IPv4 with INT-MD 1.0 or 2.x marked by its
-/// DSCP.
+/// single Report 1.0 or 2.0 without metadata of the reporter, about a UDP or TCP packet over IPv4 with INT-MD 1.0 or 2.x
+/// that is marked by its DSCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
     /// Version of the report, 1.0 or 2.0.

@@ -79,7 +79,7 @@ pub(super) struct Single<'a> {
     pub(super) reserved_clear: bool,
     /// The padding of a drop header, if there is one, is 0 too.
     pub(super) padding_clear: bool,
-    /// The reporter added own metadata.
+    /// The reporter added its own metadata.
     pub(super) measured: bool,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct Grouped<'a> {
     pub(super) flagged: bool,
     /// The bits after the flags are 0.
     pub(super) reserved_clear: bool,
-    /// The reporter added own metadata.
+    /// The reporter added its own metadata.
     pub(super) measured: bool,
     /// The main metadata has contents: words of metadata or of a domain, or flags.
     pub(super) has_main: bool,

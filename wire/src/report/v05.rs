@@ -70,7 +70,7 @@ pub enum Kind {
     },
 }
 
-/// The header's fields.
+/// The fields of a report header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Flags D, Q and F.

@@ -31,7 +31,7 @@ pub enum NextProtocol {
     Ipv4,
     /// An IPv6 packet follows.
     Ipv6,
-    /// An undefined code.
+    /// A code that is undefined.
     Unknown(u8),
 }
 
@@ -57,7 +57,7 @@ impl From<NextProtocol> for u8 {
     }
 }
 
-/// The header's fields.
+/// The fields of a report header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Protocol of the bytes after the header.

@@ -521,7 +521,7 @@ fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
 pub struct MainRepr<'a> {
     /// RepMdBits: items that follow.
     pub bits: u16,
-    /// Domain Specific ID.
+    /// Domain Specific ID of the report.
     pub ds_id: u16,
     /// DSMdBits: domain-specific items that follow.
     pub ds_bits: u16,

@@ -344,7 +344,7 @@ pub struct AtomicEth {
     pub address: u64,
     /// R_Key of the memory region.
     pub rkey: u32,
-    /// Value to add.
+    /// The value to add.
     pub add: u64,
     /// Value to compare with; 0 for fetch-and-add.
     pub compare: u64,
@@ -402,7 +402,7 @@ impl Syndrome {
     /// An ACK without credits.
     pub const ACK: Self = Self::Ack(31);
 
-    /// Decodes a syndrome.
+    /// Decodes a syndrome from its byte.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         let value = number & 0x1f;
@@ -420,7 +420,7 @@ impl Syndrome {
         }
     }
 
-    /// Encodes the syndrome.
+    /// Encodes the syndrome as a byte.
     #[inline]
     pub const fn number(self) -> u8 {
         match self {
