@@ -241,7 +241,7 @@ mod tests {
     fn copies_and_early_numbers_take_back_no_loss() {
         assert_eq!(after(&[5, 8, 8, 7, 7, 7, 9]), (1, 1, 3, 0), "6 is lost");
         assert_eq!(after(&[5, 7, 3]), (1, 1, 0, 0), "3 was not expected");
-        // Each number twice, the copy some numbers later; every tenth is lost on both paths.
+        // Each number arrives twice, the copy `late` numbers after the original; every tenth is lost on both paths.
         for late in [1, 3, 100, 1000] {
             let copies = (0..5000_u32).flat_map(|seq| [Some(seq), seq.checked_sub(late)]);
             let numbers: Vec<u32> = copies.flatten().filter(|seq| seq % 10 != 5).collect();
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_late_number_takes_back_its_own_loss_alone() {
-        // Around the end of the sequence space, in both halves of the window, and beyond it.
+        // Late numbers across the wrap of the sequence space: in both halves of the window, and outside it.
         for (back, expected) in [(1, (98, 1)), (64, (98, 1)), (99, (98, 1)), (100, (99, 0))] {
             let last = 40_u32;
             let first = last.wrapping_sub(100) & 0x3f_ffff;
@@ -262,7 +262,7 @@ mod tests {
         }
         assert_eq!(after(&[0, 5000, 5000 - 1023]), (4998, 1, 0, 0));
         assert_eq!(after(&[0, 5000, 5000 - 1024]), (4999, 0, 0, 1));
-        // A restarted sequence has no numbers missing from before.
+        // After a restart, no number from before it counts as missing.
         assert_eq!(after(&[0, 5000, 1, 0]), (4999, 1, 0, 1));
         let (lost, ..) = after(&[0, 1 << 20, (1 << 20) - 7, (1 << 20) - 7]);
         assert_eq!(lost, (1 << 20) - 2);

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use wire::{Decoder, Profile};
 
-    /// Random bytes, mostly an exact postcard.
+    /// Returns a random datagram, most often a valid report of postcards in the exact layout.
     fn datagram(seed: &mut u64) -> Vec<u8> {
         let mut rng = || {
             *seed = seed
@@ -267,7 +267,7 @@ mod tests {
         out
     }
 
-    /// Sometimes with a missing pair.
+    /// Returns a function that sometimes replaces the metadata words with all ones, the mark of a missing value.
     fn ones_of(which: u32) -> impl Fn(u32) -> u32 {
         move |word| {
             if which == 3 && word >> 16 != 0x1008 && word != 0x1c00_5043 && word != 0x8000_0000 {

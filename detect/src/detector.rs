@@ -29,8 +29,8 @@
 //!   per node, shared by all flows, as in the paper; or one per node and flow, so that flows in different queues of a node
 //!   are not compared with each other. (The paper stores only the values that exceed the threshold. A value reported
 //!   because of another hop is then never compared, so a later one could differ from it by `2·T` and be suppressed.)
-//! - **per-flow**: `v` is the sum over the hops that have the value (or the flow's own latency). Report if `|v − last| >
-//!   T`, and only then set `last ← v`.
+//! - **per-flow**: `v` is the sum over the hops that have the value (or the flow's own latency). Report if
+//!   `|v − last| > T`, and only then set `last ← v`.
 //! - **moving average**: `v` as for per-flow; `A ← A + k·v − ⌊k·A / 256⌋` with weight `k` in 256ths and `A` with 8
 //!   fractional bits (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then set `last ← A`. Every
 //!   packet updates the average. (The paper can also be read as averaging with the last value *reported*. Then nothing

@@ -28,9 +28,9 @@
 //!
 //! # Missing values are unknown
 //! A comparison with a value that the report does not have is unknown: neither true nor false. `not unknown` is unknown,
-//! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So `not flow_latency >
-//! 5ms` does not fire on a report without a latency. Aggregates cover the hops that have the value, and are unknown if
-//! there are none.
+//! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So
+//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates cover the hops that have the value,
+//! and are unknown if there are none.
 //!
 //! # Representation
 //! Each rule is compiled once into conjunctive normal form, in flat arrays of fixed-size elements with fixed limits, so

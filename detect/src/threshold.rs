@@ -524,7 +524,7 @@ mod tests {
             ..src("10.1.0.0/16")
         };
         assert_eq!(winner(&[broad_but_narrow_ports, src("10.1.0.0/17")]), 101);
-        // 8 + 16 is more than 23.
+        // The prefix lengths 8 + 16 sum to more than 23.
         let pair = Match {
             dst: Some("10.2.0.0/16".parse().unwrap()),
             ..src("10.0.0.0/8")

@@ -170,7 +170,7 @@ mod tests {
                 }
             }
         }
-        // By hand: one key in one slot is answered; of two keys in one slot, the newer one.
+        // Worked by hand: a single key in one slot is answered; of two keys in one slot, only the newer one is.
         let of = |keys| {
             calculate(&Requirements {
                 keys,
@@ -183,7 +183,7 @@ mod tests {
         };
         assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
         assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
-        // Minus the keys that are answered wrongly by chance: half of 2^-32.
+        // An overwritten key, here half of the keys, is answered wrongly by chance with probability 2^-32.
         assert!(
             (of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15,
             "{}",

@@ -309,7 +309,7 @@ mod tests {
                     "list {list} stays"
                 );
             }
-            // As in reporters that are configured with the number of collectors only.
+            // The grown map equals the table of a reporter that is configured with only the number of collectors.
             assert_eq!(grown.keys, Spread::even(number + 1).by_key());
             map = grown;
         }
@@ -329,7 +329,7 @@ mod tests {
             let read: CollectorMap = serde_json::from_str(&map.to_text()).unwrap();
             assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
         }
-        // After growth, identical to reporters configured with one more, for every key.
+        // After growth, every key goes where a reporter configured with one more collector sends it.
         let mut map = CollectorMap::even(names(1)).unwrap();
         for count in 2..=16 {
             let before = Spread::even(count - 1);
@@ -374,7 +374,7 @@ mod tests {
         map.collectors[1].reports = to(40041);
         assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
         assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).unwrap(), map);
-        // A file of a version that did not know addresses is read.
+        // Files of versions without report addresses can still be read.
         let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
         assert_eq!(
             serde_json::from_str::<CollectorMap>(&old).unwrap().collectors[0],

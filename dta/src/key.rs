@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_flow_as_people_write_it_is_the_canonical_key() {
-        // wire-formats 5.6, the test vector.
+        // The test vector of `docs/reference/wire-formats.md`, section 5.6.
         let bytes = unhex("0a0000010a00000204d2005006").unwrap();
         for text in [
             "10.0.0.1:1234 > 10.0.0.2:80 tcp",

@@ -99,7 +99,7 @@ mod tests {
 
     use super::crc_32c_update;
 
-    /// Bit by bit, as defined.
+    /// Computes the CRC bit by bit, directly from its definition.
     fn slowly(bytes: &[u8]) -> u32 {
         bytes.iter().fold(u32::MAX, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| {

@@ -154,7 +154,7 @@ mod tests {
                         model.push_back([&step.to_le_bytes()[..], &payload].concat());
                     } else {
                         full += 1;
-                        // There is room for one when it is empty.
+                        // An empty ring refuses only a record larger than the ring.
                         assert!(!model.is_empty() || payload.len() + HEAD > capacity);
                     }
                 } else {

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn levels_begin_at_half_three_quarters_and_fifteen_sixteenths_of_the_burst() {
-        // A message is 1 us; the burst is 1,600 of them.
+        // At this rate a message takes 1 us, so the burst of 1,600 us is 1,600 messages.
         let mut meter = Meter::new(Rate {
             messages: 1_000_000,
             bytes: 0,
@@ -190,7 +190,8 @@ mod tests {
             }
         }
         assert_eq!(begins, [801, 1_201, 1_501]);
-        // It falls an eighth of the burst (200 us) below its threshold, after the 100 us above the burst have leaked.
+        // A level ends when the bucket is an eighth of the burst (200 us) below the level's threshold; the last threshold
+        // is 100 us below the full burst.
         let level_at = |at: u64| meter.clone().level(at * 1_000);
         assert_eq!([99, 299, 301].map(level_at), [3, 3, 2]);
         assert_eq!([599, 601, 999, 1_001].map(level_at), [2, 1, 1, 0]);
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn bytes_count_with_their_frames() {
-        // 126 bytes of data are 200 of a frame; 200,000 bytes per second are 1,000 of them.
+        // 126 bytes of data make a frame of 200 bytes; 200,000 bytes per second are 1,000 such frames.
         let mut meter = Meter::new(Rate {
             messages: 0,
             bytes: 200_000,
@@ -216,14 +217,14 @@ mod tests {
         let mut meter = ReporterMeter::default();
         assert_eq!((0..100).filter(|_| meter.admit(0, rate)).count(), 10);
         assert_eq!((0..100).filter(|_| meter.admit(5 * MS, rate)).count(), 5);
-        // A flood does not reduce it below the rate.
+        // A sender that floods still gets its rate.
         assert_eq!(
             (1..=1_000)
                 .filter(|at| meter.admit(5 * MS + at * MS / 10, rate))
                 .count(),
             100
         );
-        // A clock that goes back counts as no time.
+        // If the clock goes back, no time counts as passed.
         assert!(!meter.admit(0, rate));
         assert_eq!((0..100).filter(|_| meter.admit(u64::MAX, rate)).count(), 10);
     }

@@ -341,7 +341,7 @@ mod tests {
                     );
                 }
             }
-            // The next number wraps.
+            // After the largest number the next is 0.
             assert_eq!(after(width.mask(), width).classify(0, width, 9, &config), DUE);
         }
     }
@@ -357,7 +357,7 @@ mod tests {
         );
         assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
         assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
-        // Three NACKs, and the gap is still there: 11 and 12 are lost.
+        // Three NACKs did not fill the gap: 11 and 12 are lost.
         assert_eq!(
             at(21_100 * US, 13),
             Verdict::Due {
@@ -385,7 +385,7 @@ mod tests {
             }
         }
         assert_eq!(nacks, 100_000);
-        // The refused report does not arrive: it is given up as usual.
+        // If the refused report never arrives, it is given up like any other missing one.
         let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
@@ -429,16 +429,16 @@ mod tests {
             (tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)),
             (0xffff, DUE)
         );
-        // Repetitions within the window are never a restart: the ring is sent again.
+        // Repetitions within the window are not a restart: the reporter retransmits its ring.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        // Nor are numbers that are not in a row.
+        // Numbers that are not consecutive are not a restart either.
         for sequence in (0..3_000).step_by(2) {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        // If one of the consecutive numbers was lost, those before it are requested, too.
+        // If a number in the run was lost, the run counts again after it, but the NACK requests all from the first one.
         for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
@@ -458,21 +458,21 @@ mod tests {
                 .collect()
         };
         let [calm, soon] = [250_000 * US, 249_999 * US];
-        // 4,900 to 4,907 again, from a reporter that had reached 5,000.
+        // A reporter that had reached 5,000 sends 4,900 to 4,907 again.
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, soon), [Verdict::Duplicate; 8]);
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, calm)[6..], [Verdict::Duplicate, ANEW]);
         assert_eq!(tracker.last(4_907, Width::Sixteen), 4_899);
-        // A NACK may have requested them.
+        // After a recent NACK they may be retransmissions.
         let mut tracker = after(4_999, Width::Sixteen);
         tracker.try_nack(1, &config);
         tracker.accept(5_000);
         assert_eq!(from(&mut tracker, 4_900, calm), [Verdict::Duplicate; 8]);
-        // After a long silence it has not, and those before are requested.
+        // Long after the NACK they cannot be, and the new NACK also requests the numbers before them.
         assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
         assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
-        // The first eight have another explanation: the count starts again after them, and all are requested.
+        // The network may have duplicated the first eight, so the count restarts after them; the NACK still requests them.
         let mut tracker = after(5_000, Width::Sixteen);
         from(&mut tracker, 4_900, soon);
         assert_eq!(
@@ -480,7 +480,7 @@ mod tests {
             [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat()
         );
         assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
-        // The count of a whole window of them does not overflow.
+        // The run counter does not overflow for more repetitions than a window has numbers.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = (0..300).map(|_| tracker.classify(4_900, Width::Sixteen, soon, &config));
         assert!(verdicts.into_iter().all(|verdict| verdict == Verdict::Duplicate));
@@ -498,7 +498,7 @@ mod tests {
         }
         assert_eq!(tracker.classify(9, Width::Sixteen, 1, &config), ANEW);
         assert_eq!(tracker.last(9, Width::Sixteen), 6);
-        // A single report, sent again and again.
+        // The reporter repeats a single report.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = [(); 8].map(|()| tracker.classify(7, Width::Sixteen, 1, &config));
         assert_eq!(

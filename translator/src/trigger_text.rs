@@ -1,5 +1,5 @@
-//! Parses DTA triggers in the text form of the configuration: `when = "value >= 1000 and data[0:4] != 0"`, `entry =
-//! "key[0:13] data[0:8] time"`.
+//! Parses DTA triggers in the text form of the configuration: `when = "value >= 1000 and data[0:4] != 0"`,
+//! `entry = "key[0:13] data[0:8] time"`.
 
 use crate::trigger::{Condition, Field, Part, Relation};
 

@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// The IPv4 header of the first example in wire-formats section 1.8.
+    /// The IPv4 header of the first example in `docs/reference/wire-formats.md`, section 1.8.
     const HEADER: [u8; 20] = [
         0x45, 0x00, 0x00, 0x6e, 0x00, 0x01, 0x40, 0x00, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2,
     ];
@@ -152,7 +152,7 @@ mod tests {
             let (front, back) = bytes.split_at(len / 3 / 4 * 4);
             let whole = of(&bytes);
             if whole == 0xffff {
-                continue; // nothing but zeros
+                continue; // all bytes are zero
             }
             assert_eq!(update_by_sum(of(front), words(back)), whole, "{bytes:02x?}");
             assert_eq!(

@@ -110,7 +110,7 @@ pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Computes the CRC-32C bit by bit, as it is defined.
+    /// Computes the CRC-32C bit by bit, directly from its definition.
     fn slowly(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(u32::MAX, |crc, byte| {
             crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte)

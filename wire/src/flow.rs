@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(crc_32c(b"123456789"), 0xe306_9283, "the catalogue's check");
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
         assert_eq!(flow.flow_id() & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
-        // 37 bytes in one go are those of the key.
+        // The CRC over the parts of an IPv6 key equals the CRC over its 37 bytes at once.
         let v6 = FlowKey::v6([1; 16], [2; 16], Some((0x0304, 0x0506)), 17);
         let mut key = [0; 37];
         key[..16].fill(1);
@@ -439,7 +439,7 @@ mod tests {
             FlowKey::v4(src.to_be_bytes(), dst.to_be_bytes(), ports, proto)
         };
         let v6 = |last| FlowKey::v6([last; 16], [2; 16], Some((3, 4)), 17);
-        // Each differs from the first in one thing.
+        // Each key differs from the first in one field.
         let keys = [
             of(1, 2, Some((3, 4)), 17),
             of(9, 2, Some((3, 4)), 17),

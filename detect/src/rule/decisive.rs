@@ -189,7 +189,8 @@ mod tests {
         },
     ];
 
-    /// After these reports: whether it is true, and the comparison, its value, and the hop.
+    /// Evaluates a rule over these reports. Returns whether it is true after the last one, and the text, value and hop of
+    /// the decisive comparison.
     fn why(text: &str, reports: &[&[HopValues]]) -> (bool, String, Option<u64>, Option<usize>) {
         let rules = RuleSet::compile(&[("r".to_owned(), text.to_owned())]).unwrap();
         let mut history = vec![EMPTY; rules.cells().len()];
@@ -214,7 +215,7 @@ mod tests {
         let because = |text: &str, term: &str, value, hop| {
             assert_eq!(why(text, &[&HOPS]), (true, term.to_owned(), value, hop), "{text}");
         };
-        // About a hop before about the flow, although the flow is compared first.
+        // A comparison of a hop is preferred to one of the flow, although the flow is compared first.
         because(
             "max(queue_occupancy) > 50 and flow_latency > 5ms",
             "max(queue_occupancy) > 50",
@@ -328,7 +329,7 @@ mod tests {
         );
         let average = why("average(max(queue_occupancy), 0.5) > 40", &[&calm, &HOPS]);
         assert_eq!((average.0, average.2, average.3), (true, Some(45), None));
-        // The value before is gone.
+        // The previous value has already been overwritten, so the change is unknown.
         let change = why("change(max(queue_occupancy)) > 40", &[&calm, &HOPS]);
         assert_eq!((change.0, change.2), (true, None));
         let two = why(

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(of("10.0.0.1:1>10.1.0.2:2/6"), 0b011);
         assert_eq!(of("10.0.0.1:1>10.2.0.2:2/6"), 0b111);
         assert_eq!(of("10.1.0.1:1>10.0.0.2:2/6"), 0b001);
-        // Two rules with the same flows are one comparison.
+        // Two rules limited to the same flows share one scope.
         assert_eq!(set.scopes.limited.len(), 2);
     }
 

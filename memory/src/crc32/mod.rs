@@ -1,11 +1,11 @@
 //! CRC-32 (IEEE 802.3, reflected) of short strings by carry-less multiplication (PCLMULQDQ); RoCEv2 frames need it for
 //! their ICRC.
 //!
-//! As polynomials over GF(2), the CRC register after a string is the sum over its 64-bit words of `word * x^(32 + bits
-//! after it)`, modulo the polynomial P of degree 32. The powers modulo P are constants, so each word takes one
-//! multiplication that depends on no other. The sum has at most degree 94 and is reduced once (Barrett: multiply by
-//! `floor(x^95 / P)` for the quotient, then subtract). The usual folding makes each block depend on the previous one; for
-//! the few dozen bytes of a telemetry packet, that latency would dominate.
+//! As polynomials over GF(2), the CRC register after a string is the sum over its 64-bit words of
+//! `word * x^(32 + bits after it)`, modulo the polynomial P of degree 32. The powers modulo P are constants, so each word
+//! takes one multiplication that depends on no other. The sum has at most degree 94 and is reduced once (Barrett: multiply
+//! by `floor(x^95 / P)` for the quotient, then subtract). The usual folding makes each block depend on the previous one;
+//! for the few dozen bytes of a telemetry packet, that latency would dominate.
 //!
 //! Bits are reflected: bit i of a word of n bits is the coefficient of `x^(n - 1 - i)`.
 
@@ -302,14 +302,14 @@ mod tests {
 
     use super::{Crc32, crc_32, narrow, times_x};
 
-    /// Bit by bit, as defined.
+    /// Computes the CRC bit by bit, directly from its definition.
     fn slowly(state: u32, bytes: &[u8]) -> u32 {
         bytes.iter().fold(state, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state))
         })
     }
 
-    /// Returns all variants that this processor has, each for strings of these lengths.
+    /// Returns the variants that this processor supports, each selected for strings of these lengths.
     fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
         best.iter()
@@ -347,7 +347,7 @@ mod tests {
             }
             let begin = (random >> 24) as u32;
             let expected = slowly(begin, &bytes[..len]);
-            // Each function is correct for all lengths, also those that it is not optimised for.
+            // Each function is correct for all lengths, not only those that it is optimised for.
             for (variant, crc_32) in variants(&[len, 0, 16, 48, 128, 1024]) {
                 assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {variant}");
                 let (front, back) = bytes[..len].split_at(len / 3);

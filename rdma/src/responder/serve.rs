@@ -375,7 +375,7 @@ mod tests {
 
     use super::super::queue_pair;
 
-    /// Frames of every short payload, with both CRC implementations, over IPv4 and IPv6.
+    /// Writes and reads frames with payloads of every short length, with both CRC implementations, over IPv4 and IPv6.
     #[test]
     fn both_crc_implementations_write_and_read_the_same() {
         let implementations: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
@@ -415,7 +415,7 @@ mod tests {
                         (brief.payload, brief.reth, brief.psn),
                         (&payload[..], reth, packet.bth.psn)
                     );
-                    // A changed bit after the headers is detected.
+                    // The ICRC detects a flipped bit after the headers.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));
                     let at = changed.len() - 1 - bit / 8;

@@ -317,7 +317,7 @@ pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize
 mod tests {
     use super::*;
 
-    /// The examples of 5.2, and two by hand.
+    /// The examples of `docs/reference/wire-formats.md`, section 5.2, and two written for this test.
     const EXAMPLES: [(&[u8], Form); 6] = [
         (&[1, 0, 2, 10, 0, 0, 1, 0, 0, 2, 0x9a], Form::Plain),
         (&[1, 0x2a, 0x40, 2, 10, 0, 0, 1, 0, 0, 2, 0x9a], Form::Tracked),
@@ -404,8 +404,9 @@ mod tests {
         );
     }
 
-    /// The postcard of 5.2 (key 10.0.0.1, hop 2, value 200) in memory, and a whole path 11, 200, 13, 14, 15 of the same key: the masks by a
-    /// bitwise CRC, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
+    /// The postcard of the wire formats' section 5.2 (key 10.0.0.1, hop 2, value 200) as stored in memory. `PATH` below is
+    /// the whole path 11, 200, 13, 14, 15 of the same key. A bitwise CRC gave the five masks: ff08a50c ed1fb692 58b45875
+    /// 2d2a23da e0d4b8db.
     const ONE_HOP: [u8; PATH_LEN] = [
         0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
@@ -433,12 +434,12 @@ mod tests {
             assert!(wanted.eq(read.into_iter().take(values.len())), "{read:x?}");
         }
         assert_eq!(put_path(&mut [0; PATH_LEN - 1], &key, &[1]), None);
-        // CRC-32 of the key is 39fe0fee.
+        // The CRC-32 of the key is 0x39fe0fee; the slot is its low bits.
         assert_eq!(
             (path_slot(&key, 1 << 16), path_slot(&key, 1 << 31)),
             (0x0fee, 0x39fe_0fee)
         );
-        // Another key's path looks like random numbers.
+        // Unmasked with another key, a path reads as random numbers.
         assert!(
             path_of(&PATH, &[10, 0, 0, 2])
                 .iter()

@@ -257,7 +257,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// The examples of wire-formats 5.8, and an ACK written for this test.
+    /// The examples of `docs/reference/wire-formats.md`, section 5.8, and an ACK written for this test.
     const EXAMPLES: [(&[u8], Control); 4] = [
         (
             &[0x1f, 0, 0, 1, 0, 0, 0, 7, 2, 1, 0, 0xff, 1, 2, 0, 0],

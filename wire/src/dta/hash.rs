@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The key of 5.6's test vector.
+    /// The key of the test vector in `docs/reference/wire-formats.md`, section 5.6.
     const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
         let Hashes { slots, checksum } = Family::Artifact.hashes(&[10, 0, 0, 1]);
         assert_eq!(checksum, 0x792d_5167);
         assert_eq!([slots[0], slots[1]].map(|hash| slot(hash, 65536)), [13863, 1713]);
-        // The defect: copies differ by the same bits for every key.
+        // The artifact's defect: the slots of a key's copies differ by the same bits (XOR) for every key.
         let other = Family::Artifact.hashes(&[192, 168, 7, 9]).slots;
         let low = |all: [u32; 4]| [1, 2, 3].map(|n| (all[0] ^ all[n]) & 0xffff);
         assert_eq!(

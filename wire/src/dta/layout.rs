@@ -556,7 +556,7 @@ mod tests {
 
     const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
-    /// `dta1_blk` of 5.9.
+    /// The example block `dta1_blk` of `docs/reference/wire-formats.md`, section 5.9.
     const BLOCK: [u8; 24] = [
         0xde, 0xad, 0xbe, 0xef, 0xca, 0xfe, 0xf0, 0x0d, 1, 0, 0, 0, 2, 0, 4, 0, 0xef, 0xd2, 0xf9, 0x1b, 0, 0,
         0, 0,
@@ -582,7 +582,7 @@ mod tests {
             ),
             (8, 32, 64, 2048)
         );
-        // Short data are followed by zeros; nothing is written beyond.
+        // Short data are padded with zeros; nothing is written after the slot.
         let mut short = [0xa5; 32];
         assert_eq!(put_slot(&mut short, 1, &[7], 20), Some(24));
         assert_eq!(
@@ -659,7 +659,7 @@ mod tests {
         for bit in 0..BLOCK.len() * 8 {
             let mut block = BLOCK;
             block[bit / 8] ^= 1 << (bit % 8);
-            // The last four bytes are reserved.
+            // The last four bytes are reserved, so the check does not cover them.
             let torn = bit / 8 < 20;
             assert_eq!(BlockTrailer::check(&block).is_err(), torn, "bit {bit}");
         }

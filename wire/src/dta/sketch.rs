@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_cells_of_a_known_key_stay_where_they_are() {
-        // The key of 5.6's test vector: checksum 0x280a4fbc, and n = 0 from `hash`'s own test.
+        // The key of the test vector in the wire formats' section 5.6, with checksum 0x280a4fbc; the tests of `hash`
+        // check its slot hash for n = 0.
         let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
         let hashes = hashes(&key);
         let state = u64::from(hashes.slots[0]) << 32 | 0x280a_4fbc;
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_mix_is_splitmix64() {
-        // The reference generator (Vigna) seeded with 0 begins with these.
+        // First outputs of Vigna's reference generator for seed 0.
         let next = |n: u64| mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         assert_eq!(
             (next(1), next(2), next(3)),

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_reserved_field_is_laid_out_as_said() {
-        // SF << 11 | U << 10 | State << 8 in a reserved field of 12 bits that begins at bit 7.
+        // SF << 11 | U << 10 | State << 8 in the reserved 12-bit field, whose first bit is bit 7 of the header word.
         assert_eq!(bits(Some((false, State::High))), 0x0160);
         assert_eq!(bits(Some((true, State::Low))), 0x01a0);
         for state in State::ALL {
