@@ -31,6 +31,7 @@ pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) ->
     }
 }
 
+/// Joins the conditions of all parts by `word`; `none` is the condition for no parts.
 fn join(parts: &[Expression], word: &str, none: &str, parameter: AddParameter<'_>) -> String {
     let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
     if parts.is_empty() {
@@ -104,6 +105,7 @@ fn address_condition(field: Field, prefixes: &[Prefix], parameter: AddParameter<
     format!("if({HAS_ADDRESSES}, {}, NULL)", or_terms(&terms))
 }
 
+/// Joins terms by OR; no terms are never true.
 fn or_terms(terms: &[String]) -> String {
     if terms.is_empty() {
         "0".to_owned()
@@ -112,6 +114,7 @@ fn or_terms(terms: &[String]) -> String {
     }
 }
 
+/// Returns one term per range, both ends included.
 fn range_terms(column: &str, ranges: &[(u64, u64)], parameter: AddParameter<'_>) -> Vec<String> {
     ranges
         .iter()
@@ -157,6 +160,7 @@ fn first_value(metric: Metric) -> &'static str {
 fn bounds(prefix: &Prefix) -> (String, String) {
     match prefix.network() {
         IpAddr::V4(first) => {
+            // Host bits. With the full prefix length the shift overflows, and there are none.
             let rest = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
             let last = Ipv4Addr::from(u32::from(first) | rest);
             (

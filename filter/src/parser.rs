@@ -9,6 +9,7 @@ use crate::lexer::{Piece, Scanner};
 use crate::path::{MAX_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
+/// Parses a filter of `view`; `names` resolves the names of nodes. An empty filter matches everything.
 pub(crate) fn parse(
     text: &str,
     view: View,
@@ -45,11 +46,13 @@ fn only_word(text: &str) -> Option<&str> {
     let has_operator = Operator::ALL.into_iter().any(|operator| {
         operator != Operator::In && operator != Operator::Greater && piece.text.contains(operator.text())
     });
+    // In the text of a flow, `>` separates source and destination.
     let is_flow = piece.text.starts_with(|c: char| c.is_ascii_digit() || c == '[');
     let compares = has_operator || (piece.text.contains('>') && !is_flow);
     (scanner.is_at_end() && (piece.is_quoted || !compares)).then_some(piece.text)
 }
 
+/// Returns the test that searches for `text` in the flow's text.
 fn search(text: &str) -> Expression {
     Expression::Test(Test::Contains(Field::Flow, text.to_owned()))
 }
@@ -78,6 +81,7 @@ impl<'a> Parser<'a> {
         Ok(combine(parts, Expression::And))
     }
 
+    /// Parses `not`, a parenthesis or a test. `depth` is the current nesting, which bounds the recursion.
     fn negated(&mut self, depth: usize) -> Result<Expression, Fault> {
         if depth >= DEEPEST {
             return Err(self.here(0, format!("parentheses and `not` go up to {DEEPEST} deep")));
@@ -95,6 +99,7 @@ impl<'a> Parser<'a> {
         self.test()
     }
 
+    /// Parses a test: a field, an operator and its values.
     fn test(&mut self) -> Result<Expression, Fault> {
         self.tests += 1;
         if self.tests > MAX_TESTS {
@@ -150,6 +155,7 @@ impl<'a> Parser<'a> {
         Ok(search(piece.text))
     }
 
+    /// Returns the error message for an unknown field name.
     fn unknown(&self, name: &str) -> String {
         let view = self.view.name();
         if Field::ALL.into_iter().any(|field| field.name() == name) {
@@ -172,6 +178,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the value of a test, or the list of values after `in`.
     fn values(&mut self, operator: Operator) -> Result<Vec<Piece<'a>>, Fault> {
         let is_list = operator == Operator::In && self.scanner.symbol("(");
         let mut values = Vec::new();
@@ -195,6 +202,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Builds the test of `field` from the parsed values.
     fn meaning(&self, field: Field, operator: Operator, values: &[Piece<'a>]) -> Result<Expression, Fault> {
         let test = match field.form() {
             Form::Address => Test::Address(field, self.each(values, address)?),
@@ -235,6 +243,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Converts each value with `read`; an error gets the position of its value.
     fn each<T>(
         &self,
         values: &[Piece<'a>],
@@ -246,6 +255,7 @@ impl<'a> Parser<'a> {
             .collect()
     }
 
+    /// Parses a node ID, or looks up the name of a node.
     fn node(&self, text: &str) -> Result<u32, String> {
         number(text, Form::Number(u32::MAX.into()))
             .ok()
@@ -256,6 +266,7 @@ impl<'a> Parser<'a> {
             })
     }
 
+    /// Parses a path pattern such as `101>*>103`.
     fn pattern(&self, text: &str) -> Result<Pattern, String> {
         let steps: Vec<Step> = text
             .split('>')
@@ -277,6 +288,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Builds a fault that marks the next `length` bytes.
     fn here(&self, length: usize, message: String) -> Fault {
         Fault::new(self.scanner.at(), length, message)
     }
@@ -302,6 +314,7 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Combines the parts with `combined`; a single part stays as it is.
 fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expression) -> Expression {
     if parts.len() == 1 {
         parts.remove(0)
@@ -328,6 +341,7 @@ fn letters_between(name: &str, other: &str) -> usize {
     }
 }
 
+/// Returns the length of the leading white space, bytes.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
@@ -377,7 +391,9 @@ fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
     Ok((first, last))
 }
 
+/// Parses a number with a unit of its form, up to the largest value of that form.
 fn number(text: &str, form: Form) -> Result<u64, String> {
+    // Units with their factors, the largest value, and a description for error messages. Shares are in millionths.
     let (units, most, what): (&[(&str, u64)], u64, &str) = match form {
         Form::Time => (TIMES, u64::MAX, "a time, such as 5ms"),
         Form::Share => (&[("%", 10_000)], u64::MAX, "a share, such as 80%"),
@@ -440,6 +456,7 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
     scaled.is_multiple_of(parts).then(|| scaled / parts)
 }
 
+/// Units of time, ns. A number without a unit is in ns.
 const TIMES: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -466,4 +483,5 @@ const PROTOCOLS: [(&str, u64); 5] = [
 const LONGEST: usize = 4_096;
 /// Maximum number of tests and values in a filter.
 const MAX_TESTS: usize = 256;
+/// Maximum nesting of parentheses and `not`.
 const DEEPEST: usize = 32;

@@ -143,6 +143,7 @@ impl Paths {
         } else {
             path.path_len.min(self.hops)
         };
+        // One bit per hop of the path.
         let all = u64::MAX >> (64 - needed);
         let complete = path.seen & all == all;
         let reliable = path.reliable;

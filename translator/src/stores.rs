@@ -46,6 +46,7 @@ impl<T> ById<T> {
         self.stores.push((id, store));
     }
 
+    /// Returns the store with this ID. The search ends at a free place, and at least half of the places are free.
     #[inline(always)]
     fn find(&mut self, id: u16) -> Option<&mut T> {
         let mut at = usize::from(id) % PLACES;
@@ -68,6 +69,7 @@ impl<T> ById<T> {
     }
 }
 
+/// Geometry of a Key-Write store: `slots` slots, `stride` bytes apart.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     region: u16,
@@ -77,6 +79,7 @@ struct Slots {
     stride: u64,
 }
 
+/// Geometry of a Key-Increment store: `slots` counters of 8 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Counters {
     region: u16,
@@ -243,6 +246,7 @@ impl Stores {
         entries.chain(paths).chain(sketches).min()
     }
 
+    /// Executes a report's operation on its store. The store writes at once or collects the data for a later write.
     #[inline(always)]
     pub(super) fn perform<W: Transport>(
         &mut self,
@@ -265,6 +269,8 @@ impl Stores {
                     .key_write
                     .find(store)
                     .ok_or(Fault::Drop(Reason::UnknownStore))?;
+                // Under congestion fewer copies are written, which saves bandwidth but makes queries less likely to
+                // succeed.
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
                 let written = store.write(key, data, most, notice, reliable, sender)?;
@@ -531,6 +537,7 @@ impl Slots {
         }
     }
 
+    /// Computes the key's checksum and at least `copies` slot hashes. The fourth is skipped if it is not needed.
     #[inline(always)]
     fn hashes(&self, key: &[u8], copies: u8) -> Hashes {
         match (self.family, copies) {
@@ -545,6 +552,8 @@ impl Slots {
         }
     }
 
+    /// Writes `slot` at each of these hashes and returns how many writes were accepted. Only the last one carries the
+    /// immediate value.
     #[inline(always)]
     fn write_copies<W: Transport>(
         &self,
@@ -584,6 +593,7 @@ impl Counters {
         notice: Option<u32>,
         sender: &mut Sender<'_, W>,
     ) -> Result<(), Fault> {
+        // The immediate value takes a message of its own, since a fetch-and-add cannot carry one.
         let messages = u32::from(copies) + u32::from(notice.is_some());
         if !sender.has_credit(messages, u64::from(messages) * layout::COUNTER_LEN, true) {
             return Err(Fault::Blocked);

@@ -54,6 +54,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
+    /// Returns the next token; at the end of the text, [`Token::End`].
     pub(crate) fn next(&mut self) -> Result<SpannedToken<'a>, Fault> {
         self.at += self.rest().len() - self.rest().trim_start().len();
         let start = self.at;
@@ -91,7 +92,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Consumes an operator or a punctuation mark. For common symbols of other languages, the error names the right one.
     fn symbol(&mut self) -> Result<Token<'a>, Fault> {
+        // Longer symbols come first, so that `<=` is not read as `<`.
         const SYMBOLS: [(&str, Token<'static>); 10] = [
             ("<=", Token::Comparison(Comparison::AtMost)),
             (">=", Token::Comparison(Comparison::AtLeast)),
@@ -150,6 +153,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
+    /// Consumes a hexadecimal number that begins at `start`. Returns its value, and 0 decimals.
     fn hex(&mut self, start: usize) -> Result<(u64, u32), Fault> {
         self.at += "0x".len();
         let digits = self.take_while(|byte| byte.is_ascii_hexdigit() || byte == b'_');
@@ -162,6 +166,8 @@ impl<'a> Lexer<'a> {
             .replace('_', "")
     }
 
+    /// Consumes a decimal number that begins at `start`. Returns all digits as one number, and how many of them are
+    /// decimals.
     fn decimal(&mut self, start: usize) -> Result<(u64, u32), Fault> {
         let mut digits = self.digits();
         let mut decimals = 0;

@@ -67,7 +67,9 @@ pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
+    /// The next token, which is not consumed yet.
     now: SpannedToken<'a>,
+    /// Current nesting of parentheses and `not`.
     depth: usize,
 }
 
@@ -78,11 +80,13 @@ enum Value {
 }
 
 impl<'a> Parser<'a> {
+    /// Consumes the current token and returns it.
     fn advance(&mut self) -> Result<SpannedToken<'a>, Fault> {
         let next = self.lexer.next()?;
         Ok(std::mem::replace(&mut self.now, next))
     }
 
+    /// Consumes the current token if it equals `token`, and returns whether it does.
     fn accept(&mut self, token: Token<'_>) -> Result<bool, Fault> {
         let is_it = self.now.token == token;
         if is_it {
@@ -91,6 +95,7 @@ impl<'a> Parser<'a> {
         Ok(is_it)
     }
 
+    /// Consumes the `)` that closes `open`.
     fn expect_close(&mut self, open: SpannedToken<'_>) -> Result<(), Fault> {
         if self.accept(Token::Close)? {
             return Ok(());
@@ -113,6 +118,7 @@ impl<'a> Parser<'a> {
         Fault::new(place.start, place.len, message)
     }
 
+    /// Parses conditions joined by `or` (`rule` in the grammar).
     fn any_of(&mut self) -> Result<Expression, Fault> {
         let mut parts = vec![self.all_of()?];
         while self.accept(Token::Or)? {
@@ -125,6 +131,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses conditions joined by `and` (`and` in the grammar).
     fn all_of(&mut self) -> Result<Expression, Fault> {
         let mut parts = vec![self.unary()?];
         while self.accept(Token::And)? {
@@ -137,6 +144,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses a comparison, a parenthesis or a `not` (`unary` in the grammar).
     fn unary(&mut self) -> Result<Expression, Fault> {
         if !matches!(self.now.token, Token::Not | Token::Open) {
             let comparison = self.comparison().map(Expression::Term)?;
@@ -189,6 +197,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses a comparison with the number on either side, or a complete condition such as `loop`.
     fn comparison(&mut self) -> Result<Term, Fault> {
         if let Token::Number(number) = self.now.token {
             let place = self.advance()?;
@@ -213,6 +222,7 @@ impl<'a> Parser<'a> {
         self.finish(term, sign, number, place)
     }
 
+    /// Consumes a comparison sign; `after` describes its left side for error messages.
     fn sign(&mut self, after: &str) -> Result<Comparison, Fault> {
         let Token::Comparison(sign) = self.now.token else {
             return Err(self.fault(&format!("after {after}, expected a comparison: < <= > >= == !=")));
@@ -264,6 +274,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses the left side of a comparison (`value` in the grammar), or a complete condition.
     fn value(&mut self) -> Result<Value, Fault> {
         let Token::Name(name) = self.now.token else {
             let message = match self.now.token {
@@ -351,6 +362,7 @@ impl<'a> Parser<'a> {
         let weight = divisor.and_then(|divisor| {
             let parts = u128::from(number.digits) * 256;
             let whole = divisor * 10u128.pow(number.decimals);
+            // Rounds to the nearest 256th.
             u8::try_from((parts * 2 + whole) / (whole * 2))
                 .ok()
                 .filter(|&weight| weight > 0)
@@ -424,6 +436,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Consumes the name of a metric or other value, and suggests a similar name if it is unknown.
     fn subject(&mut self) -> Result<Subject, Fault> {
         let place = self.now;
         let written = &self.text[place.start..][..place.len];

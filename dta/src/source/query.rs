@@ -294,6 +294,7 @@ impl DtaSource {
                     .map_or(newest, |follower| follower.position());
                 let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
                 let back = available.min(batches.saturating_sub(1));
+                // Sequence numbers run from 1 to 2^32 - 1 and then continue with 1.
                 let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
                 lists.from_sequence(list, start as u32)
             }

@@ -48,7 +48,9 @@ pub enum State {
     Broken(Cause),
 }
 
+/// Smallest window, packets; losses do not reduce it further.
 const MIN_WINDOW: u32 = 16;
+/// Deadline of a timer that is not running.
 const NEVER: u64 = u64::MAX;
 
 /// The sending half of a queue pair.
@@ -87,10 +89,14 @@ pub(super) struct CollectorLink {
     sent_end: Psn,
     outstanding_atomics: u32,
     atomic_depth: u32,
+    /// Maximum number of packets in flight, see [`CollectorLink::responded`].
     window: u32,
+    /// Expiry of the retransmission timer, ns.
     deadline: u64,
     tries: u32,
+    /// End of the pause after congestion or a loss, ns.
     paused_until: u64,
+    /// End of the pause that an RNR NAK requests, ns.
     not_ready_until: u64,
     pub(super) stats: Stats,
 }
@@ -201,6 +207,7 @@ impl CollectorLink {
         Ok(())
     }
 
+    /// Returns the PSN for the next operation, after those in the retransmit buffer.
     fn psn_after_buffer(&self, offer: Offer) -> Psn {
         if self.retransmit.first() == self.retransmit.end() {
             offer.reliable.psn
@@ -294,6 +301,7 @@ impl CollectorLink {
         self.deadline = NEVER;
     }
 
+    /// Ends the connection because of an error that only a new connection can resolve.
     fn break_off(&mut self, cause: Cause) {
         self.state = State::Broken(cause);
         self.event = Some(cause);
@@ -465,6 +473,7 @@ impl CollectorLink {
         }
     }
 
+    /// Builds the frames of an unreliable write directly in the outbox.
     #[inline]
     fn write_now(
         &mut self,
@@ -512,6 +521,7 @@ impl CollectorLink {
                 continue;
             }
             let last = self.cursor_packets + 1 == operation.packets;
+            // Every `ack_every`-th operation requests an acknowledgement.
             let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
             self.send(&operation, asked || !self.can_continue(last, outbox), outbox);
             if last {
@@ -678,6 +688,7 @@ impl CollectorLink {
             NEVER
         };
         if response == Response::Ack {
+            // The window grows by one packet, and by an eighth of the packets that this ACK covers beyond the first.
             self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
         }
         response
@@ -721,6 +732,7 @@ impl CollectorLink {
         }
     }
 
+    /// Removes operations from the retransmit buffer that are fully acknowledged or given up.
     fn forget_acknowledged(&mut self) {
         while self.retransmit.first() < self.retransmit.end() {
             let operation = self.retransmit.at(self.retransmit.first());

@@ -44,7 +44,9 @@ struct Recent<'r> {
 struct Run {
     /// PSN that the next write of the run must have.
     expected: Psn,
+    /// Number of executed writes.
     count: u32,
+    /// One of them requests an acknowledgement.
     ack: bool,
 }
 
@@ -92,6 +94,8 @@ impl Recent<'_> {
         })
     }
 
+    /// Stores a write with the expected PSN whose R_Key and range are valid. Returns `false`, having written nothing, for
+    /// any other.
     #[inline(always)]
     fn store(&self, brief: &Brief<'_>, payload: &[u8], run: &mut Run) -> bool {
         if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
@@ -107,6 +111,8 @@ impl Recent<'_> {
     }
 }
 
+/// Calls `execute` on up to `most` frames until one fails, and adds the executed ones to `run`. Returns the frame that
+/// failed, and the number executed.
 #[inline(always)]
 fn execute_while<'a>(
     frames: &mut impl Iterator<Item = &'a [u8]>,
@@ -241,6 +247,7 @@ impl Server {
     #[inline(never)]
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = HeaderTemplates::queue_pair(frame)?;
+        // The low 12 bits of a queue pair number are its index; the rest is a generation.
         let index = number & 0xfff;
         let queue_pair = self
             .queue_pairs

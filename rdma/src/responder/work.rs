@@ -41,6 +41,7 @@ struct Step {
 const MAX_RESPONSE_LEN: usize = 128;
 
 impl<O: Output> Work<'_, O> {
+    /// Executes a packet if it comes from the peer and fits the queue pair's state and transport.
     #[inline]
     pub(super) fn execute(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.ends.source != queue_pair.writer.path().destination {
@@ -71,6 +72,7 @@ impl<O: Output> Work<'_, O> {
         if ahead != 0 {
             self.count_gap(ahead);
         }
+        // The rest of an unfinished message is lost after a gap, and when another message begins.
         if ahead != 0 || begins {
             self.abandon(queue_pair);
         }
@@ -87,6 +89,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
+    /// Counts skipped PSNs, or a packet that arrived late. `ahead` is its distance from the expected PSN.
     #[cold]
     fn count_gap(&mut self, ahead: i32) {
         if ahead > 0 {
@@ -224,6 +227,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
+    /// Completes a message with an immediate value: consumes a receive and informs the output.
     fn notify(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
@@ -239,6 +243,7 @@ impl<O: Output> Work<'_, O> {
         });
     }
 
+    /// Executes a SEND ONLY packet: consumes a receive and passes the payload to the output.
     fn send(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.payload.len() > queue_pair.mtu as usize {
             return Err(Reason::BadLength);
@@ -309,6 +314,7 @@ impl<O: Output> Work<'_, O> {
         })
     }
 
+    /// Executes a fetch-and-add. Saves its result, so that a duplicate gets the same response.
     fn add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.fault.is_some() {
             return Err(Reason::BadLength);
@@ -346,6 +352,7 @@ impl<O: Output> Work<'_, O> {
     }
 
     fn send_nak(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
+        // Index in `Stats::naks`.
         let kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,

@@ -68,7 +68,9 @@ pub(crate) fn flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey
 struct Start<'a> {
     /// Bytes from the IPv4 header to the packet's end.
     bytes: &'a [u8],
+    /// The same bytes up to the shortest packet's end; reads at constant offsets need no bounds checks.
     head: &'a [u8; MIN],
+    /// Offset of the shim from the IPv4 header.
     shim: usize,
     dst_port: u16,
     dscp: u8,

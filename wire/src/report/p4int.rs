@@ -17,7 +17,9 @@ use crate::refusal::Refusal;
 /// Offsets from the start of the UDP payload.
 mod field {
     use core::ops::Range;
+    /// Report type and inner type, four bits each.
     pub(super) const TYPES: usize = 8;
+    /// Report length and MD length.
     pub(super) const LENGTHS: Range<usize> = 9..11;
     pub(super) const FLAGS: usize = 11;
     pub(super) const MAIN: Range<usize> = 12..20;
