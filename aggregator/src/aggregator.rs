@@ -1,4 +1,8 @@
-//! Puts postcards into registers, and sends full or expired registers as datagrams.
+//! The postcard aggregator's engine: collects INT-XD postcards in registers and sends full, expired or evicted registers as
+//! datagrams.
+//!
+//! Postcards are processed in batches of 64 in three passes (prefetch keys, prefetch registers, insert), so that cache
+//! misses of different postcards overlap.
 
 use wire::Decoder;
 use wire::aggregate::{HEADER_LEN, Header, LONG_POSTCARD_LEN, SUMMARY_LEN};
@@ -10,20 +14,20 @@ use crate::postcard::{ExactGroup, Postcard};
 use crate::stats::{Cause, RefusalReason, Stats};
 use crate::table::{self, Slot, Table};
 
-/// Postcards per batch: their registers are prefetched together.
+/// Postcards per batch, whose registers are prefetched together.
 const BATCH: usize = 64;
-/// Maximum number of sequence number streams in interop mode.
+/// Maximum number of sequence number streams in interop mode; a power of two.
 const MAX_STREAMS: usize = 8192;
-/// Table entries that are searched for a stream.
+/// Table entries searched for a stream.
 const PROBES: usize = 8;
 
-/// Output of an aggregator.
+/// Receives an aggregator's datagrams.
 pub trait Output {
-    /// Sends a UDP payload to a destination, by its index.
+    /// Sends a UDP payload to the destination with this index.
     fn send(&mut self, destination: usize, payload: &[u8]);
 }
 
-/// See the module documentation.
+/// Aggregates postcards: see the [crate](crate) documentation.
 ///
 /// ```
 /// use aggregator::{Aggregator, Config, ConfigError, Output};
@@ -55,10 +59,10 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// Returns an empty aggregator. Allocates all memory.
+    /// Creates an empty aggregator and allocates all memory.
     ///
     /// # Errors
-    /// The settings are invalid.
+    /// [`ConfigError`] for invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let decoder = Decoder::new(config.profile);
@@ -69,7 +73,7 @@ impl Aggregator {
         })
     }
 
-    /// Processes the payloads of datagrams that arrived at `now`, ns of any monotonic clock.
+    /// Processes UDP payloads that arrived at `now` (ns, any monotonic clock).
     pub fn ingest<'a>(
         &mut self,
         now: u64,
@@ -99,7 +103,7 @@ impl Aggregator {
         self.core.work(now, out);
     }
 
-    /// Processes a datagram that needs the decoder.
+    /// Slow path: decodes a datagram that is not an [`ExactGroup`].
     #[inline(never)]
     fn ingest_decoded<'a>(
         &mut self,
@@ -133,19 +137,20 @@ impl Aggregator {
         }
     }
 
-    /// Sends registers whose timer has expired. [`Aggregator::ingest`] does it too.
+    /// Sends registers whose timer has expired, as [`Aggregator::ingest`] also does. Call it at
+    /// [`deadline`](Self::deadline).
     pub fn tick(&mut self, now: u64, out: &mut impl Output) {
         self.core.expire(now, out);
     }
 
-    /// Sends all pending postcards.
+    /// Sends all pending postcards, for a clean stop.
     pub fn finish(&mut self, out: &mut impl Output) {
         while let Some((slot, _)) = self.core.table.oldest() {
             self.core.flush(slot, Cause::Stopped, out);
         }
     }
 
-    /// Returns when the timer of the next register expires, ns.
+    /// Returns when the next register's timer expires, ns, or `None` if no postcard is pending.
     pub fn deadline(&self) -> Option<u64> {
         self.core
             .table
@@ -164,8 +169,8 @@ impl Aggregator {
         }
     }
 
-    /// Returns the received sequence numbers by node. The collector cannot see their gaps: it sees only the aggregator's sequence
-    /// numbers.
+    /// Returns the sequence statistics per node. A collector sees only the aggregator's own sequence numbers, so losses
+    /// before the aggregator are counted here.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
@@ -176,7 +181,7 @@ impl Aggregator {
     }
 }
 
-/// A postcard in the current batch.
+/// A postcard in the current batch, with the key and bucket of its register.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     postcard: Postcard,
@@ -191,9 +196,9 @@ struct Core {
     table: Table,
     stats: Stats,
     pending: Vec<Item>,
-    /// The next sequence number, by destination.
+    /// Next sequence number per destination.
     sequences: Vec<u32>,
-    /// Key and next sequence number in interop mode, by node and destination.
+    /// Interop mode: open-addressed table of (key, next sequence number); the key is a node and a destination.
     streams: Vec<(u64, u32)>,
 }
 
@@ -213,7 +218,7 @@ impl Core {
         }
     }
 
-    /// Records a sequence number. Nodes without a node id cannot be distinguished.
+    /// Records a datagram's sequence number. Nodes without a node ID cannot be told apart and are not tracked.
     #[inline(always)]
     fn observe(&mut self, nodes: &mut Nodes, stream: Stream, seq: u32) {
         if stream.node != u32::MAX && !nodes.observe(stream, seq) {
@@ -225,7 +230,7 @@ impl Core {
         self.stats.refused[reason as usize] += 1;
     }
 
-    /// Returns why this kind cannot use a postcard.
+    /// Returns the reason why the configured kind of aggregate cannot hold a postcard, or `None` if it can.
     #[inline(always)]
     fn check(&self, postcard: &Postcard) -> Option<RefusalReason> {
         let kind = self.config.kind;
@@ -239,7 +244,7 @@ impl Core {
         (kind.is_correlated() && has_no_value).then_some(RefusalReason::NoValue)
     }
 
-    /// Returns the destination of a postcard.
+    /// Returns the index of a postcard's destination.
     #[inline(always)]
     fn destination(&self, postcard: &Postcard) -> u32 {
         if self.config.destinations == 1 {
@@ -249,12 +254,12 @@ impl Core {
             Spread::Node => postcard.node,
             Spread::Flow => postcard.flow,
         };
-        // The upper half: the lower one selects the register.
+        // Uses the hash's upper bits, because the lower ones select the register.
         let hash = u64::from(wire::flow::crc_32c_of(u64::from(hashed)));
         ((hash * self.config.destinations as u64) >> 32) as u32
     }
 
-    /// Queues a postcard; [`Core::work`] puts it into its register.
+    /// Queues a postcard for [`Core::work`].
     #[inline(always)]
     fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Output) {
         if let Some(reason) = self.check(&postcard) {
@@ -309,7 +314,7 @@ impl Core {
         self.pending.clear();
     }
 
-    /// Inserts one postcard into its register.
+    /// Inserts a postcard into its register, and sends the register if it is full.
     #[inline(always)]
     fn insert(&mut self, item: &Item, now: u64, out: &mut impl Output) {
         let slot = match self.table.find(item.bucket, item.key) {
@@ -341,7 +346,7 @@ impl Core {
         }
     }
 
-    /// Allocates a register for a key; evicts another if none is free.
+    /// Allocates a register for a new key, after evicting the oldest one of its bucket if none is free.
     fn claim(&mut self, item: &Item, now: u64, out: &mut impl Output) -> u32 {
         let slot = match self.table.slot_for_new(item.bucket) {
             Slot::Free(slot) => slot,
@@ -465,8 +470,8 @@ impl Core {
         sequence
     }
 
-    /// Returns the sequence number of a group: a Report 2.0 is numbered by node. If the table is full, a stream restarts at 0,
-    /// which a collector interprets as a restart of the node.
+    /// Returns the next sequence number of a Report 2.0 group, which is numbered per node. If the table is full, another
+    /// stream is replaced and restarts at 0, which a collector takes for a restart of the node.
     fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
         let key = u64::from(node) << 32 | u64::from(destination);
         let first = wire::flow::crc_32c_of(key) as usize;

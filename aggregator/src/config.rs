@@ -1,4 +1,4 @@
-//! Settings of an aggregator.
+//! Settings of the postcard aggregator, and their limits.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use wire::Profile;
 use wire::aggregate::Kind;
 use wire::report::v20;
 
-/// Bytes of a postcard in interop mode: a report of 2.0 as in wire-formats 4.1.
+/// Bytes of a postcard in interop mode: an individual report of Telemetry Report 2.0.
 pub(super) const V20_POSTCARD_LEN: usize = 36;
 /// Maximum number of destinations.
 pub const MAX_DESTINATIONS: usize = 64;
 /// Maximum number of registers.
 pub const MAX_REGISTERS: usize = 1 << 24;
-/// Maximum size of all registers, bytes.
+/// Maximum memory of all registers, bytes.
 pub const MAX_BYTES: usize = 4 << 30;
 /// Maximum associativity (ways) of the table.
 pub const MAX_WAYS: usize = 8;
@@ -32,15 +32,16 @@ settings::choice! {
 /// Settings of a [`super::Aggregator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Kind of the aggregates.
+    /// Kind of aggregate to send.
     pub kind: Kind,
-    /// R: postcards until a register is sent.
+    /// R of the paper: number of postcards that fill a register.
     pub r: u32,
-    /// Maximum time that a postcard is pending, ns.
+    /// Maximum time that a postcard waits in its register, ns.
     pub timer: u64,
-    /// Registers of kinds with a scope; a power of two. Kinds without one have a register for each destination.
+    /// Number of registers for kinds with a node scope; a power of two. Other kinds have one register per destination.
     pub registers: usize,
-    /// Associativity of the table: number of registers (1, 2, 4 or 8) that a node and flow can use; 1 is a plain register array.
+    /// Associativity of the table: registers (1, 2, 4 or 8) that a node and flow can use. 1 is a plain register array, as
+    /// in a switch.
     pub ways: usize,
     /// ID of this aggregator.
     pub aggregator: u32,
@@ -48,21 +49,21 @@ pub struct Config {
     pub destinations: usize,
     /// Field that selects the destination of a postcard.
     pub spread: Spread,
-    /// Sends each postcard with its fields about the packet ([`wire::aggregate::PacketFields`]), by which a collector proves
-    /// paths; for Agg kinds.
+    /// Add the packet's fields ([`wire::aggregate::PacketFields`]) to each postcard, which a collector needs to verify
+    /// paths. Agg kinds only.
     pub packet_fields: bool,
-    /// Sends coalesced postcards of Report 2.0 instead of aggregates; for Agg_N and Agg_{N,F}.
+    /// Send groups of Telemetry Report 2.0 instead of aggregates. Agg_N and Agg_{N,F} only.
     pub interop: bool,
-    /// Bytes of the longest IP packet that reaches every destination.
+    /// Path MTU: the longest IP packet that reaches every destination, bytes.
     pub pmtu: u16,
     /// At least one destination is an IPv6 address.
     pub over_ipv6: bool,
-    /// Profile for reading postcards.
+    /// Dialect and units of the received postcards.
     pub profile: Profile,
 }
 
 impl Default for Config {
-    /// Agg(25) with the paper's R, within a millisecond.
+    /// The paper's Agg(25) with a timer of 1 ms.
     fn default() -> Self {
         Self {
             kind: Kind::Agg,
@@ -82,22 +83,22 @@ impl Default for Config {
     }
 }
 
-/// A reason why settings are invalid.
+/// The reason why settings are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// R is 0 or above the maximum that fits into a datagram; the maximum.
+    /// R is 0 or more than fits into a datagram; contains the maximum.
     R(usize),
     /// The timer is 0.
     Timer,
-    /// Not a power of two, or too many.
+    /// The number of registers is too large or not a power of two.
     Registers,
-    /// Not 1, 2, 4 or 8, or more than there are registers.
+    /// The number of ways is not 1, 2, 4 or 8, or exceeds the number of registers.
     Ways,
     /// The number of destinations is 0 or too large.
     Destinations,
-    /// A kind that Report 2.0 cannot express.
+    /// Telemetry Report 2.0 cannot express this kind.
     Interop,
-    /// The registers would need too much memory; the bytes.
+    /// The registers would need this many bytes, more than allowed.
     Memory(usize),
 }
 
@@ -129,7 +130,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Returns the maximum R of these settings.
+    /// Returns the maximum R, limited by the path MTU.
     pub fn max_r(&self) -> usize {
         if self.has_packet_fields() {
             return Kind::max_postcards_of(self.postcard_len(), self.pmtu, self.over_ipv6);
@@ -170,7 +171,7 @@ impl Config {
         Ok(())
     }
 
-    /// Bytes that the registers take.
+    /// Returns the memory that the registers need, bytes (64 per register and 8 per key besides the datagram).
     pub fn bytes(&self) -> usize {
         self.slots() * (self.stride() + 64 + 8)
     }
@@ -184,7 +185,7 @@ impl Config {
         }
     }
 
-    /// Bytes that a register reserves for its datagram; 0 for summaries.
+    /// Returns the bytes that a register reserves for its datagram; 0 for kinds that send summaries.
     pub(super) fn stride(&self) -> usize {
         if self.kind.is_correlated() {
             return 0;
@@ -192,7 +193,7 @@ impl Config {
         self.head() + self.r as usize * self.postcard_len()
     }
 
-    /// Length of the header of a datagram.
+    /// Returns the length of a datagram's header, bytes.
     pub(super) fn head(&self) -> usize {
         if self.interop {
             v20::GROUP_LEN
@@ -201,7 +202,7 @@ impl Config {
         }
     }
 
-    /// Length of a postcard in a datagram.
+    /// Returns the length of a postcard in a datagram, bytes.
     pub(super) fn postcard_len(&self) -> usize {
         match (self.interop, self.packet_fields) {
             (true, _) => V20_POSTCARD_LEN,
@@ -210,7 +211,7 @@ impl Config {
         }
     }
 
-    /// Returns whether the postcards that are sent have fields of the packet.
+    /// Returns whether postcards are sent with the packet's fields.
     pub(super) fn has_packet_fields(&self) -> bool {
         self.packet_fields && !self.interop && !self.kind.is_correlated()
     }

@@ -1,10 +1,11 @@
-//! The aggregator: postcards in, aggregates out. Wire-formats section 4; Alhamed et al., "P4
-//! Postcard Telemetry Collector in Packet-Optical Networks", section II.
+//! The postcard aggregator: combines many INT-XD postcards from switches into few datagrams for a collector (Alhamed et
+//! al., "P4 Postcard Telemetry Collector in Packet-Optical Networks", section II).
 //!
-//! A postcard goes into a register: one for all (Agg, Cor), one for its node (Agg_N, Cor_N), or one for its node and flow
-//! (Agg_{N,F}, Cor_{N,F}). A register is sent when it has R postcards, when its first one has waited for the timer, when
-//! another node or flow needs the register, or when the aggregator stops. The table of registers has a fixed size, is allocated
-//! once, and is indexed by CRC-32C of node and flow, as in a switch.
+//! A postcard goes into a register: one for all postcards (kinds Agg and Cor), one per node (Agg_N, Cor_N), or one per node
+//! and flow (Agg_{N,F}, Cor_{N,F}). Agg kinds send the postcards themselves, Cor kinds send summaries. A register is sent
+//! when it holds R postcards, when its timer expires, when another key evicts it, or when the aggregator stops. As in a
+//! switch, the table has a fixed size and is indexed by a CRC-32C of node and flow. `docs/reference/wire-formats.md`,
+//! section 4, specifies the datagrams.
 //!
 //! # Example
 //! ```
@@ -38,7 +39,7 @@
 //! ```
 
 //!
-//! No I/O, no clock, no thread: payloads and the time go in, payloads come out.
+//! There is no I/O, clock or thread here: payloads and the time go in, payloads come out.
 #![forbid(unsafe_code)]
 
 mod aggregator;

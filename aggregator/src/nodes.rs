@@ -1,25 +1,28 @@
-//! Sequence numbers of the nodes that send postcards. The aggregator does not forward these numbers, so only it can count their
-//! losses.
+//! Sequence tracking of the nodes that send postcards to the aggregator: counts lost, reordered and duplicated datagrams
+//! per node. Their sequence numbers end here, so a collector cannot count these losses.
+//!
+//! A bitmap per node tells which of the latest 1,024 numbers are missing. A late datagram clears its bit and takes back the
+//! loss.
 
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of tracked nodes.
 const MAX_NODES: usize = 4096;
-/// Table entries that are searched for a node.
+/// Table entries searched for a node.
 const PROBES: usize = 8;
-/// A number this far behind the highest one, or further, is a restart, not reordering.
+/// A number this far behind the highest one, or further, counts as a restart rather than reordering.
 const MAX_REORDERING: u32 = 1024;
-/// Words with one bit for each number that may still arrive.
+/// Words of the bitmap, one bit per number that may still arrive.
 const WORDS: usize = MAX_REORDERING as usize / u64::BITS as usize;
 /// Key of a free entry.
 const FREE_KEY: u64 = u64::MAX;
 
-/// Source of consecutive sequence numbers: a subsystem of a node.
+/// A source of consecutive sequence numbers: a hardware subsystem of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) node: u32,
     pub(super) hw_id: u8,
-    /// Numbers have 22 bits, as in Report 2.0, instead of 32.
+    /// Sequence numbers have 22 bits, as in Telemetry Report 2.0, instead of 32.
     pub(super) short: bool,
 }
 
@@ -44,15 +47,15 @@ pub struct Node {
     pub restarts: u64,
 }
 
-/// A node, and which of its latest numbers have not arrived.
+/// A node and the bitmap of its latest sequence numbers.
 #[derive(Clone, Debug)]
 struct Entry {
     key: u64,
-    /// The highest number that arrived.
+    /// Highest sequence number received.
     last: u32,
-    /// Count of numbers from the first one of the sequence to the highest, at most [`MAX_REORDERING`].
+    /// Number of sequence numbers from the first to the highest, at most [`MAX_REORDERING`].
     span: u32,
-    /// One bit for each of the latest numbers, at its place modulo [`MAX_REORDERING`]: it is counted as lost.
+    /// Bitmap of the latest numbers, indexed modulo [`MAX_REORDERING`]; a set bit is a number counted as lost.
     missing: [u64; WORDS],
     view: Node,
 }
@@ -87,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// Makes `seq`, which is `ahead` of the highest number, the highest one.
+    /// Advances to `seq`, which is `ahead` of the highest number, and counts the numbers between them as lost.
     #[inline]
     fn advance(&mut self, seq: u32, ahead: u32) {
         self.view.lost += u64::from(ahead - 1);
@@ -99,8 +102,8 @@ impl Entry {
         self.last = seq;
     }
 
-    /// Records a number that is `behind` the highest one, or equal to it. Only a number that is missing was lost: a copy of another
-    /// takes back no loss.
+    /// Records a number that is `behind` the highest one, or equal to it. Only a number marked as missing takes back a
+    /// loss; others are duplicates.
     #[cold]
     fn observe_behind(&mut self, seq: u32, behind: u32) {
         if behind >= MAX_REORDERING {
@@ -113,7 +116,7 @@ impl Entry {
             self.view.reordered += 1;
             self.view.lost -= 1;
         } else if behind >= self.span {
-            // Before the first number: it was not expected.
+            // The number precedes the first one, so it was never counted as lost.
             self.view.reordered += 1;
         } else {
             self.view.duplicated += 1;
@@ -134,17 +137,17 @@ impl Entry {
     }
 }
 
-/// The word of a number in [`Entry::missing`]. Both sequence spaces are multiples of [`MAX_REORDERING`].
+/// Returns the bitmap word of a number. Both sequence spaces (22 and 32 bits) are multiples of [`MAX_REORDERING`].
 fn word(seq: u32) -> usize {
     (seq / u64::BITS) as usize % WORDS
 }
 
-/// The bit of a number in its word.
+/// Returns the bit of a number within its word.
 fn bit(seq: u32) -> u64 {
     1 << (seq % u64::BITS)
 }
 
-/// A table of nodes, of fixed size.
+/// A fixed-size table of nodes.
 #[derive(Debug)]
 pub(super) struct Nodes {
     entries: Vec<Entry>,
@@ -157,7 +160,7 @@ impl Nodes {
         }
     }
 
-    /// Records a sequence number. Returns false if the table is full.
+    /// Records a sequence number. Returns `false` if the table is full.
     #[inline]
     pub(super) fn observe(&mut self, stream: Stream, seq: u32) -> bool {
         let Stream { node, hw_id, short } = stream;
@@ -238,7 +241,7 @@ mod tests {
     fn copies_and_early_numbers_take_back_no_loss() {
         assert_eq!(after(&[5, 8, 8, 7, 7, 7, 9]), (1, 1, 3, 0), "6 is lost");
         assert_eq!(after(&[5, 7, 3]), (1, 1, 0, 0), "3 was not expected");
-        // Each number twice, the copy some numbers later; every tenth is lost on both paths.
+        // Each number arrives twice, the copy `late` numbers after the original; every tenth is lost on both paths.
         for late in [1, 3, 100, 1000] {
             let copies = (0..5000_u32).flat_map(|seq| [Some(seq), seq.checked_sub(late)]);
             let numbers: Vec<u32> = copies.flatten().filter(|seq| seq % 10 != 5).collect();
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_late_number_takes_back_its_own_loss_alone() {
-        // Around the end of the sequence space, in both halves of the window, and beyond it.
+        // Late numbers across the wrap of the sequence space: in both halves of the window, and outside it.
         for (back, expected) in [(1, (98, 1)), (64, (98, 1)), (99, (98, 1)), (100, (99, 0))] {
             let last = 40_u32;
             let first = last.wrapping_sub(100) & 0x3f_ffff;
@@ -259,7 +262,7 @@ mod tests {
         }
         assert_eq!(after(&[0, 5000, 5000 - 1023]), (4998, 1, 0, 0));
         assert_eq!(after(&[0, 5000, 5000 - 1024]), (4999, 0, 0, 1));
-        // A restarted sequence has no numbers missing from before.
+        // After a restart, no number from before it counts as missing.
         assert_eq!(after(&[0, 5000, 1, 0]), (4999, 1, 0, 1));
         let (lost, ..) = after(&[0, 1 << 20, (1 << 20) - 7, (1 << 20) - 7]);
         assert_eq!(lost, (1 << 20) - 2);

@@ -1,4 +1,5 @@
-//! Postcards from any report with the data of one node. Wire-formats 4.1 and 4.2.
+//! Extracts a postcard, one node's metadata about one packet, from a telemetry report, with a fast path for the usual
+//! INT-XD layout (`docs/reference/wire-formats.md`, sections 4.1 and 4.2).
 
 use wire::aggregate::{self, PacketFields};
 use wire::report::{PacketDigest, v20};
@@ -7,10 +8,10 @@ use wire::{Flags, Hop, Report};
 use super::config::V20_POSTCARD_LEN;
 use super::stats::RefusalReason;
 
-/// A node's data about a packet.
+/// One node's data about a packet. All-ones means missing, as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Postcard {
-    /// ID of the node; all-ones: unknown.
+    /// Node ID; all-ones: unknown.
     pub(super) node: u32,
     /// Flow ID; all-ones: no flow.
     pub(super) flow: u32,
@@ -18,15 +19,15 @@ pub(super) struct Postcard {
     pub(super) ingress: u64,
     /// Egress timestamp, 32 or 64 bits; all-ones: missing.
     pub(super) egress: u64,
-    /// Queue and occupancy as one word; all-ones: missing.
+    /// Queue ID (8 bits) and occupancy (24 bits); all-ones: missing.
     pub(super) queue: u32,
-    /// Latency of a report without timestamps; all-ones: missing.
+    /// Hop latency of a report without timestamps; all-ones: missing.
     pub(super) latency: u32,
-    /// Fields of the packet.
+    /// Fields of the packet, for path verification.
     pub(super) packet: PacketFields,
 }
 
-/// Returns the low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
+/// Returns the low 32 bits of a timestamp. All-ones would mean a missing value, so it becomes one less.
 #[inline(always)]
 fn low(stamp: u64) -> u32 {
     if stamp == u64::MAX {
@@ -55,7 +56,7 @@ impl Postcard {
         },
     };
 
-    /// Makes the postcard of a report, or returns why the report has none.
+    /// Extracts the postcard of a report, or returns why the report is not a postcard.
     pub(super) fn from_report(report: &Report<'_>) -> Result<Self, RefusalReason> {
         if report.flags.contains(Flags::DROP) {
             return Err(RefusalReason::DropReport);
@@ -75,7 +76,7 @@ impl Postcard {
             .map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
         let mut ingress = hop.ingress_ts;
         let mut egress = hop.egress_ts;
-        // The latency and one timestamp give the other timestamp.
+        // Derives the missing timestamp from the latency and the other timestamp.
         if let Some(latency) = hop.hop_latency.map(u64::from) {
             egress = egress.or_else(|| ingress.map(|stamp| stamp.wrapping_add(latency)));
             ingress = ingress.or_else(|| egress.map(|stamp| stamp.wrapping_sub(latency)));
@@ -105,7 +106,7 @@ impl Postcard {
         (self.queue != u32::MAX).then_some(self.queue & 0x00ff_ffff)
     }
 
-    /// Converts the postcard to a record of an aggregate.
+    /// Converts the postcard to the record of an aggregate.
     #[inline(always)]
     pub(super) fn to_wire(self) -> aggregate::Postcard {
         aggregate::Postcard {
@@ -118,7 +119,8 @@ impl Postcard {
         }
     }
 
-    /// Writes the postcard as a report of a group, as [`v20::Repr::postcard`] does, with constant offsets.
+    /// Writes the postcard as an individual report of Telemetry Report 2.0, like [`v20::Repr::postcard`] but with constant
+    /// offsets.
     #[inline(always)]
     pub(super) fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else {
@@ -146,7 +148,7 @@ fn packet_fields(report: &Report<'_>, hop: &Hop) -> PacketFields {
     }
 }
 
-/// A datagram that contains only postcards of exactly the layout of wire-formats 4.1.
+/// A Report 2.0 datagram that contains only postcards of the usual layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExactGroup<'a> {
     pub(super) node: u32,
@@ -155,15 +157,15 @@ pub(super) struct ExactGroup<'a> {
     postcards: &'a [[u8; V20_POSTCARD_LEN]],
 }
 
-/// The first word: type 1 without a packet, 8 words, 6 of them metadata, not dropped.
+/// First word: report type 1, no inner packet, 8 words of which 6 are metadata, not dropped.
 const FIRST: u64 = 0x1008_0600 << 32;
-/// Queue and both timestamps, domain "PC".
+/// Second word: queue and both timestamps, domain "PC".
 const BITS: u64 = 0x1c00_5043;
-/// Mask of both words: flags other than D are ignored.
+/// Mask for both words. Report flags other than D (dropped) are ignored.
 const EXACT_MASK: u64 = 0xffff_ff80_ffff_ffff;
 
 impl<'a> ExactGroup<'a> {
-    /// Reads a datagram without the decoder; `None`: the datagram needs the decoder.
+    /// Parses a datagram at constant offsets. Returns `None` if it has another layout, so that the decoder must read it.
     #[inline(always)]
     pub(super) fn parse(payload: &'a [u8]) -> Option<Self> {
         let (group, rest) = payload.split_first_chunk::<{ v20::GROUP_LEN }>()?;
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
     use wire::{Decoder, Profile};
 
-    /// Random bytes, mostly an exact postcard.
+    /// Returns a random datagram, most often a valid report of postcards in the exact layout.
     fn datagram(seed: &mut u64) -> Vec<u8> {
         let mut rng = || {
             *seed = seed
@@ -265,7 +267,7 @@ mod tests {
         out
     }
 
-    /// Sometimes with a missing pair.
+    /// Returns a function that sometimes replaces the metadata words with all ones, the mark of a missing value.
     fn ones_of(which: u32) -> impl Fn(u32) -> u32 {
         move |word| {
             if which == 3 && word >> 16 != 0x1008 && word != 0x1c00_5043 && word != 0x8000_0000 {

@@ -1,51 +1,51 @@
-//! Counters of an aggregator. [`Stats::is_balanced`] checks that they add up.
+//! Counters of the postcard aggregator. They are conserved: see [`Stats::is_balanced`].
 
 use wire::RefusalCounts;
 
 wire::named! {
-    /// A reason why a valid report is not a postcard for this aggregator.
+    /// The reason why a valid report is not a postcard for this aggregator.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum RefusalReason, name {
-        /// It has data of several nodes: INT-MD, an IOAM trace.
+        /// It has metadata of several nodes (INT-MD, an IOAM trace).
         SeveralNodes => "several_nodes",
-        /// It has no metadata of a node.
+        /// It has no node metadata.
         NoMetadata => "no_metadata",
-        /// A drop report: an aggregate has no field for the reason.
+        /// It is a drop report, and aggregates have no field for the drop reason.
         DropReport => "drop_report",
-        /// It is an SF-INT report: its record belongs to another packet.
+        /// It is an SF-INT report, whose record belongs to another packet.
         Stateful => "stateful",
-        /// It has no node id, and the kind needs one.
+        /// It has no node ID, which the kind of aggregate needs.
         NoNode => "no_node",
-        /// It has neither a Flow ID nor a packet, and the kind needs a flow.
+        /// It has neither a flow ID nor a packet, and the kind of aggregate needs a flow.
         NoFlow => "no_flow",
-        /// It has no value that a summary could hold.
+        /// It has no value that a summary could include.
         NoValue => "no_value",
     }
 }
 
 wire::named! {
-    /// A reason why a register was sent.
+    /// The reason why a register was sent.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Cause, name {
-        /// It held R postcards, the configured number.
+        /// The register held R postcards.
         Full => "full",
         /// The register's timer expired.
         Timer => "timer",
         /// Another node or flow needed the register.
         Evicted => "evicted",
-        /// The aggregator has stopped.
+        /// The aggregator was stopped.
         Stopped => "stopped",
     }
 }
 
-/// Output for one cause.
+/// Datagrams and postcards sent for one cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
     /// Number of datagrams sent.
     pub aggregates: u64,
-    /// Postcards in them, or in their summaries.
+    /// Postcards contained or summarized in them.
     pub postcards: u64,
 }
 
@@ -54,30 +54,30 @@ pub struct Sent {
 pub struct Stats {
     /// Number of datagrams received.
     pub datagrams: u64,
-    /// Reports in them that could be read.
+    /// Reports in them that were readable.
     pub reports: u64,
-    /// Unreadable datagrams and reports, by [`Refusal::index`](wire::Refusal::index).
+    /// Unreadable datagrams and reports, indexed by [`Refusal::index`](wire::Refusal::index).
     pub unreadable: RefusalCounts,
-    /// Reports that are not postcards for this aggregator, by [`RefusalReason`].
+    /// Reports that are not postcards for this aggregator, indexed by [`RefusalReason`].
     pub refused: [u64; RefusalReason::COUNT],
     /// Number of accepted postcards.
     pub postcards: u64,
-    /// Output, counted by [`Cause`].
+    /// Datagrams sent, indexed by [`Cause`].
     pub sent: [Sent; Cause::ALL.len()],
     /// Bytes of UDP payload sent.
     pub sent_bytes: u64,
-    /// Postcards that wait in registers now.
+    /// Postcards waiting in registers now.
     pub pending: u64,
     /// Registers in use now.
     pub occupied: u64,
-    /// Values that were missing and are therefore in no summary.
+    /// Values missing in postcards, and therefore in summaries.
     pub missing_values: u64,
-    /// Postcards whose node did not fit into the table of sequence numbers; losses of these nodes are not counted.
+    /// Postcards whose node did not fit into the table of sequence numbers, so that losses before them are not counted.
     pub nodes_full: u64,
 }
 
 impl Stats {
-    /// Returns whether the reports are postcards or refused, and the postcards sent or pending.
+    /// Returns whether every report is a postcard or refused, and every postcard sent or pending.
     pub fn is_balanced(&self) -> bool {
         let sent: u64 = self.sent.iter().map(|sent| sent.postcards).sum();
         self.reports == self.postcards + self.refused.iter().sum::<u64>()

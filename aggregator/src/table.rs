@@ -1,5 +1,5 @@
-//! Registers as in a switch: an array of fixed size, indexed by a hash. A key whose ways are all occupied evicts the oldest
-//! register, which is sent early; nothing waits, and nothing is lost.
+//! The register table: a set-associative array of fixed size, as in a switch. If all ways of a key's set are in use, the
+//! oldest register is evicted and sent early, so no postcard waits for space or is lost.
 
 use memory::age_list::{AgeLink, AgeList, Aged};
 use wire::aggregate::{Summary, SummaryMetric};
@@ -7,14 +7,14 @@ use wire::aggregate::{Summary, SummaryMetric};
 use super::config::Config;
 use super::postcard::Postcard;
 
-/// Key of a free register. No postcard has this key: node or flow would be unknown.
+/// Key of a free register. A postcard never has it, because its node or flow would be unknown.
 pub(super) const FREE_KEY: u64 = u64::MAX;
 
-/// A register without its postcards; a cache line.
+/// A register without its datagram; one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Register {
-    /// Arrival time of its first postcard, and the registers before and after it.
+    /// Arrival time of its first postcard, and links to the next older and newer registers.
     age: AgeLink,
     latency_sum: u64,
     queue_sum: u64,
@@ -40,7 +40,7 @@ impl Range {
         count: 0,
     };
 
-    /// Adds a value to the range and to `sum`. Returns the number of missing values: 1 if there is none, else 0.
+    /// Adds a value to the range and to `sum`. Returns the number of missing values: 0 or 1.
     #[inline(always)]
     fn add(&mut self, sum: &mut u64, value: Option<u32>) -> u64 {
         let Some(value) = value else { return 1 };
@@ -72,14 +72,14 @@ impl Register {
         count: 0,
     };
 
-    /// Adds the values of a postcard; returns the number of missing ones. The caller raises `count` when the postcard is in the datagram.
+    /// Adds a postcard's values and returns how many were missing. The caller increments `count`.
     #[inline(always)]
     pub(super) fn add(&mut self, postcard: &Postcard) -> u64 {
         self.latency.add(&mut self.latency_sum, postcard.hop_latency())
             + self.queue.add(&mut self.queue_sum, postcard.queue_length())
     }
 
-    /// Returns the summaries: one for each metric that had a value.
+    /// Returns a summary for each metric with at least one value.
     pub(super) fn summaries(&self) -> impl Iterator<Item = Summary> {
         let latency = self.latency.summary(SummaryMetric::HopLatency, self.latency_sum);
         let queue = self.queue.summary(SummaryMetric::QueueLength, self.queue_sum);
@@ -94,12 +94,12 @@ impl Aged for Register {
     }
 }
 
-/// A register for a new key.
+/// The slot for a new key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slot {
     /// The register is free.
     Free(u32),
-    /// The register must be sent first.
+    /// The register in the slot must be sent first.
     Evict(u32),
 }
 
@@ -108,7 +108,7 @@ pub(super) enum Slot {
 pub(super) struct Table {
     keys: Vec<u64>,
     registers: Vec<Register>,
-    /// The datagrams under construction: room for a header, then the postcards.
+    /// Datagrams under construction: space for a header, then the postcards.
     bytes: Vec<u8>,
     stride: usize,
     ways: usize,
@@ -141,7 +141,7 @@ impl Table {
         }
     }
 
-    /// Returns the first register of a key's bucket.
+    /// Returns the first slot of a key's set.
     #[inline(always)]
     pub(super) fn bucket(&self, key: u64) -> u32 {
         ((wire::flow::crc_32c_of(key) as usize & self.mask) * self.ways) as u32
@@ -159,7 +159,7 @@ impl Table {
         memory::prefetch(&self.registers[slot as usize]);
     }
 
-    /// Prefetches the bytes of the next postcard of a register.
+    /// Prefetches the place of a register's next postcard.
     #[inline(always)]
     pub(super) fn prefetch_bytes(&self, slot: u32, head: usize, postcard_len: usize) {
         let at =
@@ -169,7 +169,7 @@ impl Table {
         }
     }
 
-    /// Returns the register of a key.
+    /// Returns the slot of a key, or `None` if it has no register.
     #[inline(always)]
     pub(super) fn find(&self, bucket: u32, key: u64) -> Option<u32> {
         let first = bucket as usize;
@@ -179,7 +179,7 @@ impl Table {
             .map(|way| bucket + way as u32)
     }
 
-    /// Returns a free register of this bucket, or the one to evict: that whose first postcard has waited longest.
+    /// Returns a free slot of this set, or the slot whose first postcard has waited longest, to be evicted.
     pub(super) fn slot_for_new(&self, bucket: u32) -> Slot {
         if let Some(slot) = self.find(bucket, FREE_KEY) {
             return Slot::Free(slot);
@@ -206,7 +206,7 @@ impl Table {
         self.occupied -= 1;
     }
 
-    /// Returns the register whose first postcard has waited longest, and the arrival time of that postcard.
+    /// Returns the slot whose first postcard has waited longest, and that postcard's arrival time, ns.
     #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, u64)> {
         let oldest = self.waiting.oldest();
@@ -224,7 +224,7 @@ impl Table {
         &mut self.registers[slot as usize]
     }
 
-    /// Returns the datagram under construction of a register.
+    /// Returns a register's datagram under construction.
     #[inline(always)]
     pub(super) fn bytes(&mut self, slot: u32) -> &mut [u8] {
         &mut self.bytes[slot as usize * self.stride..][..self.stride]

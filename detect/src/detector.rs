@@ -1,11 +1,12 @@
-//! Selects the packets that a sink reports: event detection in the data plane, before any collector.
+//! Event detection in the data plane: selects the packets that an INT sink reports.
 //!
-//! The algorithms are those of "Programmable Event Detection for In-Band Network Telemetry" (section III.C there: per-hop, per-flow, moving average,
-//! noop, and an expression in conjunctive normal form) and the change detection of fabric-tna. A [`Monitor`] is one of them
-//! with its registers. [`Monitor::decide`] is called for each packet and returns whether to report it, and why.
+//! Implements the algorithms of "Programmable Event Detection for In-Band Network Telemetry", section III.C (per-hop,
+//! per-flow, moving average, noop, and an expression in conjunctive normal form), and the change detection of fabric-tna. A
+//! [`Monitor`] is one algorithm with its registers; [`Monitor::decide`] is called per packet and returns whether to report
+//! it, and why.
 //!
 //! # Registers
-//! Arrays of a fixed size, a power of two, indexed by a hash. Each register has a **tag**:
+//! Registers are in an array whose size is a power of two, indexed by a hash as in a switch. Each register has a **tag**:
 //!
 //! | algorithm | key | index | tag |
 //! | --- | --- | --- | --- |
@@ -13,40 +14,41 @@
 //! | per-hop of a flow | flow, node id | low bits of CRC-32C of the 5-tuple and the id | that CRC |
 //! | all others | flow | low bits of CRC-32C of the 5-tuple | that CRC |
 //!
-//! The 5-tuple is source, destination (4 or 16 bytes each), source port, destination port (2 each, 0 without ports),
-//! protocol (1), as in the Flow ID of postcards. A register that holds another key's tag is a **collision**: the packet is
-//! reported as the first of its key, its key replaces the old one, and the collision is counted. Collisions therefore cost
-//! extra reports and never suppress one. Only flows with the same 32-bit CRC are confused. A sender can construct such
-//! flows, but gains no more than by keeping its values constant.
+//! The 5-tuple is source and destination address (4 or 16 bytes each), source and destination port (2 each, 0 without
+//! ports) and protocol (1), as in the flow ID of postcards. A register with another key's tag is a **collision**: the
+//! packet is reported as the first of its key, the key replaces the old one, and the collision is counted. Collisions cost
+//! extra reports and never suppress one. Only flows with equal 32-bit CRCs are confused. A sender can construct such flows,
+//! but gains no more than by keeping its values constant.
 //!
 //! # Arithmetic
-//! All numbers are integers of at most 64 bits. Values and sums saturate at [`MAX_VALUE`] (48 bits). `v` is the value of a
-//! packet, `T` the threshold; `last` (the last value reported) and `A` are registers.
+//! All numbers are integers of at most 64 bits. Values and sums saturate at [`MAX_VALUE`] (48 bits). Below, `v` is the
+//! value of a packet and `T` the threshold; `last` (the last value reported) and `A` are in registers.
 //!
-//! - **per-hop**: report if `|v − last| > T` for any hop, and only then `last ← v` for **every** hop: the report shows all of them.
-//!   Hops are compared first and stored afterwards, in forwarding order. One register for each node, shared by all flows, as in the
-//!   paper; or one for each node and flow, so that flows through different queues of a node are not compared with each other. (The
-//!   paper stores only the values that exceed the threshold. A value that was reported because of another hop then stays uncompared,
-//!   and a later one could differ from it by `2·T` and be suppressed.)
-//! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Report if `|v − last| > T`,
-//!   and only then `last ← v`.
-//! - **moving average**: `v` as per-flow; `A ← A + k·v − ⌊k·A / 256⌋`, the weight `k` in 256ths, `A` with 8 fractional
-//!   bits (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then `last ← A`. Every packet updates
-//!   the average. (The paper can also be read as an average between the value and the last one *reported*. Then nothing
-//!   would accumulate between events, a lasting change of less than `T / α` would never be reported, and the algorithm
-//!   would be per-flow with another threshold.)
-//! - **change**: a digest of the path and of each hop's latency and queue in buckets. Report if it differs from that of the last
-//!   packet reported, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of
-//!   the number of hops (4 bytes) and, for each, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8); absent values are all-ones.
-//! - **rule**: a [`Program`]. Report every packet for which a rule is true, and the first packet after it for which no rule is
-//!   true, so that the collector sees the end.
+//! - **per-hop**: report if `|v − last| > T` for any hop, and only then set `last ← v` for **every** hop, because the
+//!   report shows all of them. Hops are compared first and stored afterwards, in forwarding order. There is one register
+//!   per node, shared by all flows, as in the paper; or one per node and flow, so that flows in different queues of a node
+//!   are not compared with each other. (The paper stores only the values that exceed the threshold. A value reported
+//!   because of another hop is then never compared, so a later one could differ from it by `2·T` and be suppressed.)
+//! - **per-flow**: `v` is the sum over the hops that have the value (or the flow's own latency). Report if
+//!   `|v − last| > T`, and only then set `last ← v`.
+//! - **moving average**: `v` as for per-flow; `A ← A + k·v − ⌊k·A / 256⌋` with weight `k` in 256ths and `A` with 8
+//!   fractional bits (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then set `last ← A`. Every
+//!   packet updates the average. (The paper can also be read as averaging with the last value *reported*. Then nothing
+//!   would accumulate between events, a lasting change below `T / α` would never be reported, and the algorithm would equal
+//!   per-flow with another threshold.)
+//! - **change**: a digest of the path and of each hop's latency and queue, both in buckets `v >> bits`. Report if it
+//!   differs from the digest last reported, or if that report was `keep_alive` or longer ago. The digest is the CRC-32C of
+//!   the number of hops (4 bytes) and, per hop, node ID (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits`
+//!   (8); absent values are all-ones.
+//! - **rule**: a [`Program`]. Report every packet for which a rule is true, and the first packet for which no rule is true
+//!   any more, so that the collector sees the end.
 //! - **noop**: report every packet.
 //!
-//! The first packet of a key is always reported, and so is a packet with missing values: one without the value, or, per hop,
-//! with a hop that has the value but no node id.
+//! The first packet of a key is always reported, and so is a packet with missing values: without the value at all, or, for
+//! per-hop, with a hop that has the value but no node ID.
 //!
-//! # What is suppressed
-//! No value of a packet that per-hop or per-flow suppresses differs by more than `T` from the last one reported for its key.
+//! # Guarantee
+//! If per-hop or per-flow suppresses a packet, its values differ by at most `T` from the last ones reported for its keys.
 
 mod hash;
 #[cfg(test)]
@@ -64,7 +66,7 @@ use crate::table::Program;
 
 pub use hash::{Crc, flow_crc};
 
-/// Maximum number of registers of one monitor.
+/// Maximum number of registers of a monitor.
 pub const MAX_REGISTERS: usize = 1 << 24;
 
 /// A detector: algorithm, metric and threshold.
@@ -91,13 +93,13 @@ pub const MAX_REGISTERS: usize = 1 << 24;
 pub struct Detector {
     /// The algorithm that selects packets.
     pub algorithm: Algorithm,
-    /// The metric. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] ignore it.
+    /// The compared metric. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] ignore it.
     pub metric: Metric,
-    /// In the metric's unit (ns, device units, millionths). The same algorithms ignore it.
+    /// Threshold in the metric's unit (ns, device units, millionths), ignored by the same algorithms.
     pub threshold: u64,
 }
 
-/// Selection of the packets to report; see the module documentation.
+/// The algorithm that selects packets to report; see the module documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Algorithm {
     /// Every packet is reported.
@@ -122,24 +124,24 @@ pub enum Algorithm {
 /// Bucket sizes and keep-alive time of [`Algorithm::Change`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// A bucket of hop latency is 2 to the power of this, ns; 64 or more ignores latency.
+    /// Bucket size of hop latency is 2 to this power, ns; 64 or more ignores latency.
     pub latency_bits: u8,
-    /// A bucket of queue occupancy, device units; likewise.
+    /// Bucket size of queue occupancy is 2 to this power, device units; 64 or more ignores queues.
     pub queue_bits: u8,
-    /// A flow is reported again after this time, ns; 0 reports every packet.
+    /// Time after which a flow is reported again, ns; 0 reports every packet.
     pub keep_alive: u64,
 }
 
-/// The reason for which a detector is invalid.
+/// The reason why a detector is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DetectorError {
     /// The metric has no value per hop.
     NotPerHop(Metric),
-    /// A path is not a number.
+    /// The metric is the path, which has no numeric value.
     NotANumber,
-    /// An average needs a weight above 0.
+    /// The moving average has weight 0.
     NoWeight,
-    /// Not a power of two, or more than [`MAX_REGISTERS`].
+    /// The number of registers is not a power of two, or exceeds [`MAX_REGISTERS`].
     Registers(usize),
 }
 
@@ -185,7 +187,7 @@ impl Detector {
     }
 }
 
-/// Whether to report a packet's measurement, and why.
+/// The outcome for a packet: suppressed, or reported and why. Higher values take precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Decision {
     /// The packet is not reported.
@@ -203,7 +205,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Number of decisions.
+    /// Number of different decisions.
     pub const COUNT: usize = 6;
 
     /// Returns whether the packet is reported.
@@ -213,30 +215,30 @@ impl Decision {
     }
 }
 
-/// The decisions of a monitor.
+/// Counters of a monitor's decisions.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Packets by [`Decision`]; their sum is all packets.
+    /// Packets by [`Decision`]; the sum is the number of packets.
     pub decisions: [u64; Decision::COUNT],
-    /// Registers that another flow or node had before.
+    /// Registers taken over from another flow or node.
     pub collisions: u64,
 }
 
 impl Counts {
-    /// Packets of a decision.
+    /// Returns the number of packets with this decision.
     pub fn of(&self, decision: Decision) -> u64 {
         self.decisions[decision as usize]
     }
 }
 
-/// One register, of three words.
+/// One register of three 64-bit words.
 #[derive(Clone, Copy, Debug)]
 struct Register {
-    /// [`OCCUPIED`] and the tag; 0 when it is empty.
+    /// [`OCCUPIED`] and the tag; 0 if the register is empty.
     tag: u64,
-    /// The last state reported: a value, an average, a digest, or the rules that were true.
+    /// The last state reported: a value, an average, a digest, or the rules that were true (as bits).
     last_reported: u64,
-    /// The average, or the time of the last report.
+    /// The moving average, or the time of the last report, ns.
     extra: u64,
 }
 
@@ -247,7 +249,7 @@ const OCCUPIED: u64 = 1 << 32;
 pub struct Monitor {
     detector: Detector,
     registers: Box<[Register]>,
-    /// [`Program::used`] of a rule for each register.
+    /// History cells of the rules, [`Program::used`] per register.
     cells: Box<[u64]>,
     mask: usize,
     counts: Counts,
@@ -260,11 +262,11 @@ enum Lookup<'r> {
 }
 
 impl Monitor {
-    /// Returns a detector with `registers` registers (a power of two; 24 bytes each, those of a rule 8 more for each value that it
-    /// stores), all empty.
+    /// Creates a monitor with `registers` empty registers, a power of two. A register takes 24 bytes, plus 8 bytes for each
+    /// history cell of a rule.
     ///
     /// # Errors
-    /// A detector that contradicts itself; a number of registers that is not possible.
+    /// [`DetectorError`] for an inconsistent detector or an invalid number of registers.
     pub fn new(detector: Detector, registers: usize) -> Result<Self, DetectorError> {
         detector.check()?;
         if !registers.is_power_of_two() || registers > MAX_REGISTERS {
@@ -301,19 +303,19 @@ impl Monitor {
         &self.detector
     }
 
-    /// Returns the counts of its decisions.
+    /// Returns the counters of its decisions.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Returns the monitor with another threshold. Its registers keep the values that were last reported under the previous one.
+    /// Returns the monitor with another threshold. Registers keep the values reported under the previous one.
     #[must_use]
     pub fn with_threshold(mut self, threshold: u64) -> Self {
         self.detector.threshold = threshold;
         self
     }
 
-    /// Empties all registers: the next packet of each key is its first.
+    /// Empties all registers, so that the next packet of each key counts as its first.
     pub fn wipe(&mut self) {
         self.registers.fill(Register {
             tag: 0,
@@ -323,8 +325,7 @@ impl Monitor {
         self.cells.fill(EMPTY);
     }
 
-    /// Decides whether to report a packet of `flow` at `now` (ns of any clock), and updates the registers. Does not
-    /// allocate.
+    /// Decides whether to report a packet of `flow` at `now` (ns, any clock), and updates the registers. Does not allocate.
     #[inline]
     pub fn decide(&mut self, observation: &Observation<'_>, flow: &FlowKey, now: u64) -> Decision {
         let decision = match self.detector.algorithm {
@@ -340,10 +341,11 @@ impl Monitor {
         decision
     }
 
-    /// The same for a packet with an implausible hop latency, which `observation` does not contain. Where an algorithm cannot decide
-    /// without it, a packet of a known flow or node is not reported, and no register changes.
+    /// Decides about a packet with an implausible hop latency, which `observation` does not contain. If an algorithm cannot
+    /// decide without it, a packet of a known flow or node is suppressed, and no register changes.
     pub fn decide_implausible(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
-        // Between the ends of the path, by clocks that agree.
+        // The flow latency was measured between the ends of the path by synchronized clocks, so it does not need hop
+        // latencies.
         let measured = self.detector.metric == Metric::FlowLatency && observation.flow_latency.is_some();
         let decision = match self.detector.algorithm {
             Algorithm::Noop => Decision::Event,
@@ -372,7 +374,7 @@ impl Monitor {
         self.registers[index as usize & self.mask].tag == OCCUPIED | u64::from(tag)
     }
 
-    /// Returns the register at `index`. If it holds another tag, `tag` replaces it.
+    /// Returns the register at `index`, and claims it for `tag` if it holds another tag.
     #[inline]
     fn find(&mut self, index: u32, tag: u32) -> Lookup<'_> {
         let register = &mut self.registers[index as usize & self.mask];
@@ -399,7 +401,7 @@ impl Monitor {
         decision
     }
 
-    /// The same for a packet with an implausible latency: missing values are no reason to report a node that is known.
+    /// As `per_hop`, for a packet with an implausible latency: a missing value is no reason to report a known node.
     fn per_hop_implausible(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
         let mut keys = observation.hops.iter().map(|hop| hop_key(flow, hop.node));
         if !keys.any(|(index, tag)| self.holds(index, tag)) {
@@ -415,8 +417,8 @@ impl Monitor {
         decision
     }
 
-    /// Compares each hop with its register, and changes none. `None` if no hop has a value and a node id; also whether one has a value
-    /// without an id.
+    /// Compares each hop with its register without changing any. Returns the highest decision, `None` if no hop has both a
+    /// value and a node ID, and whether a hop has a value without a node ID.
     fn compare_hops(&self, observation: &Observation<'_>, flow: Option<Crc>) -> (Option<Decision>, bool) {
         let metric = self.detector.metric;
         let threshold = self.detector.threshold;
@@ -444,7 +446,7 @@ impl Monitor {
         (compared, anonymous)
     }
 
-    /// Stores the values of all hops of a packet that is reported: its report shows them all.
+    /// Stores the values of all hops of a reported packet, because the report shows them all.
     fn store_hops(&mut self, observation: &Observation<'_>, flow: Option<Crc>) {
         let metric = self.detector.metric;
         for hop in observation.hops.iter().filter(|hop| hop.node != NO_NODE) {
@@ -512,7 +514,7 @@ impl Monitor {
         let (register, decision) = match self.find(crc, crc) {
             Lookup::New(register) => (register, Decision::First),
             Lookup::Known(register) if register.last_reported != digest => (register, Decision::Event),
-            // If the clock was set back, the difference wraps, and the keep-alive time has passed.
+            // If the clock was set back, the difference wraps around and the keep-alive time counts as passed.
             Lookup::Known(register) if now.wrapping_sub(register.extra) >= change.keep_alive => {
                 (register, Decision::KeepAlive)
             }
@@ -553,7 +555,7 @@ impl Monitor {
     }
 }
 
-/// Index and tag of the register of a node, or of a node of the flow with this CRC.
+/// Returns the index and tag of a node's register, per flow if `flow` is given.
 #[inline]
 fn hop_key(flow: Option<Crc>, node: u32) -> (u32, u32) {
     match flow {
@@ -565,13 +567,13 @@ fn hop_key(flow: Option<Crc>, node: u32) -> (u32, u32) {
     }
 }
 
-/// Returns a value as registers store it.
+/// Limits a value to what registers store.
 #[inline]
 fn saturate(value: u64) -> u64 {
     value.min(MAX_VALUE)
 }
 
-/// Returns the flow's own value, or the sum over the hops that gave it; `None` when none did.
+/// Returns the flow's own value, or the sum over the hops that have the value; `None` if there is none.
 #[inline]
 fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     if metric == Metric::FlowLatency {
@@ -585,7 +587,7 @@ fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     values.reduce(|sum, value| saturate(sum + value))
 }
 
-/// Returns a value without its low `bits`.
+/// Returns the bucket of a value, which is the value without its low `bits`.
 #[inline]
 fn bucket(value: u64, bits: u8) -> u64 {
     match value {
@@ -594,10 +596,10 @@ fn bucket(value: u64, bits: u8) -> u64 {
     }
 }
 
-/// Returns the path and the buckets, in 32 bits.
+/// Returns the digest of the path and the buckets.
 #[inline]
 fn digest(observation: &Observation<'_>, change: Change) -> u32 {
-    // Their number too: a checksum does not distinguish leading zeros from nothing.
+    // Includes the number of hops, because a CRC does not distinguish leading zeros from nothing.
     let start = Crc::new().word(observation.hops.len() as u32);
     let hops = observation.hops.iter().fold(start, |crc, hop| {
         let latency = bucket(hop.hop_latency, change.latency_bits);

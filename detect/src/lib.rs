@@ -1,8 +1,9 @@
-//! Detection of significant changes: metrics and their units, thresholds per flow, rules, and the detectors of a sink.
+//! Detection of significant changes in INT data: metrics and their units, per-flow thresholds, rules, and the detectors of
+//! INT sinks.
 //!
-//! This crate has no packets, I/O or clock. The collector passes in flow keys and the values of one report, and gets back
-//! thresholds and the rules that are true. The configuration is compiled once, when it is loaded. The code that runs per
-//! report does not allocate and cannot fail.
+//! There are no packets, I/O or clock here. The collector passes flow keys and the values of one report, and gets
+//! thresholds and the rules that are true. Configuration is compiled once, when it is loaded; the code that runs per report
+//! neither allocates nor fails.
 //!
 //! # Example
 //! ```
@@ -37,14 +38,14 @@ pub use table::{Program, Split, Table};
 pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
 pub use wire::named;
 
-/// The complete detection configuration. The collector replaces it as a whole (behind an `Arc`) while it runs.
+/// The complete detection configuration. The collector replaces it atomically (behind an `Arc`) on a reload.
 #[derive(Clone, Debug, Default)]
 pub struct Detection {
-    /// The least change of a value that is reported.
+    /// Minimum changes that are reported, per metric and flow.
     pub thresholds: Thresholds,
     /// Conditions over one report's values.
     pub rules: RuleSet,
-    /// Number of replacements. State resolved under an older generation (a flow's threshold set, the rules that were
-    /// true) must be resolved again.
+    /// Number of reloads. State resolved under an older generation (a flow's threshold set, the rules that were true) must
+    /// be resolved again.
     pub generation: u32,
 }

@@ -1,13 +1,13 @@
-//! The six metrics (INTCollector paper, Table 2).
+//! The six metrics that the collector derives from INT reports (INTCollector paper, Table 2).
 
 use std::fmt;
 
 wire::named! {
-    /// A measured quantity. The text of each begins with the ids to which its values belong.
+    /// A measured quantity. Each description starts with the key of its values.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     #[repr(u8)]
     pub enum Metric, name {
-        /// 5-tuple: the nodes in forwarding order. Its "value" is the number of hops.
+        /// 5-tuple: the nodes in forwarding order. Its numeric value is the number of hops.
         FlowPath = 0 => "flow_path",
         /// 5-tuple: time from the first node's ingress to the last node's egress, ns.
         FlowLatency = 1 => "flow_latency",

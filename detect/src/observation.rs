@@ -1,18 +1,18 @@
-//! The values of one report, as rules see them.
+//! The values of one report as detectors and rules use them.
 
 use crate::metric::Metric;
 
-/// A per-hop value that the report lacks.
+/// Marker for a per-hop value that the report does not have.
 pub const ABSENT: u64 = u64::MAX;
 
-/// The node id of a hop without one.
+/// Node ID of a hop without one.
 pub const NO_NODE: u32 = u32::MAX;
 
-/// `link_utilization` is counted in millionths of the link's capacity, so that rules need no floating point:
-/// 80 % is `800_000`. The code that fills an [`Observation`] scales the device's units by its profile.
+/// A utilization of 100 %. `link_utilization` is in millionths of the link's capacity, so that rules need no floating
+/// point: 80 % is `800_000`. The code that fills an [`Observation`] scales the device's units by its profile.
 pub const UTILIZATION_ONE: u64 = 1_000_000;
 
-/// The values of one hop. [`ABSENT`] stands for a missing value.
+/// The values of one hop; a missing value is [`ABSENT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct HopValues {
@@ -24,7 +24,7 @@ pub struct HopValues {
     pub queue_congestion: u64,
     /// Utilization of the egress link, millionths ([`UTILIZATION_ONE`]).
     pub link_utilization: u64,
-    /// Node id, or [`NO_NODE`].
+    /// Node ID, or [`NO_NODE`].
     pub node: u32,
 }
 
@@ -38,7 +38,7 @@ impl HopValues {
         node: NO_NODE,
     };
 
-    /// Returns the value of a per-hop metric; `None` when absent, and for the metrics that belong to the whole flow.
+    /// Returns the value of a per-hop metric; `None` if it is absent, and for metrics of the whole flow.
     pub fn value(&self, metric: Metric) -> Option<u64> {
         let value = match metric {
             Metric::FlowPath | Metric::FlowLatency => ABSENT,
@@ -57,10 +57,10 @@ impl Default for HopValues {
     }
 }
 
-/// One report, ready for [`crate::RuleSet::evaluate`].
+/// The values of one report, for [`crate::RuleSet::evaluate`] and [`crate::Monitor::decide`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observation<'a> {
-    /// Time from the first node's ingress to the last node's egress, ns; `None` when it is not usable as a latency.
+    /// Time from the first node's ingress to the last node's egress, ns; `None` if it is missing or unusable.
     pub flow_latency: Option<u64>,
     /// The path visits a node twice.
     pub looped: bool,

@@ -1,14 +1,14 @@
-//! An address prefix, IPv4 or IPv6.
+//! IPv4 and IPv6 address prefixes, as in thresholds, rules and filters.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// `10.0.0.0/8`, `2001:db8::/32`, or one address. An IPv4 prefix never contains an IPv6 address, nor the other way round;
-/// an IPv4-mapped IPv6 address (`::ffff:a.b.c.d`) *is* that IPv4 address, as in [`wire::FlowKey`].
+/// An address prefix: `10.0.0.0/8`, `2001:db8::/32`, or a single address. IPv4 and IPv6 prefixes never contain addresses of
+/// the other family; an IPv4-mapped IPv6 address (`::ffff:a.b.c.d`) counts as IPv4, as in [`wire::FlowKey`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
-    /// IPv4 is mapped into IPv6.
+    /// First address; IPv4 is mapped into IPv6.
     network: u128,
     mask: u128,
     v6: bool,
@@ -19,10 +19,10 @@ const MAPPED: u128 = 0xffff_0000_0000;
 const MAPPED_BITS: u8 = 96;
 
 impl Prefix {
-    /// Returns the prefix of `length` bits of `address`.
+    /// Creates the prefix of the first `length` bits of `address`.
     ///
     /// # Errors
-    /// `length` is more than the address has, or the address has bits set beyond it.
+    /// [`PrefixError`] if `length` exceeds the address, or if bits beyond it are set.
     pub fn new(address: IpAddr, length: u8) -> Result<Self, PrefixError> {
         let address = address.to_canonical();
         let width = if address.is_ipv6() { 128 } else { 32 };
@@ -49,7 +49,7 @@ impl Prefix {
         narrow(self.network)
     }
 
-    /// Returns the length in bits: at most 32 for IPv4, 128 for IPv6.
+    /// Returns the prefix length in bits: at most 32 for IPv4, 128 for IPv6.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a prefix contains at least one address"
@@ -64,18 +64,18 @@ impl Prefix {
         self.v6
     }
 
-    /// Returns whether `address` is in it.
+    /// Returns whether the prefix contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.contains_bits(wide(address))
     }
 
-    /// Returns whether the address is in it, given as 16 bytes with IPv4 mapped into IPv6.
+    /// Returns whether the prefix contains an address given as 16 bytes, with IPv4 mapped into IPv6.
     #[inline]
     pub fn contains_octets(&self, address: &[u8; 16]) -> bool {
         self.contains_bits(u128::from_be_bytes(*address))
     }
 
-    /// Returns the addresses in both: the longer prefix, if it lies in the other.
+    /// Returns the longer of both prefixes if the other contains it; `None` if they are disjoint.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let (long, short) = if self.mask >= other.mask {
             (self, other)
@@ -90,7 +90,8 @@ impl Prefix {
 
     #[inline]
     fn contains_bits(&self, bits: u128) -> bool {
-        // An IPv4 prefix has the mapped bits in its mask; a short IPv6 prefix (`::/0`) would include them.
+        // An IPv4 prefix has the mapped bits in its mask. A short IPv6 prefix such as `::/0` would include mapped
+        // addresses.
         (bits ^ self.network) & self.mask == 0 && !(self.v6 && is_mapped(bits))
     }
 }
@@ -124,7 +125,7 @@ fn mask(length: u8) -> u128 {
 }
 
 impl From<IpAddr> for Prefix {
-    /// Returns the prefix of that one address.
+    /// Converts an address to the prefix that contains only this address.
     fn from(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self {
@@ -140,7 +141,7 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let (address, length) = text.split_once('/').unzip();
-        // `u8::from_str` accepts a plus sign, which is not valid in a prefix length.
+        // `u8::from_str` accepts a plus sign, which is invalid in a prefix length.
         let length = length.map(|length| length.parse::<u8>().ok().filter(|_| !length.starts_with('+')));
         match (address.unwrap_or(text).parse::<IpAddr>(), length) {
             (Ok(address), None) => Ok(Self::from(address)),
@@ -158,15 +159,15 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The reason for which a prefix was refused.
+/// The reason why a prefix is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PrefixError {
-    /// Not `ADDRESS` or `ADDRESS/LENGTH`.
+    /// The text is not `ADDRESS` or `ADDRESS/LENGTH`.
     Malformed {
-        /// The text that was refused.
+        /// The text that was rejected.
         text: String,
     },
-    /// More bits than the address has.
+    /// The length exceeds the address.
     TooLong {
         /// The address of the prefix.
         address: IpAddr,
@@ -177,7 +178,7 @@ pub enum PrefixError {
     HostBits {
         /// The length that was given.
         length: u8,
-        /// The probable intended prefix.
+        /// The prefix that was probably intended.
         network: IpAddr,
     },
 }

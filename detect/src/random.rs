@@ -1,6 +1,6 @@
-//! Seeded numbers for the tests of this crate.
+//! A seeded random generator for the tests of this crate.
 
-/// A generator of pseudorandom numbers (SplitMix64).
+/// A SplitMix64 generator with a seed.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -26,7 +26,7 @@ impl Random {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// `Some` half of the time.
+    /// Returns `Some` with probability 1/2.
     pub(crate) fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         (self.below(2) == 0).then(|| make(self))
     }

@@ -1,4 +1,4 @@
-//! Rules: boolean expressions over the values of one report.
+//! The rule language: boolean expressions over the values of one report and of its flow's earlier reports, such as
 //!
 //! `max(queue_occupancy) > 50 and flow_latency > 5ms`
 //!
@@ -9,9 +9,9 @@
 //!   `count(queue_occupancy)` is the number of hops with the value. A hop metric without an aggregate means any hop:
 //!   `queue_occupancy > 50` is `any(queue_occupancy > 50)`.
 //! - Values of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
-//! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilization as `80%` or `0.8`;
+//! - Numbers: whole, decimal or `0x…`; times in `ns`, `us`, `ms`, `s` (ns without a unit); a utilization as `80%` or `0.8`;
 //!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
-//! - `not` before `and` before `or`; parentheses.
+//! - Precedence: `not`, then `and`, then `or`; parentheses group.
 //!
 //! # History
 //! Values of the flow's earlier reports, in order of arrival:
@@ -27,15 +27,15 @@
 //! for any reason, restarts the count. See [`history`] for the exact arithmetic.
 //!
 //! # Missing values are unknown
-//! A comparison with a value that the report lacks is unknown: neither true nor false. `not unknown` is unknown,
+//! A comparison with a value that the report does not have is unknown: neither true nor false. `not unknown` is unknown,
 //! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So
-//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates cover the hops with the value,
+//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates cover the hops that have the value,
 //! and are unknown if there are none.
 //!
 //! # Representation
-//! Each rule is compiled once into conjunctive normal form, in flat arrays of fixed-size elements with fixed bounds, so that
-//! the same table can be written into kernel maps or switch registers. The history of a flow is a fixed number of cells
-//! ([`RuleSet::cells`]). The caller that evaluates the rules stores them.
+//! Each rule is compiled once into conjunctive normal form, in flat arrays of fixed-size elements with fixed limits, so
+//! that the same table can be written into kernel maps or switch registers. The history of a flow is a fixed number of
+//! cells ([`RuleSet::cells`]), which the caller stores per flow.
 
 pub mod decisive;
 mod error;
@@ -68,7 +68,7 @@ use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, NormalFormError};
 use history::{Cells, EMPTY, HistoryCells, NO_CELL, read_cell};
 
-/// Longest name of a rule, characters: each event of the rule has it.
+/// Maximum length of a rule's name, characters. Every event of the rule contains the name.
 pub const MAX_NAME: usize = 64;
 
 /// Maximum number of rules of a set: [`RuleSet::evaluate`] returns one bit for each.
@@ -95,19 +95,19 @@ pub const MAX_RULES: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    /// Ends of the clauses in `terms`; a clause begins where the one before ends.
+    /// Ends of the clauses in `terms`; a clause starts where the previous one ends.
     clause_ends: Vec<u32>,
     terms: Vec<Term>,
-    /// The history cells that each of `terms` uses.
+    /// History cells of each term.
     places: Vec<HistoryCells>,
     cells: Cells,
-    /// Bit `i` is set when rule `i` uses earlier reports.
+    /// Bit `i` is set if rule `i` uses earlier reports.
     stateful: u64,
-    /// Bit `m` is set when a term uses metric `m`.
+    /// Bit `m` is set if a term uses metric `m`.
     metrics: u8,
-    /// The values that regions summarise.
+    /// Values that [regions](region) summarize.
     needs: region::Needs,
-    /// The flows that rules are for.
+    /// Flows to which rules are limited.
     scopes: scope::Scopes,
 }
 
@@ -115,18 +115,18 @@ pub struct RuleSet {
 struct Rule {
     name: String,
     text: String,
-    /// Index of its first clause in `clause_ends`.
+    /// Range of its clauses in `clause_ends`.
     first_clause: u32,
     end_clause: u32,
 }
 
 impl RuleSet {
-    /// Compiles rules, given as name and text. Rule `i` is bit `i` of [`RuleSet::evaluate`].
+    /// Compiles rules, given as (name, text). Rule `i` is bit `i` of [`RuleSet::evaluate`].
     ///
     /// # Errors
-    /// The first invalid rule, with the position of the error: syntax, unknown names, units that do not fit, more than
-    /// [`MAX_RULES`] rules, two of one name, a name of more than [`MAX_NAME`] characters, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or
-    /// more than [`CELLS`] history cells of all rules together.
+    /// The first invalid rule with the position of the error: bad syntax, unknown names, wrong units, more than
+    /// [`MAX_RULES`] rules, a duplicate name, a name of more than [`MAX_NAME`] characters, a normal form of more than 64
+    /// clauses, 64 different comparisons or 256 terms, or more than [`CELLS`] history cells in all rules together.
     pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
         let mut set = Self::default();
         for (index, (name, text)) in rules.iter().enumerate() {
@@ -156,23 +156,23 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// Returns the name of rule `index`; empty when there is no such rule.
+    /// Returns the name of rule `index`, or an empty string if there is no such rule.
     pub fn name(&self, index: usize) -> &str {
         self.rules.get(index).map_or("", |rule| &rule.name)
     }
 
-    /// Returns the text of rule `index`; empty when there is no such rule.
+    /// Returns the text of rule `index`, or an empty string if there is no such rule.
     pub fn text(&self, index: usize) -> &str {
         self.rules.get(index).map_or("", |rule| &rule.text)
     }
 
-    /// Returns whether any rule uses `metric`. (The number of hops and loops count as the path.) Others need not be filled into
-    /// the observation.
+    /// Returns whether any rule uses `metric`; the number of hops and loops count as the path. Other metrics need not be
+    /// filled into the observation.
     pub fn uses(&self, metric: Metric) -> bool {
         self.metrics >> (metric as u8) & 1 == 1
     }
 
-    /// Returns the clauses of rule `index`, each a list of terms of which one must hold.
+    /// Returns the clauses of rule `index`, each a list of terms at least one of which must be true.
     pub fn clauses(&self, index: usize) -> impl Iterator<Item = &[Term]> {
         let (first, end) = self
             .rules
@@ -181,7 +181,7 @@ impl RuleSet {
         (first..end).map(|clause| self.clause(clause as usize))
     }
 
-    /// Returns the history cells of each flow, one 64-bit number each; none unless a rule uses earlier reports.
+    /// Returns the layout of a flow's history: one 64-bit number per cell. Empty unless a rule uses earlier reports.
     pub fn cells(&self) -> &[Cell] {
         self.cells.as_slice()
     }
@@ -197,9 +197,9 @@ impl RuleSet {
         self.stateful
     }
 
-    /// Returns the same rules with `for 1` in place of each `for`. Each is true for a report, and was for those before it, at least as long
-    /// as the rule itself, and becomes true at least as often. `None`: a rule uses other history, or a `for` after `not` or beside `or`,
-    /// where that does not hold.
+    /// Returns the same rules with every `for n` replaced by `for 1`, an over-approximation: each is true whenever the
+    /// original rule is, and becomes true at least as often. Returns `None` if a rule uses other history, or a `for` under
+    /// `not` or beside `or`, where this does not hold.
     pub fn without_counts(&self) -> Option<Self> {
         let mut set = Self::default();
         for (index, rule) in self.rules.iter().enumerate() {
@@ -221,14 +221,14 @@ impl RuleSet {
         Some(set)
     }
 
-    /// Returns the cells that term `at` of clause `clause` of rule `index` uses.
+    /// Returns the cells of term `at` in clause `clause` of rule `index`.
     pub(crate) fn cells_of(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
         self.places[self.terms_of(first + clause).start + at]
     }
 
-    /// Bit `i` of the result is set when rule `i` is true for `observation` as a flow's first report. Costs a few ns per
-    /// term, and does not allocate.
+    /// Evaluates all rules for a flow's first report, and returns a bit per rule that is true. Costs a few ns per term, and
+    /// does not allocate.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
         self.evaluate_applicable(u64::MAX, observation, &mut [])
@@ -254,12 +254,12 @@ impl RuleSet {
     }
 
     /// Like [`RuleSet::evaluate`], with history: call it for each report of a flow in order of arrival. `history` has one
-    /// number for each of [`RuleSet::cells`], [`EMPTY`] at the start. If it is too short, each report counts as the first.
+    /// number per [cell](RuleSet::cells), initially [`EMPTY`]. If it is too short, every report counts as the first.
     pub fn evaluate_with(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         self.evaluate_applicable(u64::MAX, observation, history)
     }
 
-    /// Like [`RuleSet::evaluate_with`], of the rules that apply to the flow only: see [`RuleSet::applicable`].
+    /// Like [`RuleSet::evaluate_with`], for the rules that apply to the flow: see [`RuleSet::applicable`].
     pub fn evaluate_applicable(
         &self,
         applicable: u64,
@@ -274,8 +274,8 @@ impl RuleSet {
         }
     }
 
-    /// Like [`RuleSet::evaluate_applicable`], of the rules that use history only: for a report whose [`Region`] says which of the
-    /// others are true.
+    /// Like [`RuleSet::evaluate_applicable`], but only for rules with history: for a report whose [`Region`] tells the
+    /// others.
     pub fn evaluate_stateful(
         &self,
         applicable: u64,
@@ -285,7 +285,7 @@ impl RuleSet {
         self.evaluate_applicable(applicable & self.stateful, observation, history)
     }
 
-    /// Returns the rules of the set `these` that are true. `history` has as many numbers as there are cells.
+    /// Evaluates the rules in the set `these` and returns those that are true. `history` has one number per cell.
     #[inline]
     fn evaluate_these(&self, these: u64, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let now = self.cells.update(observation, history);
@@ -328,7 +328,7 @@ impl RuleSet {
         &self.terms[self.terms_of(clause)]
     }
 
-    /// Adds a rule, unless its name is invalid, it is malformed, or it is too big.
+    /// Compiles and adds a rule.
     fn add(&mut self, name: &str, text: &str) -> Result<(), Fault> {
         if name.chars().count() > MAX_NAME {
             return Err(Fault::of_rule(format!(
@@ -348,7 +348,7 @@ impl RuleSet {
         Ok(())
     }
 
-    /// `false`: it needs more cells than there are.
+    /// Adds a compiled rule. Returns `false` if it needs more cells than there are.
     fn push(&mut self, name: &str, text: &str, normal: &NormalForm) -> bool {
         let first_clause = self.clause_ends.len() as u32;
         let index = self.rules.len();

@@ -1,26 +1,26 @@
-//! Rules in fixed-size arrays, which fit into a kernel map or the registers of a switch.
+//! Rules compiled into fixed-size arrays for the kernel (XDP) program's map or for switch registers.
 //!
-//! # The form
-//! A [`Table`] is a list of [`Row`]s, each one comparison that belongs to a clause, and for each rule the set of clauses
-//! that must all hold, as one number of 64 bits. Evaluating it is two loops without a nested condition, over rows and then
-//! over rules ([`Table::evaluate`]):
+//! # Format
+//! A [`Table`] is a list of [`Row`]s, each a comparison that belongs to a clause, and for each rule a 64-bit set of the
+//! clauses that must all hold. Evaluation is two loops without nested conditions, over rows and then over rules
+//! ([`Table::evaluate`]):
 //!
-//! 1. each row whose comparison is true sets the bit of its clause;
-//! 2. a rule fires when every clause of its set has its bit.
+//! 1. each row whose comparison is true sets its clause's bit;
+//! 2. a rule fires if the bits of all its clauses are set.
 //!
-//! It has no early exits, allocations or divisions, and no number is wider than 64 bits. The kernel program is the same,
-//! line by line. Rules with a common clause share it.
+//! There are no early exits, allocations or divisions, and no number exceeds 64 bits. The kernel program is the same code,
+//! line by line. Rules that have a clause in common share it.
 //!
 //! # Exactness
-//! The result equals that of [`RuleSet::evaluate`], for any number of hops and any values; the tests compare them on random
-//! rules and random observations. Sums use two 64-bit numbers. A mean is compared by adding up the right-hand side once
-//! per value.
+//! The result equals [`RuleSet::evaluate`] for any number of hops and any values; tests compare them on random rules and
+//! observations. Sums use two 64-bit words. A mean is compared by adding up the right-hand side once per value instead of
+//! dividing.
 //!
 //! # Limits
-//! Every term without history has a row. A table has room for [`CLAUSES`] clauses and [`TERMS`] rows in total. Rules with
-//! history need state for each flow, which the kernel program lacks; a [`Program`] is the table with that state, for a
-//! switch. [`Table::split`] adds the rules in order, each one that still fits. The others run in user space. It returns them
-//! with the reason, and the metrics for which user space needs every report that differs from its flow's previous one.
+//! Every term without history has a row. A table holds [`CLAUSES`] clauses and [`TERMS`] rows in total. Rules with history
+//! need state per flow, which the kernel program does not have; a [`Program`] is a table with that state, for a switch.
+//! [`Table::split`] adds the rules in order, skipping those that do not fit. These run in user space; the split returns
+//! them with the reason, and the metrics for which user space needs every report that differs from its flow's previous one.
 
 mod program;
 
@@ -34,24 +34,24 @@ use crate::rule::history::Quantity;
 use crate::rule::term::{Aggregate, Comparison, Subject};
 use crate::rule::{MAX_RULES, RuleSet, Term};
 
-/// Maximum number of rules in a table: bit `i` is rule `i` of its [`RuleSet`].
+/// Maximum number of rules in a table; bit `i` is rule `i` of its [`RuleSet`].
 pub const RULES: usize = MAX_RULES;
-/// Maximum number of clauses in a table, of all rules together: one bit each in a number.
+/// Maximum number of clauses in a table; each has a bit in one word.
 pub const CLAUSES: usize = 64;
-/// Maximum number of rows in a table, of all rules together.
+/// Maximum number of rows in a table.
 pub const TERMS: usize = 128;
 
-/// One comparison, and the clause it belongs to. Codes are those of [`Subject`], [`Aggregate`] and [`Comparison`].
+/// A comparison with its clause. Codes are the values of [`Subject`], [`Aggregate`] and [`Comparison`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(C)]
 pub struct Row {
-    /// The number on the right-hand side, in the subject's unit. Never all-ones.
+    /// Right-hand side in the subject's unit, never all-ones.
     pub value: u64,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
-    /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side.
+    /// Right-hand side of [`Aggregate::CountWhere`], in hops.
     pub hops: u32,
-    /// The value that is compared ([`Subject`]).
+    /// The compared value ([`Subject`]).
     pub subject: u8,
     /// Aggregation of the hops' values ([`Aggregate`]).
     pub aggregate: u8,
@@ -59,17 +59,17 @@ pub struct Row {
     pub comparison: u8,
     /// Comparison of the number of hops with `hops` ([`Comparison`]).
     pub hops_comparison: u8,
-    /// The clause, below [`CLAUSES`].
+    /// Number of its clause, below [`CLAUSES`].
     pub clause: u32,
 }
 
-/// Rules in fixed-size arrays; see the module documentation.
+/// Rules as fixed-size arrays; see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Table {
-    /// Bit `i`: rule `i` is in the table.
+    /// Bit `i` is set if rule `i` is in the table.
     pub rules: u64,
-    /// Bit `m`: a row uses metric `m`; the path for the number of hops and loops.
+    /// Bit `m` is set if a row uses metric `m`; the number of hops and loops count as the path.
     pub metrics: u32,
     /// Number of rows in use.
     pub terms: u32,
@@ -85,47 +85,47 @@ const _: () = assert!(
 );
 const _: () = assert!(size_of::<Table>() == Table::BYTES, "and there are no gaps in it");
 
-/// The reason for which a rule is not in the table.
+/// The reason why a rule is not in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It needs more clauses than are left.
+    /// The rule needs more clauses than are left.
     Clauses {
-        /// New clauses it needs.
+        /// Number of new clauses that it needs.
         needed: usize,
         /// Number of clauses that are left.
         left: usize,
     },
-    /// It needs more rows than are left.
+    /// The rule needs more rows than are left.
     Terms {
-        /// New rows it needs.
+        /// Number of new rows that it needs.
         needed: usize,
         /// Number of rows that are left.
         left: usize,
     },
-    /// It uses the flow's history, and needs every report.
+    /// The rule uses the flow's history, so it needs every report.
     History,
 }
 
-/// Rules, divided between the table and user space.
+/// A rule set divided between the kernel's table and user space.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// The table of the rules that fit.
+    /// Table of the rules that fit.
     pub table: Table,
-    /// Bit `i`: rule `i` is in the table.
+    /// Bit `i` is set if rule `i` is in the table.
     pub kernel: u64,
-    /// The rules that are not in the table, and why.
+    /// Rules that are not in the table, with the reason.
     pub user: Vec<(usize, Reason)>,
-    /// Bit `m`: one of those uses metric `m`.
+    /// Bit `m` is set if one of those rules uses metric `m`.
     pub user_metrics: u8,
-    /// One of the rules in user space uses history, so that it needs every report of a flow, also one that equals the previous one.
+    /// One of those rules uses history, so it needs every report of a flow, even one that equals the previous.
     pub user_needs_all: bool,
 }
 
 impl Table {
-    /// Bytes of a table in a map.
+    /// Size of a table in a kernel map, bytes.
     pub const BYTES: usize = 16 + 8 * RULES + 24 * TERMS;
 
-    /// The table of no rules.
+    /// A table without rules.
     pub const EMPTY: Self = Self {
         rules: 0,
         metrics: 0,
@@ -143,7 +143,7 @@ impl Table {
         }; TERMS],
     };
 
-    /// Puts rules into a table, in their order, as far as they fit.
+    /// Puts as many rules as fit into a table, in order.
     pub fn split(rules: &RuleSet) -> Split {
         let mut writer = Writer {
             table: Self::EMPTY,
@@ -175,9 +175,9 @@ impl Table {
         }
     }
 
-    /// Bit `i` of the result is set when rule `i` is in the table and true for `observation`.
+    /// Evaluates the table and returns a bit for each rule in it that is true for `observation`.
     ///
-    /// Written so that it can be ported line by line: two loops of fixed bounds over plain numbers.
+    /// Written so that it ports to C line by line: two loops with fixed bounds over plain integers.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
         let mut holding: u64 = 0;
@@ -195,7 +195,7 @@ impl Table {
         self.fired(holding)
     }
 
-    /// Returns the rules whose clauses all hold.
+    /// Returns the rules whose clauses are all in `holding`.
     #[inline]
     fn fired(&self, holding: u64) -> u64 {
         let mut fired: u64 = 0;
@@ -214,7 +214,7 @@ impl Table {
         self.metrics >> (metric as u32) & 1 == 1
     }
 
-    /// Returns the bytes as in memory, in the machine's byte order, for a kernel map.
+    /// Returns the table as in memory, in native byte order, for a kernel map.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(&self.rules.to_ne_bytes());
@@ -240,25 +240,25 @@ impl Default for Table {
     }
 }
 
-/// The aggregates of the hops for one row. The fields are the registers of the kernel program.
+/// Aggregates over the hops for one row. The fields are the kernel program's variables.
 #[derive(Clone, Copy, Default)]
 struct HopAggregate {
-    /// Hops that have the value.
+    /// Number of hops that have the value.
     count: u32,
-    /// The number of these hops for which the comparison is true.
+    /// Number of these hops for which the comparison is true.
     hits: u32,
     greatest: u64,
     least: u64,
-    /// The sum of the values, in two halves.
+    /// Sum of the values: low and high word.
     sum: u64,
     sum_high: u64,
-    /// The right-hand side times the number of values, by repeated addition.
+    /// Right-hand side times the number of values, by repeated addition: low and high word.
     wanted: u64,
     wanted_high: u64,
 }
 
 impl Table {
-    /// Returns the comparisons, each once, with the clauses that it makes true: a bit for each.
+    /// Returns each distinct comparison with the clauses that it makes true (as bits).
     pub fn comparisons(&self) -> Vec<(Row, u64)> {
         let mut all: Vec<(Row, u64)> = Vec::new();
         for row in &self.rows[..self.terms as usize] {
@@ -274,7 +274,7 @@ impl Table {
 }
 
 impl Row {
-    /// Returns the comparison in the language of rules; `None`: its codes are not valid.
+    /// Returns the comparison in the rule language, or `None` if its codes are invalid.
     pub fn text(&self) -> Option<String> {
         let term = Term {
             value: self.value,
@@ -311,7 +311,7 @@ impl Row {
         }
     }
 
-    /// Returns whether it is true for one report, so neither false nor unknown.
+    /// Returns whether the comparison is true for a report, rather than false or unknown.
     #[inline]
     fn is_true(&self, observation: &Observation<'_>) -> bool {
         if self.subject == Subject::FlowLatency as u8 {
@@ -327,7 +327,7 @@ impl Row {
         self.decide(&self.gather(observation))
     }
 
-    /// Computes all aggregates in one loop over the hops, of which an observation has a limited number: 16 in the kernel's program.
+    /// Computes all aggregates in one loop over the hops. The kernel program limits their number to 16.
     #[inline]
     fn gather(&self, observation: &Observation<'_>) -> HopAggregate {
         let mut all = HopAggregate {
@@ -374,7 +374,7 @@ impl Row {
         if self.aggregate == Aggregate::Count as u8 {
             return holds(self.comparison, u64::from(all.count), self.value);
         }
-        // If no hop has the value, the result is unknown.
+        // No hop has the value, so the result is unknown.
         if all.count == 0 {
             return false;
         }
@@ -431,7 +431,7 @@ fn holds(comparison: u8, a: u64, b: u64) -> bool {
     }
 }
 
-/// Compares numbers in two halves: if the upper ones are equal, the lower ones decide.
+/// Compares two-word numbers (high, low).
 #[inline]
 fn holds_wide(comparison: u8, a: (u64, u64), b: (u64, u64)) -> bool {
     if a.0 == b.0 {
@@ -441,10 +441,10 @@ fn holds_wide(comparison: u8, a: (u64, u64), b: (u64, u64)) -> bool {
     }
 }
 
-/// A table that is being filled.
+/// A table under construction.
 struct Writer {
     table: Table,
-    /// The clauses in it.
+    /// Clauses in the table, by number.
     known: Vec<Vec<Term>>,
 }
 
@@ -489,7 +489,7 @@ impl Writer {
 }
 
 impl Split {
-    /// Returns the name of each rule that runs in user space, with the reason.
+    /// Returns the names of the rules that run in user space, with the reason.
     pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
         self.user
             .iter()

@@ -1,15 +1,16 @@
-//! Thresholds: how far a value must change to be reported, per metric, with overrides per flow.
+//! Thresholds: by how much a value must change to be reported, per metric, with per-flow overrides.
 //!
-//! # Which override wins
-//! For each metric by itself, the most specific override that matches the flow *and* names the metric. Of two that match:
-//! 1. the one whose source and destination prefix lengths add up to more (an absent prefix counts 0);
-//! 2. then the one that admits fewer pairs of ports (size of the source range times size of the destination range);
+//! # Precedence of overrides
+//! For each metric separately, the most specific override applies that matches the flow *and* sets the metric. Of two
+//! matching overrides, that is
+//! 1. the one with the larger sum of source and destination prefix lengths (0 for an absent prefix);
+//! 2. then the one that matches fewer pairs of ports (source range size times destination range size);
 //! 3. then the one that names a protocol;
 //! 4. then the one that comes first in the file.
 //!
-//! # Several that apply together
-//! Where each of several parties wants to see every change above its own threshold ([`Thresholds::with_least`]), the least of
-//! those that match a flow applies. They take precedence over the overrides above.
+//! # Joint thresholds
+//! If several parties each want every change above their own threshold ([`Thresholds::with_least`]), the smallest threshold
+//! of those that match a flow applies. Joint thresholds take precedence over overrides.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -20,19 +21,19 @@ use wire::FlowKey;
 use crate::metric::Metric;
 use crate::prefix::Prefix;
 
-/// One value per metric, in the metric's unit, indexed by `Metric as usize`. 0 reports every change.
+/// A threshold per metric, in the metric's unit, indexed by `Metric as usize`. 0 reports every change.
 pub type Set = [u64; Metric::COUNT];
 
-/// Values of an override. `None`: a less specific override applies.
+/// The values of an override, per metric; `None` leaves the metric to a less specific override.
 pub type Override = [Option<u64>; Metric::COUNT];
 
-/// Maximum number of overrides in a [`Thresholds`]: a new flow is compared with each.
+/// Maximum number of overrides in a [`Thresholds`]. A new flow is compared with each.
 pub const MAX_OVERRIDES: usize = 1024;
 
-/// Maximum number of different threshold sets that overlapping overrides may combine to.
+/// Maximum number of different threshold sets that overlapping overrides may produce.
 pub const MAX_SETS: usize = 4096;
 
-/// Ports from `first` to `last`, both included.
+/// Ports from `first` to `last`, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortRange {
     first: u16,
@@ -40,16 +41,16 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Every port, and flows without ports.
+    /// Every port, including flows without ports.
     pub const ANY: Self = Self {
         first: 0,
         last: u16::MAX,
     };
 
-    /// Returns the ports from `first` to `last`.
+    /// Creates the range from `first` to `last`, inclusive.
     ///
     /// # Errors
-    /// `first` is greater than `last`.
+    /// [`ThresholdError::Ports`] if `first` is greater than `last`.
     pub fn new(first: u16, last: u16) -> Result<Self, ThresholdError> {
         if first > last {
             return Err(ThresholdError::Ports {
@@ -59,12 +60,12 @@ impl PortRange {
         Ok(Self { first, last })
     }
 
-    /// First and last port.
+    /// Returns the first and the last port.
     pub fn bounds(&self) -> (u16, u16) {
         (self.first, self.last)
     }
 
-    /// Returns whether `port` is in it. A flow without ports is in [`PortRange::ANY`] only.
+    /// Returns whether the range contains `port`. Only [`PortRange::ANY`] contains flows without ports.
     #[inline]
     pub fn contains(&self, port: Option<u16>) -> bool {
         port.map_or(*self == Self::ANY, |port| self.first <= port && port <= self.last)
@@ -85,7 +86,7 @@ impl Default for PortRange {
     }
 }
 
-/// A range of ports, written `80` or `1000-2000`.
+/// Parses a port or a range of ports, written `80` or `1000-2000`.
 impl FromStr for PortRange {
     type Err = ThresholdError;
 
@@ -111,7 +112,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// The flows of an override. The default matches every flow.
+/// The flows to which an override applies. The default matches every flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Match {
     /// Prefix of the source address.
@@ -131,7 +132,7 @@ impl Match {
     #[inline]
     pub fn matches(&self, flow: &FlowKey) -> bool {
         if flow.known_id().is_some() {
-            // Only its Flow ID is known. It has no addresses, so only an unconditional match applies.
+            // Only the flow ID is known, not the addresses, so only an unconditional match applies.
             return *self == Self::default();
         }
         self.proto.is_none_or(|proto| proto == flow.proto())
@@ -145,7 +146,7 @@ impl Match {
             && self.dst_port.contains(flow.dst_port())
     }
 
-    /// Sorts from general to specific by the criteria 1 to 3 of the module documentation.
+    /// Returns a sort key from general to specific, by criteria 1 to 3 of the module documentation.
     fn specificity(&self) -> impl Ord + use<> {
         let bits: u16 = [self.src, self.dst]
             .iter()
@@ -156,7 +157,7 @@ impl Match {
         (bits, std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
-    /// Returns the flows that both match; `None` if there can be none.
+    /// Returns the flows that both match, or `None` if there can be none.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
@@ -168,7 +169,7 @@ impl Match {
         (!both.mixes_families()).then_some(both)
     }
 
-    /// Returns whether this match holds for every flow for which `other` holds.
+    /// Returns whether this match contains every flow that `other` matches.
     fn covers(&self, other: &Self) -> bool {
         self.intersection(other) == Some(*other)
     }
@@ -178,7 +179,7 @@ impl Match {
     }
 }
 
-/// Joins two optional conditions; the outer `None` means that they exclude each other.
+/// Combines two optional conditions. The outer `None` means that they exclude each other.
 fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
     match (a, b) {
         (Some(a), Some(b)) => join(a, b).map(Some),
@@ -186,8 +187,8 @@ fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Opti
     }
 }
 
-/// Thresholds of all flows. [`Thresholds::set_for`] resolves them once per flow to a small number, which the caller stores
-/// with the flow.
+/// The thresholds of all flows. [`Thresholds::set_for`] resolves them once per flow to the number of a set, which the
+/// caller stores with the flow.
 ///
 /// ```
 /// use detect::{Match, Metric, Thresholds};
@@ -208,20 +209,20 @@ fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Opti
 /// ```
 #[derive(Clone, Debug)]
 pub struct Thresholds {
-    /// Overrides from general to specific: a later one overwrites an earlier one.
+    /// Overrides from general to specific; a later one takes precedence.
     overrides: Vec<(Match, Override)>,
-    /// Every set that can result; the first is the default.
+    /// All reachable sets; the first is the default.
     sets: Vec<Set>,
-    /// Indices into `sets`, sorted by the set.
+    /// Indices into `sets`, sorted by set, for binary search.
     sorted: Vec<u16>,
 }
 
 impl Thresholds {
-    /// Thresholds of `defaults`, and of `overrides` for the flows they match.
+    /// Creates thresholds from `defaults` and from `overrides` for the flows that they match.
     ///
     /// # Errors
-    /// More than [`MAX_OVERRIDES`]; an override that can match nothing; overrides that overlap in more than [`MAX_SETS`]
-    /// ways.
+    /// [`ThresholdError`] for more than [`MAX_OVERRIDES`] overrides, an override that cannot match, or overlaps that
+    /// produce more than [`MAX_SETS`] sets.
     pub fn new(defaults: Set, overrides: Vec<(Match, Override)>) -> Result<Self, ThresholdError> {
         if overrides.len() > MAX_OVERRIDES {
             return Err(ThresholdError::TooManyOverrides {
@@ -232,8 +233,8 @@ impl Thresholds {
             return Err(ThresholdError::MixedFamilies { index });
         }
         let mut overrides = overrides;
-        // The sort is stable. The list is reversed first, so that of two equally specific overrides the first in the file comes
-        // last and wins.
+        // The sort is stable. Reversing first puts the override that comes first in the file last among equally specific
+        // ones, so that it takes precedence.
         overrides.reverse();
         overrides.sort_by_key(|(flows, _)| flows.specificity());
         let sets = reachable_sets(defaults, &overrides)?;
@@ -246,11 +247,11 @@ impl Thresholds {
         })
     }
 
-    /// Thresholds of `defaults` and `overrides`; and of `least`, of which for each metric the least value applies to a flow that
-    /// several of them match, whatever the overrides say.
+    /// Creates thresholds from `defaults` and `overrides`, and from the joint thresholds `least`: of those that match a
+    /// flow, the smallest value per metric applies, whatever the overrides say.
     ///
     /// # Errors
-    /// As [`Thresholds::new`], of all that result: one for each way in which they overlap.
+    /// As for [`Thresholds::new`], counting one override for each way in which they overlap.
     pub fn with_least(
         defaults: Set,
         overrides: Vec<(Match, Override)>,
@@ -265,7 +266,7 @@ impl Thresholds {
     }
 
     /// Returns the number of the set that applies to `flow`, for [`Thresholds::get`]. Compares the flow with every override
-    /// (a few ns each): call it when a flow is new or the thresholds have changed, not per report.
+    /// (a few ns each), so call it when a flow is new or the thresholds have changed, not per report.
     pub fn set_for(&self, flow: &FlowKey) -> u16 {
         if self.overrides.is_empty() {
             return 0;
@@ -284,7 +285,7 @@ impl Thresholds {
         found.map_or(0, |position| self.sorted[position])
     }
 
-    /// Returns the thresholds of a set that [`Thresholds::set_for`] returned; the defaults for any other number.
+    /// Returns the thresholds of a set numbered by [`Thresholds::set_for`], or the defaults for any other number.
     #[inline]
     pub fn get(&self, set: u16) -> &Set {
         self.sets.get(usize::from(set)).unwrap_or(&self.sets[0])
@@ -295,7 +296,8 @@ impl Thresholds {
         &self.sets[0]
     }
 
-    /// Returns the overrides from general to specific: for each metric the last one that matches a flow and names the metric wins.
+    /// Returns the overrides from general to specific. Per metric, the last one that matches a flow and sets the metric
+    /// applies.
     pub fn overrides(&self) -> &[(Match, Override)] {
         &self.overrides
     }
@@ -307,7 +309,7 @@ impl Thresholds {
 }
 
 impl Default for Thresholds {
-    /// Every change is reported.
+    /// Creates thresholds that report every change.
     fn default() -> Self {
         Self {
             overrides: Vec::new(),
@@ -317,9 +319,10 @@ impl Default for Thresholds {
     }
 }
 
-/// Returns the overrides by which the most specific one of a flow has the least values of all of `least` that match it: these are closed
-/// under intersection, and intersected with each of `others`, so that none of those is more specific. The narrower of two comes
-/// first, and so wins if they are equally specific.
+/// Turns joint thresholds into plain overrides with the same effect. Their matches are closed under intersection, and
+/// intersected with the matches of `others`, so that no override is more specific. Each result has the smallest values of
+/// all joint thresholds that cover it. The narrower of two equally specific matches comes first, so that it takes
+/// precedence.
 fn overlaps(
     least: &[(Match, Override)],
     others: &[(Match, Override)],
@@ -358,7 +361,8 @@ fn overlaps(
     Ok(joined)
 }
 
-/// Number of fields that it names: the narrower of two that are equally specific names more, as `::/0` does.
+/// Returns the number of fields that a match names. Of two equally specific matches, the narrower names more (such as
+/// `::/0`).
 fn joined_fields(region: &Match) -> usize {
     [region.src.is_some(), region.dst.is_some(), region.proto.is_some()]
         .into_iter()
@@ -375,8 +379,8 @@ fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override
     set
 }
 
-/// Every set that a flow can have, that of the defaults first. A flow's set depends on which overrides match it, and these
-/// are exactly the overrides that cover the intersection of their matches: so the intersections are enumerated.
+/// Returns every set that a flow can have, the default first. A flow's set depends on which overrides match it, and these
+/// are the overrides that cover the intersection of their matches. So enumerating the intersections finds all sets.
 fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<Set>, ThresholdError> {
     let mut regions = vec![Match::default()];
     let mut known: HashSet<Match> = regions.iter().copied().collect();
@@ -406,25 +410,25 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
     Ok(sets)
 }
 
-/// The reason for which thresholds are invalid.
+/// The reason why thresholds are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThresholdError {
-    /// Not a port or a range of ports.
+    /// The text is not a port or a range of ports.
     Ports {
-        /// The text that was refused.
+        /// The text that was rejected.
         text: String,
     },
-    /// There are more than [`MAX_OVERRIDES`].
+    /// There are more than [`MAX_OVERRIDES`] overrides.
     TooManyOverrides {
-        /// Number of overrides.
+        /// Number of overrides that were given.
         count: usize,
     },
-    /// Source and destination of different families.
+    /// Source and destination prefixes have different address families.
     MixedFamilies {
-        /// The override, counted from 0 in the file.
+        /// Index of the override in the file, from 0.
         index: usize,
     },
-    /// More than [`MAX_SETS`] combinations.
+    /// Overlapping overrides produce more than [`MAX_SETS`] sets.
     TooManySets,
 }
 
@@ -520,7 +524,7 @@ mod tests {
             ..src("10.1.0.0/16")
         };
         assert_eq!(winner(&[broad_but_narrow_ports, src("10.1.0.0/17")]), 101);
-        // 8 + 16 is more than 23.
+        // The prefix lengths 8 + 16 sum to more than 23.
         let pair = Match {
             dst: Some("10.2.0.0/16".parse().unwrap()),
             ..src("10.0.0.0/8")

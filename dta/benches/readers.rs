@@ -1,8 +1,8 @@
-//! Reading collector memory on one core. `cargo bench -p hopwise-dta --bench readers`, or with case names after `--`
-//! (`get`, `cold`, `cached`, `follow`, `other`). Regions of 4 GiB, on pages of 2 MiB where available: run `sysctl vm.nr_hugepages=2100` before.
+//! Benchmark of the readers of DTA stores on one core: queries, followers and snapshots of regions of 4 GiB.
 //!
-//! Prints the minimum and the median of many short runs; for comparison, those of a plain loop over the same memory in the same run, and
-//! the ratio.
+//! Usage: `cargo bench -p hopwise-dta --bench readers -- [get] [cold] [cached] [follow] [other]`. Uses pages of 2 MiB where
+//! available: run `sysctl vm.nr_hugepages=2100` first. Prints the minimum and median of many short runs, those of a plain
+//! loop over the same memory in the same run, and the ratio of the medians.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use wire::dta::layout::{
 
 type Key = [u8; 13];
 
-/// Amount of work: large, or a single pass when it runs as a test.
+/// Amount of work: full, or one small pass when `cargo test` runs the benchmark.
 #[derive(Clone, Copy)]
 struct Size {
     body: u64,
@@ -60,7 +60,7 @@ fn main() {
         }
     }
     if is_wanted("cached") {
-        // The cost apart from memory: hashing, comparing, copying.
+        // A store that fits in the cache: the cost of hashing, comparing and copying alone.
         key_write(
             Size {
                 body: 1 << 18,
@@ -83,7 +83,7 @@ fn main() {
     }
 }
 
-/// Returns a pseudo-random key: two steps of splitmix64.
+/// Returns a pseudo-random key made of two SplitMix64 numbers.
 fn key(number: u64) -> Key {
     let mix = |value: u64| {
         let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -132,7 +132,7 @@ fn report(name: &str, times: &mut [f64], plain: &mut [f64], unit: &str) {
     times.sort_by(f64::total_cmp);
     plain.sort_by(f64::total_cmp);
     let (least, median) = (times[0], times[times.len() / 2]);
-    // Medians: other load on the machine affects both equally.
+    // The ratio of medians: other load on the machine affects both loops equally.
     let ratio = plain[plain.len() / 2] / median;
     println!(
         "{name:<34} {least:>9.2} {median:>9.2} {:>9.2} {ratio:>8.2}  {unit}",
@@ -202,7 +202,7 @@ fn hash_only(size: Size) {
     report("hashes of a key, N=2", &mut times.clone(), &mut times, "ns/key");
 }
 
-/// Random keys in batches; half of the keys are stored.
+/// Random keys in batches; the store contains half of the keys.
 fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Policy, copies: u8) {
     const ROUND: u64 = 1 << 11;
     let data_len = reader.data_len();
@@ -218,7 +218,7 @@ fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Po
             .iter()
             .flat_map(|key| places(key, reader.slots(), stride, usize::from(copies)))
             .collect();
-        // Alternating, so that neither profits from the other's cache contents.
+        // Alternating loops over different halves, so that neither finds the other's slots in the cache.
         let begin = Instant::now();
         let answered = reader.get_batch(&keys, policy, copies, &mut out, &mut answers);
         times.push(begin.elapsed().as_nanos() as f64 / ROUND as f64);
@@ -248,7 +248,7 @@ fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Po
     );
 }
 
-/// One key at a time: the next key depends on the answer.
+/// One key at a time. The next key depends on the answer, so that queries cannot overlap.
 fn get_cold(size: Size, store: &DtaStore, reader: &KeyWriteReader) {
     const ROUND: usize = 1 << 9;
     let mut out = vec![0; reader.data_len()];
@@ -279,7 +279,7 @@ fn get_cold(size: Size, store: &DtaStore, reader: &KeyWriteReader) {
     report(&name, &mut times, &mut plain, "ns/key; plain: one dependent load");
 }
 
-/// Follows a list that is larger than all caches, compared with a copy of the same bytes and a sum over them.
+/// Follows a list larger than all caches, compared with a copy of as many bytes and with a sum over them.
 fn follow(size: Size, entry_len: u16, batch: u16) {
     let ring = Ring {
         entry_len,
@@ -335,7 +335,7 @@ fn follow(size: Size, entry_len: u16, batch: u16) {
         }
         times.push(begin.elapsed().as_nanos() as f64 / bytes * 1e3);
         black_box(seen);
-        // Half a ring away, so that the caches hold none of it.
+        // Half a ring away, so that the caches do not hold these bytes.
         copy.push(plain_copy(&store, BODY + (at - BODY) % (size.ring / 2), bytes as u64) / bytes * 1e3);
         sum.push(
             plain_sum(
@@ -352,7 +352,7 @@ fn follow(size: Size, entry_len: u16, batch: u16) {
     report(&name, &mut times, &mut sum, "ps/byte; plain: a sum of words");
 }
 
-/// Nanoseconds to copy this many bytes, page by page into the same page.
+/// Returns the time in ns to copy this many bytes page by page into the same buffer.
 fn plain_copy(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let mut page = [0; 4096];
     let begin = Instant::now();
@@ -365,7 +365,7 @@ fn plain_copy(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     begin.elapsed().as_nanos() as f64
 }
 
-/// Nanoseconds to add up this many bytes as words.
+/// Returns the time in ns to add up this many bytes as 64-bit words.
 fn plain_sum(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let begin = Instant::now();
     let words = (from & !7..(from + bytes) & !7).step_by(8);
@@ -424,7 +424,7 @@ fn others(size: Size) {
         times.push(begin.elapsed().as_nanos() as f64 / bytes as f64 * 1e3);
         plain.push(plain_copy(&sketch, BODY, bytes) / bytes as f64 * 1e3);
     }
-    // The first run allocates; it counts only if it is the only one.
+    // The first run allocates, so it is left out unless it is the only one.
     let first = usize::from(times.len() > 1);
     report(
         "copy a sketch's epoch",

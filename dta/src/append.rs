@@ -1,10 +1,14 @@
-//! Lists: rings of batches, followed by any number of readers.
+//! DTA Append lists: ring buffers of batches that a translator writes by RDMA, and the readers that follow them.
 //!
-//! In a **tagged** ring each block ends with a trailer: the batch's sequence number, its entry count, and a CRC over both. A
-//! [`Follower`] returns a block when the sequence number is the expected one and the CRC matches, so that it never returns a
-//! batch twice or half-written, and counts what it missed: a larger sequence number means that the batch was overwritten.
+//! ```text
+//! tagged block:  │ entry 0 │ entry 1 │ … │ padding │ sequence │ count, entry_len │ CRC-32C │
+//! bare block:    │ entry 0 │ entry 1 │ … │
+//! ```
 //!
-//! A **bare** ring has no trailers. A [`BareFollower`] compares a block with its previous contents, which detects less.
+//! Batch `s` (numbered from 1) is in block `(s - 1) mod blocks`. In a **tagged** ring, a [`Follower`] returns a block only
+//! if it has the expected sequence number and its CRC matches, so it never returns a batch twice or half-written. A larger
+//! sequence number means that the expected batch was overwritten; the follower counts such losses. A **bare** ring has no
+//! trailers. A [`BareFollower`] compares a block with its previous contents, which detects less.
 
 use std::sync::Arc;
 
@@ -14,13 +18,13 @@ use wire::dta::layout::{BLOCK_TRAILER_LEN, BlockTrailer, Ring};
 
 use crate::header::BODY;
 
-/// Sequence numbers are 1 to 2^32 - 1 and wrap around.
+/// Sequence numbers run from 1 to 2^32 - 1 and wrap to 1; 0 marks a block that was never written.
 const SEQ_MODULUS: i64 = u32::MAX as i64;
 
-/// Bytes of a trailer that the CRC covers.
+/// Bytes of a trailer that the CRC covers: sequence number, count and entry length.
 const TRAILER_HEAD_LEN: usize = 8;
 
-/// CRC-32C of `entries` followed by `head`, by the processor's instruction where it has one.
+/// Computes the CRC-32C of `entries` followed by `head`, with the CPU's CRC instruction if it has one.
 #[inline]
 pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
     match memory::crc_32c_update(u32::MAX, entries) {
@@ -29,7 +33,7 @@ pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
     }
 }
 
-/// Returns the block that contains batch `sequence`, in a ring of `blocks`.
+/// Returns the block that contains batch `sequence` in a ring of `blocks` blocks.
 #[inline]
 pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
     if blocks == 0 {
@@ -39,7 +43,7 @@ pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
     }
 }
 
-/// Returns the sequence number `by` batches after `sequence`; before it if `by` is negative.
+/// Returns the sequence number `by` batches after `sequence`, or before it if `by` is negative.
 #[inline]
 const fn seq_add(sequence: u32, by: i64) -> u32 {
     ((sequence as i64 - 1 + by).rem_euclid(SEQ_MODULUS) + 1) as u32
@@ -104,7 +108,7 @@ impl Lists {
         self.first_block(list).is_some()
     }
 
-    /// Returns the offset of the list's first block in the region.
+    /// Returns the region offset of the list's first block, or `None` for an unknown list.
     fn first_block(&self, list: u32) -> Option<u64> {
         let index = list
             .checked_sub(self.first_list)
@@ -123,13 +127,13 @@ impl Lists {
         })
     }
 
-    /// Returns the blocks of a tagged list; `None` for a bare or unknown list.
+    /// Returns the blocks of a tagged list, or `None` for a bare or unknown list.
     fn tagged(&self, list: u32) -> Option<View> {
         if self.ring.tagged { self.view(list) } else { None }
     }
 
-    /// Returns the sequence number of the newest complete batch of a list, or `None` for an empty, bare or unknown list. Reads at
-    /// most the whole list. A translator that starts continues after it.
+    /// Returns the sequence number of the newest complete batch of a list, or `None` for an empty, bare or unknown list. A
+    /// restarted translator continues after it. Reads at most the whole list.
     pub fn newest(&self, list: u32) -> Option<u32> {
         self.tagged(list)?.newest()
     }
@@ -139,27 +143,30 @@ impl Lists {
         self.ids().map(|list| (list, self.newest(list)))
     }
 
-    /// Creates a follower that begins with the oldest batch in the list. `None` for a bare or unknown list.
+    /// Creates a follower that starts with the oldest batch in the list, or returns `None` for a bare or unknown list.
     pub fn from_oldest(&self, list: u32) -> Option<Follower> {
         let view = self.tagged(list)?;
         let next = view.newest().map_or(1, |newest| view.oldest_before(newest));
         Some(Follower::new(view, next))
     }
 
-    /// Creates a follower of the entries that are appended after this call.
+    /// Creates a follower that starts with the next batch appended after this call, or returns `None` for a bare or unknown
+    /// list.
     pub fn from_now(&self, list: u32) -> Option<Follower> {
         let view = self.tagged(list)?;
         let next = view.newest().map_or(1, BlockTrailer::next);
         Some(Follower::new(view, next))
     }
 
-    /// Creates a follower that continues with batch `sequence` (0 counts as 1), where an earlier one stopped.
+    /// Creates a follower that starts with batch `sequence` (0 counts as 1), where an earlier one stopped. Returns `None`
+    /// for a bare or unknown list.
     pub fn from_sequence(&self, list: u32, sequence: u32) -> Option<Follower> {
         let view = self.tagged(list)?;
         Some(Follower::new(view, sequence.max(1)))
     }
 
-    /// Creates a follower of a bare list, from the changes after this call. `None` for a tagged or unknown list.
+    /// Creates a follower of a bare list that starts with changes after this call, or returns `None` for a tagged or
+    /// unknown list.
     pub fn bare(&self, list: u32) -> Option<BareFollower> {
         if self.ring.tagged {
             return None;
@@ -168,7 +175,7 @@ impl Lists {
     }
 }
 
-/// The blocks of one list.
+/// The blocks of one list in its region.
 #[derive(Clone, Debug)]
 struct View {
     region: Arc<Region>,
@@ -184,17 +191,17 @@ impl View {
         self.base + block * self.block_len
     }
 
-    /// Returns the sequence number in a block's trailer, without validation.
+    /// Reads the sequence number in a block's trailer without checking the CRC.
     #[inline]
     fn sequence(&self, block: u64) -> u32 {
         let at = self.block_offset(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
         self.region.load_u32(at).map_or(0, u32::from_le)
     }
 
-    /// Reads and validates a block.
+    /// Reads a block into `scratch` and checks its trailer. Returns `None` if the block is incomplete.
     #[inline]
     fn whole(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
-        // In a full batch without padding, the bytes that the CRC covers are contiguous.
+        // In a full batch without padding, the entries and the trailer's head are contiguous, so one pass computes the CRC.
         let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
         let full = self
             .region
@@ -217,7 +224,7 @@ impl View {
                 claimed = sequence;
             }
         }
-        // Usually the block with the largest sequence number is valid.
+        // The block with the largest sequence number is usually complete. If it is not, check the others one by one.
         if claimed == 0 || self.holds(claimed, &mut scratch) {
             return Some(claimed).filter(|claimed| *claimed != 0);
         }
@@ -236,8 +243,8 @@ impl View {
         whole.is_some_and(|trailer| trailer.sequence == sequence)
     }
 
-    /// Returns the first sequence number from which every block up to `newest` has the expected number; at most one ring before
-    /// it.
+    /// Returns the oldest sequence number from which every block up to `newest` has the expected number, at most one ring
+    /// back.
     fn oldest_before(&self, newest: u32) -> u32 {
         let limit = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
         let back = (1..limit)
@@ -250,8 +257,8 @@ impl View {
         seq_add(newest, -back)
     }
 
-    /// Returns the newest sequence number, given that `found` is in its block: the blocks after it have the following numbers up
-    /// to the newest, then older ones.
+    /// Returns the newest sequence number, given that batch `found` is in its block. Uses binary search: the blocks after
+    /// it have consecutive numbers up to the newest batch, then numbers of the previous pass.
     fn newest_after(&self, found: u32) -> u32 {
         let mut there = 0;
         let mut beyond = self.blocks as i64;
@@ -269,15 +276,15 @@ impl View {
     }
 }
 
-/// Returns whether a sequence number is later than the best one so far, 0 if there is none.
+/// Returns whether a sequence number is later than the best one so far (0: none).
 fn is_later(sequence: u32, best: u32) -> bool {
     best == 0 || BlockTrailer::ahead(sequence, best) > 0
 }
 
-/// The result of a poll.
+/// The result of polling a follower.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next<'a> {
-    /// The batch has arrived completely.
+    /// The expected batch has arrived completely.
     Batch {
         /// Sequence number of the batch.
         sequence: u32,
@@ -286,18 +293,18 @@ pub enum Next<'a> {
         /// Bytes of all entries, concatenated.
         entries: &'a [u8],
     },
-    /// The batch has not arrived. Later ones may have: writes can be reordered, so a follower polls [`Follower::MAX_RETRIES`]
-    /// times before it counts a batch as missing. [`Follower::max_empty_polls`] bounds the polls.
+    /// The expected batch has not arrived. Later ones may have, because writes can be reordered: the follower polls
+    /// [`Follower::MAX_RETRIES`] times before it counts a batch as missing. [`Follower::max_empty_polls`] bounds the polls.
     Nothing,
-    /// The batch is being written. Poll again.
+    /// The expected batch is being written. Poll again.
     Torn,
-    /// Batches were overwritten before they were read. The follower continues with the oldest valid ones, at a distance from the
+    /// Batches were overwritten before they were read. The follower continues with later ones, at some distance from the
     /// writer.
     Overwritten {
         /// Number of overwritten batches.
         lost: u64,
     },
-    /// Batches never arrived, or not completely, although later ones did: a write was lost in flight, or arrived corrupted.
+    /// Batches never arrived complete although later ones did, because a write was lost or corrupted in flight.
     Missing {
         /// Number of missing batches.
         lost: u64,
@@ -317,7 +324,7 @@ pub struct FollowerStats {
     pub missing: u64,
 }
 
-/// Follows a tagged list. Each follower has its own position; followers do not affect each other or the writer.
+/// Follows a tagged list. Each follower has its own position and affects neither the writer nor other followers.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -346,10 +353,10 @@ pub struct FollowerStats {
 #[derive(Clone, Debug)]
 pub struct Follower {
     view: View,
-    /// The expected sequence number, and its block.
+    /// The expected sequence number and its block.
     next: u32,
     block: u64,
-    /// Polls for this sequence number that found nothing.
+    /// Consecutive polls without the expected batch.
     empty_polls: u32,
     retries: u32,
     scratch: Box<[u8]>,
@@ -357,7 +364,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Polls for a missing batch, with later ones present, before it counts as lost.
+    /// Polls for a missing batch before the follower looks for later ones and counts it as lost.
     pub const MAX_RETRIES: u32 = 64;
 
     fn new(view: View, next: u32) -> Self {
@@ -375,19 +382,20 @@ impl Follower {
         }
     }
 
-    /// Sets the retries, instead of [`Follower::MAX_RETRIES`]. Batches on the reliable queue pair may arrive later than others.
+    /// Sets the number of retries in place of [`Follower::MAX_RETRIES`]. Batches on the reliable queue pair may arrive
+    /// later than others.
     #[must_use]
     pub fn with_retries(mut self, calls: u32) -> Self {
         self.retries = calls;
         self
     }
 
-    /// Returns the expected sequence number: [`Lists::from_sequence`] continues from it.
+    /// Returns the expected sequence number, from which [`Lists::from_sequence`] can continue.
     pub fn position(&self) -> u32 {
         self.next
     }
 
-    /// Returns the counters since the start.
+    /// Returns the counters since the follower was created.
     pub fn seen(&self) -> FollowerStats {
         self.seen
     }
@@ -397,7 +405,7 @@ impl Follower {
         usize::from(self.view.ring.entry_len)
     }
 
-    /// Returns the next batch, or the reason why there is none. The entries are valid until the next call.
+    /// Returns the next batch, or the reason why there is none yet. The entries are valid until the next call.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the result borrows the follower")]
     pub fn next(&mut self) -> Next<'_> {
@@ -408,7 +416,7 @@ impl Follower {
         let Some(trailer) = self.view.whole(self.block, &mut self.scratch) else {
             return self.retry_later(true);
         };
-        // The block may have been overwritten between the two reads.
+        // The writer may have overwritten the block between the two reads.
         if trailer.sequence != self.next {
             return self.mismatch(trailer.sequence);
         }
@@ -445,7 +453,7 @@ impl Follower {
         if found == 0 || BlockTrailer::ahead(found, self.next) < 0 {
             return self.retry_later(false);
         }
-        // A corrupted trailer proves nothing.
+        // Ignore a corrupted trailer: its sequence number may be wrong.
         if self
             .view
             .whole(self.block, &mut self.scratch)
@@ -456,8 +464,8 @@ impl Follower {
         self.skip_overwritten(found)
     }
 
-    /// Skips an expected batch that was overwritten: its block contains the complete batch `found`. Continues at a distance from
-    /// the newest.
+    /// Skips the expected batch, which was overwritten: its block contains the complete batch `found`. Continues some
+    /// distance behind the newest batch.
     fn skip_overwritten(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
         let newest = if self.view.holds(newest, &mut self.scratch) {
@@ -468,7 +476,7 @@ impl Follower {
         let blocks = self.view.blocks as i64;
         // An eighth of the ring, so that the writer does not overwrite the next batch at once.
         let oldest = seq_add(newest, 1 - blocks + blocks / 8);
-        // At least past the overwritten batch.
+        // Go at least one batch past the overwritten one.
         let to = if BlockTrailer::ahead(oldest, self.next) > 0 {
             oldest
         } else {
@@ -480,18 +488,18 @@ impl Follower {
         Next::Overwritten { lost }
     }
 
-    /// Counts an empty poll. After its retries it searches for a later batch, so that a lost one does not block it. Each call
-    /// checks one distance that doubles from call to call, to find distant batches quickly, and the next window of all distances,
-    /// so that every distance is checked in turn.
+    /// Counts an empty poll. After the retries it also searches for a later batch, so that one lost batch does not block
+    /// the follower. A poll cannot check the whole ring. It checks one distance that doubles from poll to poll, which finds
+    /// distant batches quickly, and the next window of distances, so that every distance is checked eventually.
     #[cold]
     fn retry_later(&mut self, torn: bool) -> Next<'static> {
-        // After an overflow, continue as after the retries.
+        // If the counter overflows, continue as if the retries were just used up.
         self.empty_polls = self.empty_polls.checked_add(1).unwrap_or(self.retries);
         let answer = if torn { Next::Torn } else { Next::Nothing };
         let Some(calls) = self.empty_polls.checked_sub(self.retries) else {
             return answer;
         };
-        // Less than a full pass: the block of `next` itself is excluded.
+        // One block less than the ring: the expected batch's own block is excluded.
         let last = self.view.blocks.saturating_sub(1).min(SEQ_MODULUS as u64) as i64;
         let window = self.window();
         let windows = last.unsigned_abs().div_ceil(window).max(1);
@@ -500,7 +508,7 @@ impl Follower {
         let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later_sequence(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later_sequence(by)?)));
-        // A later batch is present: this one has arrived since the block was read, or is lost. Read its block again.
+        // A later batch is present, so the expected one is lost, unless it has arrived meanwhile. Read its block again.
         let overwritten = match self.view.whole(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
@@ -517,22 +525,22 @@ impl Follower {
                     lost: lost.unsigned_abs(),
                 }
             }
-            // A batch of a later pass: the writer has overwritten this block, or is writing it.
+            // A batch of a later pass: the writer has overwritten the expected block, or is overwriting it.
             Some((_, there)) => self.skip_overwritten(there),
             None => answer,
         }
     }
 
-    /// Returns whether the writer is at the block of the expected batch, one pass ahead. An incomplete block can be that of a
-    /// writer that was descheduled in the middle of a write, not a corrupted batch. A batch corrupted one pass ago looks the
-    /// same, and is counted the same.
+    /// Returns whether the writer is overwriting the expected block, one pass ahead. An incomplete block can mean that the
+    /// writer was descheduled in the middle of a write, rather than that the batch is corrupt. A batch that was corrupted
+    /// one pass ago looks the same and is counted the same.
     fn is_writer_here(&self) -> bool {
         let following = BlockTrailer::next(self.view.newest_after(self.next));
         block_of(following, self.view.blocks) == self.block
     }
 
-    /// Returns the sequence number in the block of the batch `by` after the expected one, if it is that batch or a complete one
-    /// of a later pass.
+    /// Returns the sequence number in the block of the batch `by` after the expected one, if the block contains that batch
+    /// or a complete one of a later pass.
     fn later_sequence(&mut self, by: i64) -> Option<u32> {
         let sequence = seq_add(self.next, by);
         let seen = self.view.sequence(block_of(sequence, self.view.blocks));
@@ -544,13 +552,13 @@ impl Follower {
         is_later_pass.then_some(seen)
     }
 
-    /// Returns the number of distances that an empty poll checks: enough that 1,024 calls check all of a long ring, but bounded
-    /// to a few microseconds, since idle lists are polled continuously.
+    /// Returns how many distances one empty poll checks. 1,024 polls cover a long ring, but one poll takes only a few
+    /// microseconds, because idle lists are polled continuously.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// Returns the number of consecutive empty polls of memory without writers after which every batch has been returned.
+    /// Returns how many consecutive empty polls prove, if nothing writes to the memory, that every batch has been returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
         self.retries
@@ -559,11 +567,11 @@ impl Follower {
     }
 }
 
-/// Follows a bare list, which has no trailers: a batch is new if its bytes differ from the previous contents of its block.
+/// Follows a bare list. Without trailers, a batch is new if its bytes differ from the previous contents of its block.
 ///
-/// A batch equal to the previous contents is not detected, nor are those after it until the writer returns to that block.
-/// Half-written batches are returned, and overwritten ones are not counted. Use it for rings whose entries never repeat (they
-/// contain a time or a number) and that are polled often. It stores a copy of the ring.
+/// Limits: if a batch equals the previous contents, it and the following ones are missed until the writer returns to that
+/// block. Half-written batches are returned, and overwritten ones are not counted. Use it for rings whose entries never
+/// repeat (they contain a time or a number) and that are polled often. It keeps a copy of the ring.
 #[derive(Clone, Debug)]
 pub struct BareFollower {
     view: View,
@@ -575,7 +583,7 @@ pub struct BareFollower {
 impl BareFollower {
     fn new(view: View) -> Self {
         let mut before = vec![0; (view.blocks * view.block_len) as usize].into_boxed_slice();
-        // The range was checked when the store was opened; a region never shrinks.
+        // The range was checked when the store was opened, and a region never shrinks.
         let _ = view.region.read(view.base, &mut before);
         let scratch = vec![0; view.block_len as usize].into_boxed_slice();
         Self {
@@ -586,8 +594,8 @@ impl BareFollower {
         }
     }
 
-    /// Returns the entries of the next changed batch, in ring order after the previous one, or `None` if nothing changed. Reads
-    /// at most `blocks` blocks.
+    /// Returns the entries of the next changed batch in ring order, or `None` if nothing changed. Reads at most `blocks`
+    /// blocks.
     pub fn next(&mut self, blocks: u64) -> Option<&[u8]> {
         for _ in 0..blocks.min(self.view.blocks) {
             let block = self.block;

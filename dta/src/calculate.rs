@@ -1,4 +1,5 @@
-//! The store calculator: for a number of keys, the slots and copies, the memory needed, and the probability that a query succeeds.
+//! The store calculator behind `hopwise calculate` and the API: computes slots, copies, memory and the probability that a
+//! query succeeds for a number of keys.
 
 use wire::dta::layout::slot_stride;
 
@@ -8,22 +9,22 @@ pub use crate::calculation::{Calculation, Choice};
 /// The input of the calculation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirements {
-    /// Distinct keys, each written once, to be queried.
+    /// Distinct keys to store, each written once.
     pub keys: u64,
-    /// Number of slots; `None` for as many as `answered` needs.
+    /// Number of slots; `None` for the smallest that reaches `answered`.
     pub slots: Option<u64>,
-    /// Copies of each key; `None` for the number with which most keys are answered.
+    /// Copies of each key; `None` for the number that answers most keys.
     pub copies: Option<u8>,
     /// Bytes of data in a slot.
     pub data: u16,
-    /// The share of keys to be answered.
+    /// Share of the keys to be answered, between 0 and 1.
     pub answered: f64,
 }
 
 /// Calculates the sizes and probabilities.
 ///
 /// # Errors
-/// A sentence that says which numbers are impossible.
+/// A message that says which input is impossible.
 pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     if requirements.keys == 0 || !(1..=1024).contains(&requirements.data) {
         return Err("there must be a key, and 1 to 1024 bytes of data".to_owned());
@@ -70,12 +71,12 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     })
 }
 
-/// Returns the probability that the oldest key is answered.
+/// Returns the probability that a query for the oldest key succeeds.
 fn oldest(keys: u64, slots: u64, copies: u8) -> f64 {
     Plan::new(keys, slots, copies).answered_at(keys.saturating_sub(1))
 }
 
-/// Returns the smallest number of slots with which enough keys are answered, for the given number of copies or the best.
+/// Returns the smallest number of slots that reaches the requested share, for the given number of copies or the best one.
 fn min_slots(requirements: &Requirements) -> Result<u64, String> {
     let choices = requirements.copies.map_or(1..=4, |copies| copies..=copies);
     let slots = choices
@@ -169,7 +170,7 @@ mod tests {
                 }
             }
         }
-        // By hand: one key in one slot is answered; of two keys in one slot, the newer one.
+        // Worked by hand: a single key in one slot is answered; of two keys in one slot, only the newer one is.
         let of = |keys| {
             calculate(&Requirements {
                 keys,
@@ -182,7 +183,7 @@ mod tests {
         };
         assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
         assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
-        // Minus the keys that are answered wrongly by chance: half of 2^-32.
+        // An overwritten key, here half of the keys, is answered wrongly by chance with probability 2^-32.
         assert!(
             (of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15,
             "{}",

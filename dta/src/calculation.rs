@@ -1,4 +1,5 @@
-//! The result of the store calculator, as the API and `hopwise calculate` return it: how many keys a Key-Write store of a size answers.
+//! Result types of the store calculator, as returned by the API and `hopwise calculate`: the share of keys that a Key-Write
+//! store of a given size answers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,14 +1,15 @@
-//! The probability that a key-write store answers a query: from keys, slots and copies, by exact formulas, before the store
-//! exists; and the expected answers of a store that is partly full.
+//! Query success of a Key-Write store, as a function of keys, slots and copies. Used to size a store before it exists, and
+//! to estimate the answers of a partly full one.
 //!
-//! The model: every key is written once, to `copies` slots that are random and independent, as with the hash family v1 on keys
-//! that are not too regular (wire-formats 5.6). After a key, `later` other keys are written; a copy survives if none of
-//! their `later · copies` writes hits its slot, j given copies survive with probability (1 - j/slots)^(later · copies), and
-//! inclusion–exclusion over the copies gives the rest. Copies of one key in the same slot are neglected (a chance of 1/slots).
+//! The model: every key is written once, to `copies` slots that are random and independent, as with hash family v1 on keys
+//! that are not too regular. After a key, `later` other keys are written, each to `copies` slots. Then `j` given slots of
+//! the key all survive with probability `(1 - j/slots)^(later · copies)`, and inclusion–exclusion over the copies gives the
+//! distribution of the number of survivors. The model ignores that two copies of a key may share a slot (probability about
+//! 1/slots).
 
 use wire::dta::hash::MAX_COPIES;
 
-/// A planned store.
+/// The parameters of a store.
 ///
 /// ```
 /// use dta::Plan;
@@ -32,25 +33,26 @@ pub struct Plan {
     pub slots: u64,
     /// Copies of each key, 1 to 4.
     pub copies: u8,
-    /// Bits of the checksum that a wrong slot must match by chance: 32; the artifact's hashing leaves 32 - log2(slots).
+    /// Checksum bits that a wrong slot must match by chance: 32, or 32 - log2(slots) with the hashing of the published DTA
+    /// code (`artifact`).
     pub checksum_bits: u8,
 }
 
-/// The outcomes of queries for a key that was reported.
+/// The outcomes of queries for keys that were reported, as shares that sum to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected {
     /// Share that is answered correctly.
     pub found: f64,
     /// Not answered: every copy was overwritten.
     pub empty: f64,
-    /// Not answered: another key's value has the same checksum, and too few copies are left to outvote it.
+    /// Not answered: other keys' values have the same checksum, and too few copies are left to outvote them.
     pub ambiguous: f64,
-    /// Answered wrongly: the values of other keys with the same checksum are the only ones left, or outvote the copies.
+    /// Answered wrongly: other keys' values with the same checksum are the only ones left, or outvote the copies.
     pub wrong: f64,
 }
 
 impl Plan {
-    /// Creates a plan with a checksum of 32 bits; copies are clamped to 1 to 4, slots to at least 1.
+    /// Creates a plan with 32-bit checksums. Copies are clamped to 1..=4, slots to at least 1.
     pub fn new(keys: u64, slots: u64, copies: u8) -> Self {
         Self {
             keys,
@@ -65,12 +67,12 @@ impl Plan {
         self.keys as f64 / self.slots as f64
     }
 
-    /// Returns the share of slots that were ever written.
+    /// Returns the share of slots that were written at least once.
     pub fn occupied(&self) -> f64 {
         1.0 - self.all_survive(1, self.keys as f64)
     }
 
-    /// Returns the probability that none of the writes of `later` keys hits one of `copies` given slots.
+    /// Returns the probability that `copies` given slots survive all writes of `later` keys.
     fn all_survive(&self, copies: u32, later: f64) -> f64 {
         if later == 0.0 {
             1.0
@@ -79,12 +81,12 @@ impl Plan {
         }
     }
 
-    /// Returns the logarithm of the probability that a key's writes hit none of `copies` given slots.
+    /// Returns the natural logarithm of the probability that one key's writes miss `copies` given slots.
     fn log_survival(&self, copies: u32) -> f64 {
         f64::from(self.copies) * (-f64::from(copies) / self.slots as f64).max(-1.0).ln_1p()
     }
 
-    /// Averages the survival over all ages 0 to keys - 1: a geometric series.
+    /// Averages `all_survive` over the ages 0 to keys - 1 of all keys, in closed form (a geometric series).
     fn mean_survival(&self, copies: u32) -> f64 {
         if self.keys == 0 || copies == 0 {
             return 1.0;
@@ -97,7 +99,8 @@ impl Plan {
         (log * keys).exp_m1() / (log.exp_m1() * keys)
     }
 
-    /// Returns the probability that exactly `alive` copies are left, from the probabilities that given copies are.
+    /// Returns the probability that exactly `alive` copies survive, by inclusion–exclusion. `survival(n)` is the
+    /// probability that `n` given copies survive.
     fn exactly(&self, alive: u32, survival: impl Fn(u32) -> f64) -> f64 {
         let copies = u32::from(self.copies);
         let terms = (alive..=copies).map(|of| {
@@ -107,8 +110,8 @@ impl Plan {
         terms.sum::<f64>().clamp(0.0, 1.0)
     }
 
-    /// Returns the chance that a key of age `later` (keys written after it) has a copy left: an answer under
-    /// [`crate::Policy::First`].
+    /// Returns the probability that a key has a copy left after `later` other keys were written, so that
+    /// [`crate::Policy::First`] answers it.
     pub fn answered_at(&self, later: u64) -> f64 {
         1.0 - self.exactly(0, |of| self.all_survive(of, later as f64))
     }
@@ -118,18 +121,18 @@ impl Plan {
         1.0 - self.exactly(0, |of| self.mean_survival(of))
     }
 
-    /// Returns the outcomes of queries under the majority policy, over all keys.
+    /// Returns the outcomes of queries under the majority policy, averaged over all keys.
     pub fn expected(&self) -> Expected {
         self.outcome(|of| self.mean_survival(of))
     }
 
-    /// Returns the outcomes of queries under the majority policy, for keys of one age.
+    /// Returns the outcomes of queries under the majority policy for keys after which `later` keys were written.
     pub fn expected_at(&self, later: u64) -> Expected {
         self.outcome(|of| self.all_survive(of, later as f64))
     }
 
-    /// Sums over the number of copies left and the number of other slots that have the key's checksum by chance. The values of other
-    /// keys are assumed to differ from each other.
+    /// Sums over the number of surviving copies and the number of overwritten slots that have the key's checksum by chance.
+    /// Assumes that the values of other keys differ from each other.
     fn outcome(&self, survival: impl Fn(u32) -> f64) -> Expected {
         let copies = u32::from(self.copies);
         let by_chance = self.false_match();
@@ -147,7 +150,7 @@ impl Plan {
                 *share += chance;
             }
         }
-        // Rounding may leave a little more than all.
+        // Rounding errors may push a share slightly above 1.
         let Expected {
             found,
             empty,
@@ -163,19 +166,19 @@ impl Plan {
         }
     }
 
-    /// Returns the probability that a slot overwritten by another key has this key's checksum.
+    /// Returns the probability that a slot overwritten by another key matches this key's checksum.
     fn false_match(&self) -> f64 {
         (-f64::from(self.checksum_bits)).exp2()
     }
 
-    /// Returns the chance that a key which was **never** reported is answered (policies First and Majority): a slot is in use and
-    /// has its checksum.
+    /// Returns the probability that a key that was **never** reported is answered (policies First and Majority): a written
+    /// slot has its checksum by chance.
     pub fn false_answer(&self) -> f64 {
         let one = self.occupied() * self.false_match();
         -(f64::from(self.copies) * (-one).ln_1p()).exp_m1()
     }
 
-    /// Returns the number of copies, 1 to 4, with which most keys are answered.
+    /// Returns the number of copies, 1 to 4, that answers most keys; the smaller number if two are equal.
     pub fn best_copies(&self) -> u8 {
         let by_copies = (1..=MAX_COPIES as u8).map(|copies| (copies, Self { copies, ..*self }.answered()));
         by_copies
@@ -183,8 +186,7 @@ impl Plan {
             .map_or(1, |(copies, _)| copies)
     }
 
-    /// Returns the smallest number of slots, a power of two, with which this share of the keys is answered, or `None` if 2^31 are
-    /// too few.
+    /// Returns the smallest power of two of slots that answers this share of the keys, or `None` if 2^31 slots are too few.
     pub fn slots_for(&self, answered: f64) -> Option<u64> {
         (0..=31).map(|bits| 1_u64 << bits).find(|slots| {
             Self {
@@ -196,8 +198,8 @@ impl Plan {
         })
     }
 
-    /// Returns the keys per slot of a store with this share of its slots written, if each key was written once; infinite for a
-    /// full store.
+    /// Returns the keys per slot of a store in which this share of the slots is written, assuming that each key was written
+    /// once. Infinite for a full store.
     pub fn load_of(occupied: f64, copies: u8) -> f64 {
         -(-occupied.clamp(0.0, 1.0)).ln_1p() / f64::from(copies.max(1))
     }

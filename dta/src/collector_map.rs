@@ -1,4 +1,8 @@
-//! The map of several collectors: one file by which reporters choose a collector and queries find the same one.
+//! The map of a DTA deployment with several collectors: a JSON file that assigns keys, lists and sketches to collectors.
+//! Reporters use it to choose a collector, and queries use it to find the same one.
+//!
+//! A key's hash selects one of 256 buckets, and each bucket belongs to a collector. When a collector is added, a share of
+//! the buckets moves to it, and the old assignment stays in the map for keys that were not reported since.
 
 use std::{
     fs,
@@ -12,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
 
-/// Version of the format of the file.
+/// Format version of the file.
 const VERSION: u32 = 1;
-/// Longest map that is read, bytes.
+/// Maximum length of a map file, bytes.
 const MAX_FILE: u64 = 4 << 20;
 
 /// Assigns keys, lists and sketches to collectors.
@@ -38,17 +42,17 @@ const MAX_FILE: u64 = 4 << 20;
 #[serde(deny_unknown_fields)]
 pub struct CollectorMap {
     version: u32,
-    /// The collectors, in the order of their numbers from 0.
+    /// The collectors; a collector's index is its number.
     pub collectors: Vec<Collector>,
-    /// The collector of each of the 256 values of a key's hash.
+    /// The collector of each of the 256 buckets.
     keys: Vec<u8>,
-    /// Lists assigned to a collector; others are assigned round robin.
+    /// Lists with an assigned collector. Other lists are assigned round-robin.
     #[serde(default)]
     lists: Vec<ListRange>,
     /// The collector of all sketches.
     #[serde(default)]
     sketches: u8,
-    /// The previous `keys`, before the map grew: the collectors of keys that were not reported since.
+    /// Value of `keys` before the map last grew, for keys that were not reported since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keys_before: Option<Vec<u8>>,
 }
@@ -71,13 +75,13 @@ pub struct Collector {
 pub enum LoadError {
     /// The file cannot be read.
     Read(io::Error),
-    /// The file is not the JSON of a map.
+    /// The file is not valid JSON for a map.
     Json(serde_json::Error),
-    /// The tables are invalid; the text says why.
+    /// The map's contents are invalid; the text says why.
     Tables(String),
 }
 
-/// Lists of one collector.
+/// An inclusive range of list IDs that belongs to one collector.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListRange {
@@ -87,10 +91,10 @@ struct ListRange {
 }
 
 impl CollectorMap {
-    /// Creates a map that spreads everything evenly.
+    /// Creates a map that distributes keys and lists evenly.
     ///
     /// # Errors
-    /// A sentence if there are no collectors, too many, or two with the same name.
+    /// A message if there are no collectors, too many, or two with the same name.
     pub fn even(collectors: Vec<Collector>) -> Result<Self, String> {
         let keys = Spread::even(collectors.len()).by_key().to_vec();
         let map = Self {
@@ -105,7 +109,7 @@ impl CollectorMap {
         Ok(map)
     }
 
-    /// Reads the map in a file.
+    /// Loads and validates a map file.
     ///
     /// # Errors
     /// [`LoadError`] if the file cannot be read, or is not a map.
@@ -121,10 +125,10 @@ impl CollectorMap {
         Ok(map)
     }
 
-    /// Builds the tables from the map and checks them.
+    /// Validates the map and builds the lookup tables.
     ///
     /// # Errors
-    /// The reason, as a sentence.
+    /// A message that describes the first problem.
     pub fn spread(&self) -> Result<Spread, String> {
         if self.version != VERSION {
             return Err(format!(
@@ -168,11 +172,11 @@ impl CollectorMap {
         )
     }
 
-    /// Returns the map with one more collector, and how many of the 256 values move to it. Lists that were assigned round robin
-    /// stay where they are, if their number is below `lists`.
+    /// Returns the map with one more collector, and the number of buckets that move to it. Pins round-robin lists with an
+    /// ID below `lists` to their current collector, because the new collector would change the rotation.
     ///
     /// # Errors
-    /// A sentence if there are too many collectors, or the name is in use.
+    /// A message if there are too many collectors, or the name is in use.
     pub fn grown(&self, new: Collector, lists: u32) -> Result<(Self, usize), String> {
         let old = self.spread()?;
         let keys = old.grown()?.to_vec();
@@ -203,7 +207,7 @@ impl CollectorMap {
         Ok((grown, moved))
     }
 
-    /// Returns the collectors that may know a key: the one that gets it, and the one that got it before the map grew.
+    /// Returns the collectors that may have a key: the current one, and the one before the map last grew.
     pub fn collectors_of_key(&self, key: &Key) -> Vec<&Collector> {
         let value = usize::from(wire::dta::hash::collector_of(key.bytes()));
         let now = self.keys.get(value).copied();
@@ -219,18 +223,18 @@ impl CollectorMap {
             .collect()
     }
 
-    /// Returns the collector of a list.
+    /// Returns the collector of a list, or `None` if the map is invalid.
     pub fn collector_of_list(&self, list: u32) -> Option<&Collector> {
         let number = self.spread().ok()?.of_list(list);
         self.collectors.get(usize::from(number))
     }
 
-    /// Returns the collector of all sketches.
+    /// Returns the collector of all sketches, or `None` if the map is invalid.
     pub fn collector_of_sketches(&self) -> Option<&Collector> {
         self.collectors.get(usize::from(self.sketches))
     }
 
-    /// Counts how many of the 256 values each collector has.
+    /// Returns the number of buckets (of 256) per collector.
     pub fn shares(&self) -> Vec<usize> {
         let mut shares = vec![0; self.collectors.len()];
         for number in &self.keys {
@@ -241,10 +245,10 @@ impl CollectorMap {
         shares
     }
 
-    /// Returns the report address of each collector, in the order of their numbers.
+    /// Returns the report address of each collector, by collector number.
     ///
     /// # Errors
-    /// A sentence if the map lacks an address.
+    /// A message if a collector has no report address.
     pub fn reports(&self) -> Result<Vec<SocketAddr>, String> {
         let addresses = self.collectors.iter().map(|collector| {
             collector.reports.ok_or_else(|| {
@@ -255,9 +259,9 @@ impl CollectorMap {
         addresses.collect()
     }
 
-    /// Renders the map as the text of a file.
+    /// Renders the map as the contents of its file.
     pub fn to_text(&self) -> String {
-        // Numbers and texts always have a JSON form.
+        // Cannot fail: every field has a JSON form.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }
@@ -305,7 +309,7 @@ mod tests {
                     "list {list} stays"
                 );
             }
-            // As in reporters that are configured with the number of collectors only.
+            // The grown map equals the table of a reporter that is configured with only the number of collectors.
             assert_eq!(grown.keys, Spread::even(number + 1).by_key());
             map = grown;
         }
@@ -325,7 +329,7 @@ mod tests {
             let read: CollectorMap = serde_json::from_str(&map.to_text()).unwrap();
             assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
         }
-        // After growth, identical to reporters configured with one more, for every key.
+        // After growth, every key goes where a reporter configured with one more collector sends it.
         let mut map = CollectorMap::even(names(1)).unwrap();
         for count in 2..=16 {
             let before = Spread::even(count - 1);
@@ -370,7 +374,7 @@ mod tests {
         map.collectors[1].reports = to(40041);
         assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
         assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).unwrap(), map);
-        // A file of a version that did not know addresses is read.
+        // Files of versions without report addresses can still be read.
         let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
         assert_eq!(
             serde_json::from_str::<CollectorMap>(&old).unwrap().collectors[0],

@@ -1,4 +1,4 @@
-//! A store: a region with its header read.
+//! An opened DTA store: a memory region whose header page has been validated, and the readers for its layout.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::key_write::KeyWriteReader;
 use crate::postcarding::PostcardingReader;
 use crate::sketch::SketchReader;
 
-/// A region of collector memory with its header. Cheap to clone; its methods return readers.
+/// A region of collector memory with its decoded header. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DtaStore {
     region: Arc<Region>,
@@ -23,8 +23,9 @@ impl DtaStore {
     /// Creates a store in a zeroed region of at least [`region_len`] bytes.
     ///
     /// # Errors
-    /// [`HeaderError::NotEmpty`] when there is anything in the header page, so that no store is overwritten by mistake;
-    /// [`HeaderError::TooShort`], [`HeaderError::ReadOnly`], and the errors of an invalid `header`.
+    /// [`HeaderError::NotEmpty`] if the header page is not all zeros, so that no store is overwritten by mistake;
+    /// [`HeaderError::TooShort`] and [`HeaderError::ReadOnly`] for an unsuitable region; other errors for an invalid
+    /// `header`.
     pub fn create(region: Arc<Region>, header: &Header) -> Result<Self, HeaderError> {
         let page = header.encode()?;
         if region.len() < region_len(&header.geometry) {
@@ -33,7 +34,7 @@ impl DtaStore {
         if !region.is(0, &[0; HEADER_LEN]) {
             return Err(HeaderError::NotEmpty);
         }
-        // The magic last: an incomplete header page is not a store.
+        // Writes the magic number last, so that an incomplete header page is not taken for a store.
         region
             .write_head_last(0, page.as_slice())
             .map_err(|_| HeaderError::ReadOnly)?;
@@ -43,10 +44,10 @@ impl DtaStore {
         })
     }
 
-    /// Opens the store in a region, live or a snapshot, with its contents as they are.
+    /// Opens the store in a region and leaves its contents unchanged. The region may be live memory or a snapshot.
     ///
     /// # Errors
-    /// [`HeaderError`]: the defect of the header page.
+    /// [`HeaderError`] if the header page is invalid or does not fit the region.
     pub fn open(region: Arc<Region>) -> Result<Self, HeaderError> {
         let mut page = Box::new([0; HEADER_LEN]);
         region
@@ -77,12 +78,12 @@ impl DtaStore {
         &self.region
     }
 
-    /// Returns the length of the body, which begins at [`BODY`], bytes.
+    /// Returns the length of the body in bytes. The body begins at [`BODY`].
     pub fn body_len(&self) -> u64 {
         self.header.geometry.body_len()
     }
 
-    /// Makes the whole body zero: an empty store with the same header.
+    /// Zeroes the whole body, which leaves an empty store with the same header.
     ///
     /// # Errors
     /// [`HeaderError::ReadOnly`] if the region cannot be written.
@@ -92,8 +93,8 @@ impl DtaStore {
             .map_err(|_| HeaderError::ReadOnly)
     }
 
-    /// Subtracts the counters of a copy from those of this key-increment store: counts in the copy are removed, and additions
-    /// since then stay. Returns their sum, modulo 2^64; `None` for other kinds or another geometry.
+    /// Subtracts the counters of an earlier copy from this Key-Increment store. Increments since the copy remain. Returns
+    /// the sum of the subtracted counters modulo 2^64, or `None` for another kind of store or another geometry.
     ///
     /// # Errors
     /// [`HeaderError::ReadOnly`] if the region cannot be written.
@@ -117,7 +118,7 @@ impl DtaStore {
         Ok(Some(sum))
     }
 
-    /// Returns the reader of a key-write store; `None` for other kinds.
+    /// Returns the reader of a Key-Write store, or `None` for another kind.
     pub fn key_write(&self) -> Option<KeyWriteReader> {
         let Geometry::KeyWrite {
             slots,
@@ -135,7 +136,7 @@ impl DtaStore {
         ))
     }
 
-    /// Returns the lists of an append store; `None` for other kinds.
+    /// Returns the lists of an Append store, or `None` for another kind.
     pub fn lists(&self) -> Option<Lists> {
         let Geometry::Append {
             lists,
@@ -148,7 +149,7 @@ impl DtaStore {
         Some(Lists::new(Arc::clone(&self.region), lists, first_list, ring))
     }
 
-    /// Returns the reader of a key-increment store; `None` for other kinds.
+    /// Returns the reader of a Key-Increment store, or `None` for another kind.
     pub fn counters(&self) -> Option<KeyIncrementReader> {
         let Geometry::KeyIncrement { slots, family } = self.geometry() else {
             return None;
@@ -156,7 +157,7 @@ impl DtaStore {
         Some(KeyIncrementReader::new(Arc::clone(&self.region), slots, family))
     }
 
-    /// Returns the reader of a sketch; `None` for other kinds.
+    /// Returns the reader of a sketch, or `None` for another kind.
     pub fn sketch(&self) -> Option<SketchReader> {
         let Geometry::Sketch { kind, op, shape } = self.geometry() else {
             return None;
@@ -165,7 +166,7 @@ impl DtaStore {
         Some(SketchReader::new(Arc::clone(&self.region), id, kind, op, shape))
     }
 
-    /// Returns the reader of a postcarding store; `None` for other kinds.
+    /// Returns the reader of a Postcarding store, or `None` for another kind.
     pub fn paths(&self) -> Option<PostcardingReader> {
         let Geometry::Postcarding { slots, hops, family } = self.geometry() else {
             return None;
@@ -178,8 +179,8 @@ impl DtaStore {
         ))
     }
 
-    /// Counts how many of `sample` slots, evenly spread, are in use: (written, sampled). `None` for lists and sketches, which
-    /// have no load.
+    /// Samples about `sample` evenly spaced slots and returns how many of them were ever written, and how many were
+    /// sampled. Returns `None` for lists and sketches.
     pub fn occupancy(&self, sample: u64) -> Option<(u64, u64)> {
         let (slots, stride) = match self.geometry() {
             Geometry::KeyWrite { slots, data_len, .. } => (slots, slot_stride(data_len)),
@@ -188,7 +189,7 @@ impl DtaStore {
             Geometry::Append { .. } | Geometry::Sketch { .. } => return None,
         };
         let sampled = sample.clamp(1, slots);
-        // Slots are at most 2^31, and so are samples.
+        // Cannot overflow: slots, and so samples, are at most 2^31.
         let ats = (0..sampled).map(|index| BODY + index * slots / sampled * stride);
         let written = ats.filter(|at| {
             (0..stride)

@@ -1,10 +1,11 @@
-//! The fields of a slot or an entry, as text: `src:ipv4 dst:ipv4 sport:u16 path:u32[5]`.
+//! The layout of a slot's or entry's bytes in text form, such as `src:ipv4 dst:ipv4 sport:u16 path:u32[5]`, and the decoder
+//! that turns bytes into JSON values.
 
 use std::{fmt, net::Ipv4Addr, net::Ipv6Addr, str::FromStr};
 
 use serde_json::Value;
 
-/// Maximum number of fields of a layout, and of elements of a field.
+/// Maximum number of fields in a layout, and of elements in a field.
 const MAX_FIELDS: usize = 256;
 
 /// The type of a field. Numbers are in network byte order.
@@ -55,18 +56,18 @@ impl Type {
     }
 }
 
-/// One field: a name (empty if there is only one field without a name), a type, and the number of elements.
+/// A field of a layout. The name is empty if the layout has a single unnamed field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name of the field, or empty.
     pub name: String,
     kind: Type,
     count: usize,
-    /// Written with brackets: shown as a list, for any count.
+    /// Declared with brackets, so it is shown as a list even if it has one element.
     list: bool,
 }
 
-/// The fields of a slot or entry, in order and without gaps.
+/// The fields of a slot or entry, packed in order without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields(Vec<Field>);
 
@@ -132,12 +133,13 @@ impl fmt::Display for Fields {
 }
 
 impl Fields {
-    /// Returns the length of all fields together, bytes.
+    /// Returns the total length of all fields, bytes.
     pub fn size(&self) -> usize {
         self.0.iter().map(|field| field.kind.size() * field.count).sum()
     }
 
-    /// Decodes the values in `bytes`, in order, with their names; the list ends where the bytes are too short for a field.
+    /// Decodes the values in `bytes` in order, with their names. Stops at the first field for which there are too few
+    /// bytes.
     pub fn decode<'f>(&'f self, bytes: &[u8]) -> Vec<(&'f str, Value)> {
         let mut rest = bytes;
         let mut values = Vec::with_capacity(self.0.len());
@@ -151,13 +153,13 @@ impl Fields {
         values
     }
 
-    /// Returns the field `name` in `bytes` as a number, if it is at most eight bytes.
+    /// Returns the field `name` as a number, or `None` if it is missing or longer than eight bytes.
     pub fn number(&self, bytes: &[u8], name: &str) -> Option<u64> {
         let own = self.bytes(bytes, name)?;
         (own.len() <= 8).then(|| big_endian(own))
     }
 
-    /// Returns the bytes of the field `name`.
+    /// Returns the bytes of the field `name`, or `None` if it is missing.
     pub fn bytes<'b>(&self, bytes: &'b [u8], name: &str) -> Option<&'b [u8]> {
         let index = self.0.iter().position(|field| field.name == name)?;
         let at: usize = self.0[..index]
@@ -167,7 +169,7 @@ impl Fields {
         bytes.get(at..at + self.0[index].kind.size() * self.0[index].count)
     }
 
-    /// Returns the elements of the field `name`, where it is a list of numbers.
+    /// Returns the elements of the field `name`, or `None` if it is not a list of numbers.
     pub fn list(&self, bytes: &[u8], name: &str) -> Option<Vec<u64>> {
         let field = self.0.iter().find(|field| field.name == name)?;
         let size = field.kind.size();
@@ -198,7 +200,7 @@ impl Field {
             Type::Ipv6 => {
                 let mut octets = [0; 16];
                 octets[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
-                // A field for both families contains IPv4 as a mapped address.
+                // IPv4 addresses are stored as mapped IPv6 addresses (`::ffff:a.b.c.d`).
                 Ipv6Addr::from(octets).to_canonical().to_string().into()
             }
             Type::Mac => bytes
@@ -223,7 +225,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Parses hexadecimal digits; `None` for any other text.
+/// Parses pairs of hexadecimal digits; returns `None` for any other text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {

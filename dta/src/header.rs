@@ -1,34 +1,36 @@
-//! The header page: 4096 bytes before a region's body that describe the body, so that another process, in another
-//! language, can map a region and query it. Written once, when the store is created; the network cannot write to it.
+//! The header page of a DTA store: 4096 bytes in front of a region's body that describe its layout, so that another
+//! process, in another language, can map the region and query it.
 //!
-//! Byte for byte in `docs/reference/memory-layout.md`.
+//! The header is written once, when the store is created. RDMA access covers only the body. Integers are little-endian; the
+//! page ends with a CRC-32C. `docs/reference/memory-layout.md` specifies every byte.
 
 use wire::crc::crc_32c;
 use wire::dta::hash::Family;
 use wire::dta::layout::{BadGeometry, Columns, Geometry, MergeOp, Ring, SketchKind};
 
-/// Bytes of the header page; the body follows.
+/// Length of the header page, bytes.
 pub const HEADER_LEN: usize = 4096;
-/// Offset of the body in every region: after the header page. Devices get access to the body only.
+/// Offset of the body in every region. Remote access covers only the body.
 pub const BODY: u64 = HEADER_LEN as u64;
-/// The version of the format that this crate reads and writes.
+/// Format version that this crate reads and writes.
 pub const VERSION: u16 = 1;
-/// The first bytes of a region.
+/// Magic number at the beginning of every region.
 pub const MAGIC: [u8; 8] = *b"HOPWISE\x01";
-/// Length of the longest name, bytes.
+/// Maximum length of a store's name, bytes.
 pub const MAX_NAME: usize = 128;
 /// Maximum length of the description of the fields, bytes.
 pub const MAX_FIELDS: usize = 2048;
 
-/// Returns the length of a store's region: header page and body, bytes.
+/// Returns the length in bytes of a store's region: header page and body.
 pub const fn region_len(geometry: &Geometry) -> u64 {
     BODY + geometry.body_len()
 }
 
-/// Stored in native byte order: a reader with another byte order would misread the counters, too.
+/// Written in native byte order. RDMA fetch-and-adds are native too, so a reader with the other byte order would misread
+/// counters.
 const BYTE_ORDER: u16 = 0x0102;
 
-/// Offsets of the fields, in the order of the page.
+/// Byte offsets of the header's fields.
 mod field {
     pub(super) const MAGIC: usize = 0;
     pub(super) const VERSION: usize = 8;
@@ -39,7 +41,7 @@ mod field {
     pub(super) const SNAPSHOT: usize = 32;
     pub(super) const KIND: usize = 40;
     pub(super) const ID: usize = 44;
-    /// Eight bytes and more by kind.
+    /// 24 bytes whose meaning depends on the kind.
     pub(super) const GEOMETRY: usize = 48;
     pub(super) const NAME_LEN: usize = 96;
     pub(super) const FIELDS_LEN: usize = 98;
@@ -48,52 +50,53 @@ mod field {
     pub(super) const CRC: usize = 4092;
 }
 
-/// Contents of a region's header page.
+/// Decoded contents of a header page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Name of the store, at most [`MAX_NAME`] bytes.
     pub name: String,
-    /// Store ID or sketch ID; for lists, the ID of the first one.
+    /// Store ID or sketch ID; for lists, the ID of the first list.
     pub id: u32,
     /// The layout of the body.
     pub geometry: Geometry,
-    /// The display layout of a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted here.
+    /// The display layout of a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted in
+    /// this module.
     pub fields: String,
     /// Creation time of the store, ns since 1970.
     pub created: u64,
-    /// Time of this copy of it, ns since 1970; `None` for the live store.
+    /// Time of the snapshot, ns since 1970; `None` for the live store.
     pub snapshot: Option<u64>,
 }
 
-/// The reason why a region cannot be opened or created.
+/// The reason why a store cannot be opened or created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeaderError {
-    /// The region is shorter than a header page, or than the header and the body that it describes.
+    /// The region is too short for a header page, or for the body that the header describes.
     TooShort,
     /// The region does not begin with [`MAGIC`].
     NotARegion,
     /// The region has another version of this format.
     Version(u16),
-    /// The region was made on a machine of the other byte order: its counters would be read wrongly.
+    /// The region was created on a machine with the other byte order, so its counters would be misread.
     ByteOrder,
-    /// The CRC of the header does not match: it is damaged.
+    /// The header's CRC does not match.
     Damaged,
-    /// An unknown kind of store.
+    /// The kind of store is unknown.
     Kind(u16),
     /// The geometry is invalid.
     Geometry(BadGeometry),
-    /// A body of another length than the geometry's.
+    /// The body length in the header does not match the geometry.
     BodyLength,
-    /// A name or text that is too long or not UTF-8.
+    /// A text is too long or not UTF-8.
     Text,
-    /// Creation in a region that is not empty.
+    /// The region to create a store in is not empty.
     NotEmpty,
-    /// Creation in a read-only region.
+    /// The region to create a store in is read-only.
     ReadOnly,
 }
 
 impl HeaderError {
-    /// Returns the error as a word, for counters and JSON.
+    /// Returns the error's name for counters and JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::TooShort => "too_short",
@@ -131,7 +134,7 @@ impl std::fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Returns the number of a kind: that of the operations that write it.
+/// Returns the number of a kind of store in the header: the DTA operation that writes it.
 const fn kind_of(geometry: &Geometry) -> u16 {
     match geometry {
         Geometry::KeyWrite { .. } => 1,
@@ -153,7 +156,7 @@ impl Header {
     /// Encodes the header page.
     ///
     /// # Errors
-    /// [`HeaderError::Geometry`], [`HeaderError::Text`].
+    /// [`HeaderError::Geometry`] if the geometry is invalid; [`HeaderError::Text`] if a text is too long.
     pub fn encode(&self) -> Result<Box<[u8; HEADER_LEN]>, HeaderError> {
         self.geometry.check().map_err(HeaderError::Geometry)?;
         if self.name.len() > MAX_NAME || self.fields.len() > MAX_FIELDS {
@@ -183,12 +186,12 @@ impl Header {
     /// Decodes a header page.
     ///
     /// # Errors
-    /// The defect of the page; [`HeaderError::NotEmpty`] and [`HeaderError::ReadOnly`] do not occur.
+    /// The first problem found. [`HeaderError::NotEmpty`] and [`HeaderError::ReadOnly`] do not occur.
     pub fn decode(page: &[u8; HEADER_LEN]) -> Result<Self, HeaderError> {
         if bytes_at::<8>(page, field::MAGIC) != MAGIC {
             return Err(HeaderError::NotARegion);
         }
-        // Before the CRC: another version may have it elsewhere.
+        // Checked before the CRC, which another version may keep elsewhere.
         match u16_at(page, field::VERSION) {
             VERSION => {}
             other => return Err(HeaderError::Version(other)),
@@ -226,7 +229,7 @@ fn text(page: &[u8], len: usize, at: usize, longest: usize) -> Result<String, He
         .map_err(|_| HeaderError::Text)
 }
 
-/// Length of the geometry's part of the page, bytes.
+/// Length of the geometry in the header page, bytes.
 const GEOMETRY_LEN: usize = 24;
 
 fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {

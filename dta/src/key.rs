@@ -1,4 +1,5 @@
-//! A key of a store in text form, and its bytes.
+//! The key of a DTA store: parses the text form that users type (a flow, an address, a number, hexadecimal bytes) into the
+//! bytes that reporters hash, and prints it.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -7,18 +8,18 @@ use wire::dta::hash::{FlowBytes, MAX_KEY, flow_of};
 
 use crate::fields::{hex, unhex};
 
-/// The accepted forms of a key, for help texts and error messages.
+/// Accepted forms of a key, for help texts and error messages.
 pub const FORMS: &str = "a flow such as '10.0.0.1:1234 > 10.0.0.2:80 tcp' (or 10.0.0.1:1234>10.0.0.2:80/6), an address, a number \
                                 (4 bytes; u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these with commas between";
 
-/// A key of a store.
+/// The bytes of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Vec<u8>,
 }
 
 impl Key {
-    /// Creates a key of these bytes.
+    /// Creates a key from bytes, without checking their number.
     pub fn new(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
@@ -76,7 +77,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Parses a 5-tuple into its canonical key (5.6); the protocol is a number, or its name, after a space or a slash.
+/// Parses a 5-tuple into its canonical key bytes. The protocol is a number or a name, after a slash or a space.
 fn flow(text: &str) -> Option<Vec<u8>> {
     let (ends, protocol) = match text.rsplit_once('/') {
         Some(parts) => parts,
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_flow_as_people_write_it_is_the_canonical_key() {
-        // wire-formats 5.6, the test vector.
+        // The test vector of `docs/reference/wire-formats.md`, section 5.6.
         let bytes = unhex("0a0000010a00000204d2005006").unwrap();
         for text in [
             "10.0.0.1:1234 > 10.0.0.2:80 tcp",

@@ -1,5 +1,8 @@
-//! Key-Increment: the estimate for a key is the minimum of up to four counters. Keys share counters, so an estimate is never too
-//! small but may be too large: [`Bound`] limits the error, with a stated probability.
+//! The reader of DTA Key-Increment stores: estimates a key's count as the minimum of up to four counters, as in a Count-Min
+//! sketch.
+//!
+//! Keys share counters, so an estimate is never too small but may be too large; [`Bound`] limits the error with a stated
+//! probability.
 
 use std::sync::Arc;
 
@@ -10,19 +13,19 @@ use wire::dta::layout::COUNTER_LEN;
 use crate::header::BODY;
 use crate::query::QueryError;
 
-/// Number of keys in flight at once.
+/// Keys per batch whose counters are prefetched before the first is read.
 const GROUP: usize = 32;
 
-/// The upper bound of an error, with a probability.
+/// An upper bound of an estimation error, and the probability that it holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// The error is at most this ...
     pub error: f64,
-    /// ... with at least this probability, for hash functions that behave as random ones.
+    /// ... with at least this probability, if the hash functions behave like random ones.
     pub confidence: f64,
 }
 
-/// Reads a key-increment store.
+/// Reads a Key-Increment store.
 #[derive(Clone, Debug)]
 pub struct KeyIncrementReader {
     region: Arc<Region>,
@@ -44,21 +47,21 @@ impl KeyIncrementReader {
         self.slots
     }
 
-    /// Returns the count of `key` by reports that used at least `copies` counters: the minimum of the first `copies`. With more
-    /// copies than a report used, the result is too small.
+    /// Returns the count of `key`: the minimum of its first `copies` counters. Every report of the key must have used at
+    /// least that many copies; otherwise the result is too small.
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] for an invalid key length or number of copies.
     pub fn estimate(&self, key: &[u8], copies: u8) -> Result<u64, QueryError> {
         let mut value = [0];
         self.estimate_batch(&[key], copies, &mut value)?;
         Ok(value[0])
     }
 
-    /// Estimates many keys at once; the estimate of key i is `out[i]`.
+    /// Estimates many keys at once and writes the estimate of key `i` to `out[i]`.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing was written then.
+    /// [`QueryError`] for an invalid argument; `out` is unchanged.
     pub fn estimate_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -92,7 +95,7 @@ impl KeyIncrementReader {
                 key_addrs.iter().for_each(|at| self.region.prefetch(*at));
             }
             for (key_addrs, out) in addrs[..keys.len()].iter().zip(out) {
-                // In range, and aligned: the addresses are computed from the geometry.
+                // Cannot fail: the geometry keeps addresses in range and aligned.
                 *out = key_addrs
                     .iter()
                     .map(|at| self.region.load_u64(*at).unwrap_or(0))
@@ -114,7 +117,7 @@ impl KeyIncrementReader {
         hashes.map(|hash| BODY + slot(hash, self.slots) * COUNTER_LEN)
     }
 
-    /// Sums all counters, modulo 2^64: each addition counts once per copy. Reads the whole store.
+    /// Sums all counters modulo 2^64. An increment counts once per copy. Reads the whole store.
     pub fn total(&self) -> u64 {
         let ats = (BODY..BODY + self.slots * COUNTER_LEN).step_by(COUNTER_LEN as usize);
         ats.fold(0, |sum: u64, at| {
@@ -122,9 +125,10 @@ impl KeyIncrementReader {
         })
     }
 
-    /// Returns the bound of an estimate from `copies` counters when all counters together have `total` ([`total`](Self::total)):
-    /// Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. Other keys add `total / slots` to a counter on
-    /// average, and more than e times that with a probability of at most 1/e (Markov); to all copies with at most e^-copies.
+    /// Returns the error bound of an estimate from `copies` counters, given the sum `total` of all counters
+    /// ([`total`](Self::total)). This is the Count-Min bound (Cormode and Muthukrishnan 2005) with all rows in one array:
+    /// other keys add `total / slots` to a counter on average. By Markov's inequality they add more than e times that with
+    /// probability at most 1/e, and to all copies with at most e^-copies.
     pub fn bound(&self, copies: u8, total: u64) -> Bound {
         let mean = total as f64 / self.slots as f64;
         Bound {

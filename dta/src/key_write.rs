@@ -1,7 +1,8 @@
-//! Key-write: the value of a key, from up to four copies.
+//! The reader of DTA Key-Write stores: returns a key's value from up to four redundant copies, each in a slot chosen by a
+//! hash of the key.
 //!
-//! Slots are shared: later keys overwrite the copies of earlier ones. A slot identifies its key by a checksum of 32 bits, so that
-//! a slot overwritten by another key is mistaken for ours with a probability of 2^-32. The caller's [`Policy`] decides which
+//! Keys share slots, so later keys overwrite copies of earlier ones. A slot starts with a 32-bit checksum of its key; a
+//! slot overwritten by another key is mistaken for this key's with probability 2^-32. The caller's [`Policy`] decides which
 //! copies are accepted.
 
 use std::sync::Arc;
@@ -15,16 +16,17 @@ use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
 wire::named! {
-    /// The rule that decides which copies make an answer.
+    /// The rule that derives an answer from a key's copies.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub enum Policy, name {
-        /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Every report writes copy 0, whatever
-        /// its number of copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
+        /// The first copy with the key's checksum, in the order 0 to 3. The fastest policy. Every report writes copy 0, so
+        /// it is never older than the others; they answer only where copy 0 was overwritten.
         First => "first",
-        /// The value of more than half of the copies that have the key's checksum.
+        /// The value that more than half of the copies with the key's checksum share.
         #[default]
         Majority => "majority",
-        /// At least two copies, all equal. (One, if the query is for one copy.)
+        /// The common value of at least two copies, if all copies with the key's checksum agree. One copy suffices if the
+        /// query reads only one.
         Strict => "strict",
     }
 }
@@ -32,51 +34,51 @@ wire::named! {
 /// The result of a query for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
-    /// The key has a value.
+    /// The policy accepts a value.
     Found {
-        /// Copies that have the key's checksum; 1 with [`Policy::First`], which reads no others.
+        /// Copies with the key's checksum; always 1 with [`Policy::First`], which stops at the first.
         copies: u8,
-        /// Number of these copies that have this value.
+        /// Number of these copies that have the returned value.
         agreeing: u8,
     },
-    /// No copy has the key's checksum: never reported, or overwritten.
+    /// No copy has the key's checksum: the key was never reported, or was overwritten.
     #[default]
     Empty,
-    /// Copies have the key's checksum, and the policy accepts none of their values: they differ, or (strict) there is only one. The
-    /// key was reported with fewer copies than before, a copy is in flight, or another key has the same checksum.
-    /// [`KeyWriteReader::copy`] shows each.
+    /// Copies have the key's checksum, but the policy accepts no value: they differ, or there is only one
+    /// ([`Policy::Strict`]). Causes are a key reported with fewer copies than before, a copy in flight, or another key with
+    /// the same checksum. [`KeyWriteReader::copy`] returns each copy.
     Ambiguous {
-        /// Copies that have the key's checksum.
+        /// Copies with the key's checksum.
         copies: u8,
-        /// Number of these copies that have the most frequent value.
+        /// Number of these copies that share the most frequent value.
         agreeing: u8,
     },
-    /// The only copies that might be the key's were being written at each read. Query again.
+    /// The only candidate copies were being written at each attempt. Query again.
     Torn,
 }
 
-/// The content of one of a key's slots.
+/// Contents of one of a key's slots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Copy {
     /// The slot has the key's checksum and a value.
     Value,
     /// The slot was never written.
     Empty,
-    /// The slot has another key.
+    /// The slot belongs to another key.
     Other,
-    /// The slot was being written at each read.
+    /// The slot was being written at each attempt.
     Torn,
 }
 
-/// Number of keys in flight at once.
+/// Keys per batch whose slots are prefetched before the first is read.
 const GROUP: usize = 32;
 /// Length of a cache line, bytes.
 const LINE: u64 = 64;
-/// Length of the smallest slot, and of the checksum in front of every slot, bytes.
+/// Length of the smallest slot, bytes.
 const WORD: u64 = 8;
 const CHECKSUM: usize = 4;
 
-/// The addresses of a key's copies, and its checksum.
+/// Slot addresses of a key's copies, and the key's checksum.
 #[derive(Clone, Copy, Debug)]
 struct SlotAddrs<const N: usize> {
     at: [u64; N],
@@ -84,7 +86,8 @@ struct SlotAddrs<const N: usize> {
 }
 
 impl<const N: usize> SlotAddrs<N> {
-    /// Returns whether word `n` of the key's slots is a copy of the key. Two hashes may give one slot, which is one copy then.
+    /// Returns whether slot `n`, whose first word is `words[n]`, holds a copy of the key. If two hashes give the same slot,
+    /// only the first counts.
     #[inline(always)]
     fn is_copy(&self, words: &[u64; N], n: usize) -> bool {
         let at = self.at[n];
@@ -92,16 +95,16 @@ impl<const N: usize> SlotAddrs<N> {
     }
 }
 
-/// Result of the first read of a key's slots.
+/// Result of reading the first words of a key's slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
     matching: u8,
-    /// Whether a copy begins with zeros followed by other bytes: it may be in the middle of a write.
+    /// A slot begins with zeros that other bytes follow, so it may be in the middle of a write.
     begun: bool,
 }
 
-/// Reads a key-write store. Any number of readers, at any time.
+/// Reads a Key-Write store. Any number of readers can run during writes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -150,11 +153,12 @@ impl KeyWriteReader {
         self.slots
     }
 
-    /// Looks up `key` in its first `copies` slots (4 if the number of copies in its reports is unknown). The value
-    /// is the first [`data_len`](Self::data_len) bytes of `out` if the answer is [`Answer::Found`]; otherwise `out` holds anything.
+    /// Looks up `key` in its first `copies` slots; use 4 if the number of copies in its reports is unknown. If the answer
+    /// is [`Answer::Found`], the value is in the first [`data_len`](Self::data_len) bytes of `out`; otherwise `out` has
+    /// unspecified contents.
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] for an invalid key length, number of copies or output length.
     pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(QueryError::KeyLength);
@@ -169,11 +173,11 @@ impl KeyWriteReader {
         })
     }
 
-    /// Looks up many keys at once: prefetches the memory of all before it reads the first. The value of key i begins at `out[i *
-    /// data_len]`, its answer is `answers[i]`.
+    /// Looks up many keys at once, prefetching their slots in groups. The value of key `i` starts at `out[i * data_len]`,
+    /// and its answer is `answers[i]`.
     ///
     /// # Errors
-    /// [`QueryError`]; no answer was written then.
+    /// [`QueryError`] for an invalid argument; `answers` is unchanged.
     pub fn get_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -201,10 +205,10 @@ impl KeyWriteReader {
         Ok(())
     }
 
-    /// Reads slot `n` (0 to 3) of a key; its value is in `out` if there is one.
+    /// Reads slot `n` (0 to 3) of a key. The value is in `out` if the result is [`Copy::Value`].
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] for an invalid key length, slot number or output length.
     pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(QueryError::KeyLength);
@@ -234,8 +238,8 @@ impl KeyWriteReader {
         let mut seen = [SlotHeads::default(); GROUP];
         let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
         for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
-            // Three steps; only the last has branches that depend on the memory's contents: a misprediction would discard the
-            // work on the following keys.
+            // Three passes per group. Only the last one branches on memory contents, because a mispredicted branch would
+            // discard the work already started on the following keys.
             for (key, key_addrs) in keys.iter().zip(&mut addrs) {
                 *key_addrs = self.addrs(key.as_ref());
                 self.prefetch(key_addrs);
@@ -262,15 +266,15 @@ impl KeyWriteReader {
         if self.stride == WORD {
             return self.answer_words(&addrs, policy, out);
         }
-        // The loads of the copies' heads do not depend on each other.
+        // The loads of the slots' first words are independent, so the CPU overlaps their cache misses.
         let seen = self.read_heads(&addrs);
         self.answer(&addrs, seen, policy, out)
     }
 
-    /// Answers a query where a slot is one word: one load reads all of it, never half-written.
+    /// Answers a query on slots of one word. A single load reads all of a slot, so it is never half-written.
     #[inline(always)]
     fn answer_words<const N: usize>(&self, addrs: &SlotAddrs<N>, policy: Policy, out: &mut [u8]) -> Answer {
-        // The checksum and as many bytes of data as the store has; the bytes after them do not count.
+        // Keeps the checksum and the store's data bytes, and drops the padding after them.
         let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
         let words = addrs
             .at
@@ -290,7 +294,7 @@ impl KeyWriteReader {
                 best = n;
             }
         }
-        // Also if nothing was found: `out` may hold anything then, and this avoids a branch.
+        // Unconditional, to avoid a branch: `out` is unspecified if nothing was found.
         let value = (words[best] >> (8 * CHECKSUM)).to_le_bytes();
         match <&mut [u8; 4]>::try_from(&mut *out) {
             Ok(out) => out.copy_from_slice(&value[..4]),
@@ -317,19 +321,19 @@ impl KeyWriteReader {
         }
     }
 
-    /// Reads the heads of a key's slots.
+    /// Reads the first words of a key's slots.
     #[inline(always)]
     fn read_heads<const N: usize>(&self, addrs: &SlotAddrs<N>) -> SlotHeads {
         let mut seen = SlotHeads::default();
         for (n, at) in addrs.at.iter().enumerate() {
-            // In range and aligned: the addresses are computed from the geometry.
+            // Cannot fail: the geometry keeps addresses in range and aligned.
             let head = self.word(*at);
             seen.matching |= u8::from(slots::begins_with(head, addrs.checksum)) << n;
             let rest = match self.stride {
                 8 => 0,
                 16 => self.word(*at + 8),
                 32 => self.word(*at + 8) | self.word(*at + 16) | self.word(*at + 24),
-                // Too long to read here: a slot that begins with zeros is read again.
+                // Too long to check here: a slot that begins with zeros counts as possibly being written.
                 _ => 1,
             };
             seen.begun |= head == 0 && rest != 0;
@@ -396,7 +400,7 @@ impl KeyWriteReader {
         }
     }
 
-    /// Answers a query when copy `n` is the only one with the key's checksum.
+    /// Answers a query for which copy `n` is the only one with the key's checksum.
     #[inline(always)]
     fn only<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
         if slots::read_slot(&self.region, addrs.at[n], addrs.checksum, out) != SlotState::Match {
@@ -422,7 +426,7 @@ impl KeyWriteReader {
         }
     }
 
-    /// Reads slot by slot, with all special cases, until one has the key's checksum.
+    /// Slow path of [`Policy::First`]: reads slot by slot, with retries, until one has the key's checksum.
     #[cold]
     fn first<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
         let mut torn = false;
@@ -441,7 +445,8 @@ impl KeyWriteReader {
         if torn { Answer::Torn } else { Answer::Empty }
     }
 
-    /// Reads the value of one copy after the other, and counts the copies that have it, until `enough(copies, agreeing)`.
+    /// Slow path of the other policies: reads one copy after the other and counts the copies with the same value, until
+    /// `enough(copies, agreeing)` holds.
     #[inline]
     fn agreed<const N: usize>(
         &self,
@@ -475,13 +480,13 @@ impl KeyWriteReader {
         }
     }
 
-    /// Counts the copies that have the checksum, and those of them that have `data`, which copy `n` has.
+    /// Returns the number of copies with the key's checksum, and how many of them equal `data`, the value of copy `n`.
     #[inline]
     fn count<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, data: &[u8]) -> (u8, u8) {
         let mut copies = 1;
         let mut agreeing = 1;
         for (m, at) in addrs.at.iter().enumerate() {
-            // Two hashes may give one slot, which is one copy then.
+            // If two hashes give the same slot, it counts as one copy.
             if m == n || addrs.at[..m].contains(at) || *at == addrs.at[n] {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! DTA stores: collector memory that a DTA translator writes by RDMA, and its readers.
+//! DTA stores: collector memory that a Direct Telemetry Access translator writes by RDMA, and the readers that query it.
 //!
-//! A **DTA store** is a [`memory::Region`]: a header page that describes the layout, and a body that RDMA writes at any time,
-//! without coordination. Readers work on live memory, from any process that maps the region, and on snapshots:
+//! A **DTA store** is a [`memory::Region`] with a header page that describes its layout, and a body that RDMA writes at any
+//! time without locks. Readers work on live memory, from any process that maps the region, and on snapshots:
 //!
 //! | kind | reader | result |
 //! | --- | --- | --- |
@@ -9,15 +9,17 @@
 //! | append | [`Lists`], [`Follower`] | the batches of a list, each once, and how many were lost |
 //! | key-increment | [`KeyIncrementReader`] | a count that is never too small, with its error bound |
 //! | sketch | [`SketchReader`], [`SketchCopy`] | estimates of one epoch, with their error bounds |
-//! | postcarding | [`PostcardingReader`] | the hops of a key's path, and the missing ones; also the artifact's masked slots |
+//! | postcarding | [`PostcardingReader`] | the hops of a key's path, and which are missing |
 //!
-//! A read never blocks the writer. Readers detect concurrent writes, retry, and report what they cannot decide
+//! A read never blocks the writer. Readers detect concurrent writes, retry, and report the cases that they cannot decide
 //! ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Overwritten`]).
 //!
-//! Around them: [`source`] finds the stores of a process, a directory or a snapshot and answers queries; [`collector_map`] maps keys
-//! to collectors; [`calculate`] sizes key-write stores; [`fields`] and [`key`] parse the text form of values and keys.
+//! The other modules: [`source`] opens the stores of a process, a directory or a snapshot and answers queries;
+//! [`collector_map`] assigns keys to collectors; [`calculate`] sizes Key-Write stores; [`fields`] and [`key`] parse the
+//! text form of values and keys. In names and comments, *artifact* means the code published with the DTA paper, whose
+//! memory layouts this crate also reads.
 //!
-//! No network, clock or thread: callers pass regions and the time.
+//! There is no network, clock or thread here: callers pass regions and the time.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Files of memory that does not outlive the process, such as the kernel's: read at the start, written at a clean stop. In between,
-//! a lock file in the directory marks the files as stale.
+//! Persistence of stores whose live memory is lost with the process, such as memory of the kernel's RoCEv2 responder. Files
+//! are loaded at the start and saved at a clean stop; in between, a lock file in the directory marks them as stale.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,25 +11,25 @@ use std::{
 use crate::DtaStore;
 use memory::Region;
 
-/// The lock file. The lock itself is an advisory file lock, so that a file left by a crash locks nothing.
+/// Name of the lock file. It carries an advisory lock, so a file left by a crash does not block the next start.
 pub const LOCK_FILE: &str = "in-kernel";
 /// Number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
-/// Marks the files of a directory as stale, until it is dropped.
+/// Marks the files of a directory as stale until it is dropped.
 #[derive(Debug)]
 pub struct KernelLock {
     path: PathBuf,
     _locked: File,
-    /// The last process that held the lock ended without removing the lock file.
+    /// The previous holder exited without removing the lock file, so the files are stale.
     pub left_behind: bool,
 }
 
 impl KernelLock {
     /// Acquires the lock.
     ///
-    /// The error of the file system if the directory cannot be written; [`io::ErrorKind::WouldBlock`] if another process holds
-    /// the lock. Another process holds it ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
+    /// [`io::ErrorKind::WouldBlock`] if another process holds the lock; otherwise the file system's error, for example if
+    /// the directory is not writable.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         let path = directory.join(LOCK_FILE);
         let left_behind = path.exists();
@@ -52,12 +52,12 @@ impl KernelLock {
 
 impl Drop for KernelLock {
     fn drop(&mut self) {
-        // A file that remains is harmless: no process holds its lock.
+        // A remaining file is harmless: no process holds its lock.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Returns whether another process holds the lock of this directory, so that its files are stale.
+/// Returns whether another process holds the directory's lock, so that its files are stale.
 pub fn is_locked(directory: &Path) -> bool {
     let Ok(file) = File::open(directory.join(LOCK_FILE)) else {
         return false;
@@ -65,21 +65,21 @@ pub fn is_locked(directory: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Copies the contents of a file into memory, which must be zeroed and long enough.
+/// Copies a saved store into memory, which must be zeroed and long enough.
 ///
 /// # Errors
-/// The error of the copy: the file became shorter.
+/// An I/O error, if the file was truncated meanwhile.
 pub fn load(saved: &DtaStore, into: &Region) -> io::Result<()> {
     copy(saved.region(), into)
 }
 
-/// Writes a store to its file atomically: after an error, the previous file is unchanged.
+/// Saves a store to its file atomically. After an error the previous file is unchanged.
 ///
 /// # Errors
-/// The error of the file system, usually no space on the device.
+/// The file system's error, usually a full device.
 pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
     let temp_file = file.with_extension("begun");
-    // A file that an earlier attempt left.
+    // A leftover of an earlier attempt.
     let _ = fs::remove_file(&temp_file);
     let region = Arc::clone(store.region());
     let written = Region::create_file(&temp_file, region.len()).and_then(|out| {
@@ -89,12 +89,13 @@ pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
     written
         .and_then(|()| fs::rename(&temp_file, file))
         .inspect_err(|_| {
-            // It is useless; an error of removing it adds nothing to the first error.
+            // Removes the useless partial file. The first error is reported, not this one.
             let _ = fs::remove_file(&temp_file);
         })
 }
 
-/// Copies as many bytes as the shorter region has. Pieces of zeros are skipped: the target is zeroed, and untouched pages take no memory.
+/// Copies the length of the shorter region. Skips pieces of zeros: the target is already zeroed, and untouched pages take
+/// no memory.
 fn copy(from: &Region, to: &Region) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let len = from.len().min(to.len());

@@ -1,8 +1,8 @@
-//! Postcarding: the path of a key, hop by hop, from one slot.
+//! The reader of DTA Postcarding stores: returns a key's path, one 32-bit value per hop, from a single slot.
 //!
-//! A slot of ours begins with the key's checksum. The artifact's (wire-formats 5.2, [`Family::Artifact`]) has none: five words, each masked
-//! with a CRC of the key, so that another key's path looks like random numbers and nothing in the slot distinguishes them. With
-//! the values that nodes report, [`PostcardingReader::get_known`] can.
+//! In hopwise's layout, a slot begins with the key's checksum. The layout of the published DTA code ([`Family::Artifact`])
+//! has no checksum: its five words are each XORed with a CRC of the key, so another key's path decodes to random numbers.
+//! [`PostcardingReader::get_known`] recognizes them if the caller knows which values nodes can report.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -19,30 +19,30 @@ use crate::slots::{self, SlotState};
 /// The result of a query for a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
-    /// The path has hops, see [`PostcardingReader::get`].
+    /// The slot has the key's checksum; see [`PostcardingReader::get`] for the hops.
     Found {
         /// Number of hops that reported.
         seen: u8,
-        /// Number of missing hops before the last one that reported. Hops missing after it cannot be detected.
+        /// Missing hops before the last one that reported. Hops missing after it cannot be detected.
         missing: u8,
     },
-    /// Hops as of [`Path::Found`], if the slot is this key's: a slot of the artifact's layout does not identify its key.
+    /// The hops as in [`Path::Found`], if the slot belongs to this key: the artifact's layout does not identify it.
     Unproven {
         /// Number of hops that reported.
         seen: u8,
-        /// Number of missing hops before the last one that reported.
+        /// Missing hops before the last one that reported.
         missing: u8,
     },
-    /// The slot is free, or another key's.
+    /// The slot is free or belongs to another key.
     Empty,
-    /// The slot was being written at each read. Query again.
+    /// The slot was being written at each attempt. Query again.
     Torn,
 }
 
-/// Maximum number of bytes of a slot's data: 255 hops.
+/// Maximum data of a slot, bytes: 255 hops of 4 bytes.
 const MAX_DATA: usize = 255 * 4;
 
-/// Reads a postcarding store.
+/// Reads a Postcarding store.
 #[derive(Clone, Debug)]
 pub struct PostcardingReader {
     region: Arc<Region>,
@@ -61,7 +61,7 @@ impl PostcardingReader {
         }
     }
 
-    /// Returns the number of hops of the longest path.
+    /// Returns the maximum number of hops of a path.
     pub fn hops(&self) -> u8 {
         self.hops
     }
@@ -71,21 +71,21 @@ impl PostcardingReader {
         self.slots
     }
 
-    /// Looks up the path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` needs
-    /// [`hops`](Self::hops) elements; unless the answer is [`Path::Found`] or [`Path::Unproven`], all of them are `None`.
+    /// Looks up the path of `key`: `out[i]` is the value of hop `i + 1`, or `None` if that hop did not report. `out` needs
+    /// [`hops`](Self::hops) elements. They are all `None` unless the answer is [`Path::Found`] or [`Path::Unproven`].
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] for an invalid key length or a short `out`.
     pub fn get(&self, key: &[u8], out: &mut [Option<u32>]) -> Result<Path, QueryError> {
         self.find(key, out, None)
     }
 
-    /// Looks up a path with knowledge of the values that nodes can report: a slot of the artifact's layout with such values only
-    /// is [`Path::Found`], any other [`Path::Empty`]. If there are V such values, a slot with h hops of another key passes with a
-    /// probability of (V / 2^32)^h. Slots with a checksum do not need this knowledge.
+    /// Looks up a path, given the values that nodes can report. In the artifact's layout, a slot is [`Path::Found`] if all
+    /// its values are known and [`Path::Empty`] otherwise. With V known values, another key's path of h hops passes with
+    /// probability (V / 2^32)^h. Slots with a checksum do not need this check.
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] for an invalid key length or a short `out`.
     pub fn get_known(
         &self,
         key: &[u8],
@@ -127,7 +127,7 @@ impl PostcardingReader {
         Ok(Path::Found { seen, missing })
     }
 
-    /// Reads a slot of the artifact's layout.
+    /// Reads a slot of the artifact's layout, which masks its words with the key.
     fn masked(&self, key: &[u8], out: &mut [Option<u32>], known: Option<&dyn Fn(u32) -> bool>) -> Path {
         let at = BODY + artifact::path_slot(key, self.slots) * postcard_stride(self.hops);
         let mut slot = [0; artifact::PATH_LEN];
@@ -153,20 +153,20 @@ impl PostcardingReader {
     }
 }
 
-/// Maximum reads of a slot of the artifact's layout that is being written.
+/// Maximum attempts to read a slot that is being written.
 const TRIES: usize = 8;
 
-/// Reads bytes without a header that detects torn writes: they are accepted when two reads are equal.
+/// Reads bytes that have no checksum: accepts them when two consecutive reads are equal.
 fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     (0..TRIES).any(|_| {
         let read = region.read(at, out).is_ok();
-        // Orders the second read after the first; a writer stores in ascending order.
+        // Orders the second read after the first. A writer stores in ascending order.
         fence(Ordering::Acquire);
         read && region.is(at, out)
     })
 }
 
-/// Counts the hops that reported, and earlier hops that did not; at most 255.
+/// Returns the number of hops that reported, and of missing hops before the last of them; each at most 255.
 fn counted(hops: &[Option<u32>]) -> (u8, u8) {
     let seen = hops.iter().flatten().count();
     let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);

@@ -1,6 +1,6 @@
-//! Errors of queries by key, shared by all readers that take keys.
+//! The error type for invalid arguments of queries by key, shared by the readers of all DTA stores.
 
-/// The reason why a query is invalid.
+/// The reason why a query's arguments are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueryError {
     /// A key has 1 to 64 bytes.

@@ -1,4 +1,4 @@
-//! A report in text form: its words, and a whole report in one line.
+//! DTA reports as lines of text: parses the words of `hopwise report` and of scripts into DTA operations.
 //!
 //! ```text
 //! key-write store=1 key=10.0.0.1:1234>10.0.0.2:80/6 data=0000000b
@@ -7,7 +7,7 @@
 //! postcard store=3 key=10.0.0.1:1234>10.0.0.2:80/6 hop=2 path-len=3 value=12
 //! ```
 //!
-//! Words are separated by spaces. Their order after the operation does not matter, and each is written once, except `entry`.
+//! The first word is the operation. The other words follow in any order; each may occur once, except `entry`.
 
 use std::str::FromStr;
 
@@ -19,14 +19,14 @@ use crate::key::Key;
 /// Length of the longest line, bytes.
 pub const MAX_LINE: usize = 2048;
 
-/// Bytes in text form.
+/// Bytes parsed from text; a named type, because command-line options hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// Parses hexadecimal digits; spaces, colons and a leading 0x do not matter.
+/// Parses hexadecimal digits. Ignores spaces, colons, underscores and a leading 0x.
 ///
 /// # Errors
-/// The text is not bytes, as a message.
+/// A message if the text is not hexadecimal bytes.
 pub fn hex(text: &str) -> Result<Bytes, String> {
     let digits: String = text
         .chars()
@@ -38,43 +38,43 @@ pub fn hex(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// Parses a key: a flow, an address, a number, bytes, or several of these.
+/// Parses a key: a flow, an address, a number, bytes, or several of these separated by commas.
 ///
 /// # Errors
-/// The text is no key, as a message.
+/// A message if the text is not a key.
 pub fn key(text: &str) -> Result<Bytes, String> {
     text.parse::<Key>().map(|key| Bytes(key.bytes().to_vec()))
 }
 
-/// Parses the operation by which sketches are merged.
+/// Parses the name of a sketch merge operation.
 ///
 /// # Errors
-/// The text is no such word, as a message.
+/// A message if the text is not a merge operation.
 pub fn merge_op(text: &str) -> Result<MergeOp, String> {
     MergeOp::from_name(text).ok_or_else(|| "write sum, max, min or sample".to_owned())
 }
 
 wire::named! {
-    /// The reason why a line is no report.
+    /// The reason why a line is not a valid report.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum LineError, name {
         /// The line is longer than [`MAX_LINE`].
         TooLong => "too_long",
         /// The line is not UTF-8.
         NotText => "not_text",
-        /// No words, or more than one line.
+        /// The line is empty, or there is more than one line.
         NotOneLine => "not_one_line",
-        /// The first word is no operation.
+        /// The first word is not an operation.
         UnknownOperation => "unknown_operation",
-        /// A word that the operation does not have.
+        /// The operation does not accept this word.
         UnknownWord => "unknown_word",
-        /// A word is repeated that must not be.
+        /// A word that may occur once is repeated.
         RepeatedWord => "repeated_word",
-        /// A word is missing that the operation needs.
+        /// The operation needs a word that is missing.
         MissingWord => "missing_word",
-        /// A value that cannot be read.
+        /// A word's value cannot be parsed.
         BadValue => "bad_value",
-        /// Values outside the limits of DTA.
+        /// A value exceeds the limits of DTA.
         OutOfBounds => "out_of_bounds",
     }
 }
@@ -85,9 +85,9 @@ pub struct ReportLine {
     kind: Kind,
     /// Priority of the report under congestion.
     pub priority: Priority,
-    /// The report is delivered reliably.
+    /// Send with DTA's essential flag, so that the translator delivers it reliably.
     pub essential: bool,
-    /// The collector's CPU is notified.
+    /// Notify the collector's CPU when the report is written.
     pub immediate: bool,
 }
 
@@ -120,10 +120,10 @@ enum Kind {
 }
 
 impl ReportLine {
-    /// Parses a line, which may end with a line break. The result is within the limits of DTA.
+    /// Parses a line, with or without a final line break, and checks it against DTA's limits.
     ///
     /// # Errors
-    /// [`LineError`] if the line is no report.
+    /// [`LineError`] if the line is not a valid report.
     pub fn parse(line: &[u8]) -> Result<Self, LineError> {
         if line.len() > MAX_LINE {
             return Err(LineError::TooLong);
@@ -198,7 +198,7 @@ impl ReportLine {
     }
 }
 
-/// Returns the words with a value of an operation.
+/// Returns the names of the words that an operation accepts with a value.
 fn names_of(operation: &str) -> Option<&'static [&'static str]> {
     match operation {
         "key-write" => Some(&["store", "key", "data", "copies"]),
@@ -209,7 +209,7 @@ fn names_of(operation: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Words after the operation, with their values; flags have an empty one.
+/// The words after the operation as (name, value) pairs; flags have an empty value.
 struct Words<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Words<'a> {

@@ -1,4 +1,5 @@
-//! `[collector.memory]`: memory that translators write by RDMA, and its stores.
+//! The configuration section `[collector.memory]` and its checks: memory that DTA translators write by RDMA, and the stores
+//! in it.
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -192,7 +193,7 @@ const COUNTS: [(&str, u64); 7] = [
 ];
 
 impl Count {
-    /// Parses the form of files and of the command line.
+    /// Parses a count as written in files and on the command line.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok().or_else(|| with_unit(text, &COUNTS)).map(Self)
     }
@@ -219,7 +220,7 @@ impl Setting for Count {
     }
 }
 
-/// List IDs, both ends included.
+/// An inclusive range of list IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRange {
     /// The first ID of the range.
@@ -258,7 +259,7 @@ impl Setting for ListRange {
     }
 }
 
-/// The fields of a value or an entry.
+/// The field layout of a value or entry, as a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldsSetting(pub Fields);
 
@@ -281,7 +282,7 @@ impl Setting for FieldsSetting {
 }
 
 impl MemorySettings {
-    /// Returns a warning of one sentence if other machines can reach the exchange without a secret.
+    /// Returns a warning if other machines can reach the exchange without a secret.
     pub fn missing_secret_warning(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(
@@ -298,7 +299,7 @@ pub const MAX_STORES: usize = 64;
 pub const MAX_LISTS: u64 = 65_536;
 
 impl RegionSettings {
-    /// Bytes of data in a slot of `key-write`.
+    /// Returns the bytes of data in a slot of `key-write`: `data`, or the size of `value`.
     pub fn data_len(&self) -> usize {
         self.data.map_or_else(
             || self.value.as_ref().map_or(0, |fields| fields.0.size()),
@@ -306,7 +307,7 @@ impl RegionSettings {
         )
     }
 
-    /// Bytes of an entry of `append`.
+    /// Returns the bytes of an entry of `append`: `entry`, or the size of `fields`.
     pub fn entry_len(&self) -> usize {
         self.entry.map_or_else(
             || self.fields.as_ref().map_or(0, |fields| fields.0.size()),
@@ -314,7 +315,7 @@ impl RegionSettings {
         )
     }
 
-    /// Returns the group of kinds within which its ID must be unique.
+    /// Returns the ID space of the store's kind: sketches have their own IDs.
     fn group(&self) -> &'static str {
         match self.kind {
             StoreKind::Sketch => "sketch",
@@ -421,7 +422,7 @@ fn check_snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Stri
     }
 }
 
-/// Checks the name and the IDs, which must be unique.
+/// Checks that a store's name and IDs are valid and not used by the stores before it.
 fn check_names(store: &RegionSettings, before: &[RegionSettings], problems: &mut Problems<'_>) {
     if store.name.is_empty() || store.name.len() > 31 || !store.name.bytes().all(is_name_byte) {
         problems.add("name", "a store needs a name of 1 to 31 letters, digits, - and _");
@@ -470,14 +471,14 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// Returns whether reports could mean either of two stores with one ID. The artifact's reports name no store: of each kind one is
-/// store 0.
+/// Returns whether a report could mean either of two stores with the same ID. Reports of the published DTA code name no
+/// store, so store 0 of each kind may coexist.
 fn is_confusable(one: &RegionSettings, other: &RegionSettings) -> bool {
     let both_artifact = one.hash == Family::Artifact && other.hash == Family::Artifact;
     one.group() == other.group() && !(both_artifact && one.kind != other.kind)
 }
 
-/// Checks the sizes of a store.
+/// Checks the sizes for the store's kind.
 fn check_shape(store: &RegionSettings, problems: &mut Problems<'_>) {
     let slotted = matches!(
         store.kind,
@@ -578,7 +579,7 @@ fn check_sketch(store: &RegionSettings, problems: &mut Problems<'_>) {
     }
 }
 
-/// Event kinds of entries.
+/// Checks the settings that turn list entries into events.
 fn check_events(store: &RegionSettings, problems: &mut Problems<'_>) {
     if store.events.is_some() && (store.kind != StoreKind::Append || store.fields.is_none()) {
         let what = "only entries of lists whose `fields` are known become events; add fields = \"src:ipv4 …\", or remove the line";

@@ -1,8 +1,10 @@
-//! Sketches: merged by the translator, written column by column, one buffer per parity of the epoch.
+//! The reader of merged sketches: Count-Min, Count sketch, HyperLogLog and AROMA samples that a DTA translator merges from
+//! many switches and writes column by column.
 //!
-//! A buffer's trailer is written last: an epoch is complete when its trailer is there. While the translator writes epoch e + 1
-//! into the other buffer, epoch e does not change; once e + 1 is complete, e's buffer may be overwritten with e + 2. So the newest
-//! epoch can be read consistently, and the copy is repeated if a newer one was completed during it.
+//! A region has two buffers, for even and odd epochs. The trailer of a buffer is written last and completes the epoch.
+//! While the translator writes epoch e + 1 into the other buffer, epoch e is stable; once e + 1 is complete, e may be
+//! overwritten by e + 2. A reader therefore copies the newest epoch, and repeats the copy if a newer one was completed
+//! meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -15,23 +17,23 @@ use wire::dta::sketch::{column, is_negative, row_hash};
 use crate::header::BODY;
 use crate::key_increment::Bound;
 
-/// Maximum number of attempts to copy the newest epoch; another one follows if a newer epoch was completed during the copy.
+/// Maximum attempts to copy the newest epoch before giving up with [`SketchError::Busy`].
 const TRIES: usize = 4;
-/// Maximum number of rows: wire-formats 5.4.
+/// Maximum number of rows of a sketch.
 const MAX_DEPTH: usize = 16;
 
-/// The reason why a sketch gives no answer.
+/// The reason why a sketch query has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SketchError {
-    /// There is no epoch, or not the requested one.
+    /// There is no epoch, or the requested one is not in memory.
     NoEpoch,
-    /// New epochs come faster than one can be read.
+    /// New epochs complete faster than one can be copied.
     Busy,
     /// This kind of sketch does not support this query.
     Kind,
     /// None of the key's columns was written.
     NoColumn,
-    /// The memory given is too short for a column.
+    /// The output buffer is too short for a column.
     OutLength,
 }
 
@@ -49,7 +51,7 @@ impl std::fmt::Display for SketchError {
 
 impl std::error::Error for SketchError {}
 
-/// Reads the region of a sketch.
+/// Reads the region of a sketch, which holds up to two epochs.
 #[derive(Clone, Debug)]
 pub struct SketchReader {
     region: Arc<Region>,
@@ -70,22 +72,22 @@ impl SketchReader {
         }
     }
 
-    /// Returns the kind of the sketch, by which its counters are read.
+    /// Returns the kind of the sketch, which determines how counters are interpreted.
     pub fn kind(&self) -> SketchKind {
         self.kind
     }
 
-    /// Returns the operation by which sketches were merged.
+    /// Returns the operation that merged the reporters' sketches.
     pub fn op(&self) -> MergeOp {
         self.op
     }
 
-    /// Returns the shape of the sketch.
+    /// Returns the depth, columns and counter width.
     pub fn shape(&self) -> Columns {
         self.shape
     }
 
-    /// Returns the trailer of a buffer, 0 or 1, if there is an epoch of this sketch in it.
+    /// Returns the trailer of buffer 0 or 1, or `None` if the buffer holds no complete epoch of this sketch.
     fn trailer(&self, buffer: u16) -> Option<SketchTrailer> {
         let mut bytes = [0; SKETCH_TRAILER_LEN];
         self.region
@@ -98,7 +100,7 @@ impl SketchReader {
         good.then_some(trailer)
     }
 
-    /// Returns the complete epochs, the newest first.
+    /// Returns the complete epochs, newest first.
     pub fn epochs(&self) -> [Option<SketchTrailer>; 2] {
         match (self.trailer(0), self.trailer(1)) {
             (Some(even), Some(odd)) if is_later(odd.epoch, even.epoch) => [Some(odd), Some(even)],
@@ -110,7 +112,7 @@ impl SketchReader {
     /// Copies the newest epoch.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`], [`SketchError::Busy`].
+    /// [`SketchError::NoEpoch`] if no epoch is complete; [`SketchError::Busy`] if newer ones kept completing.
     pub fn copy_newest(&self, into: &mut SketchCopy) -> Result<(), SketchError> {
         for _ in 0..TRIES {
             let [newest, _] = self.epochs();
@@ -124,11 +126,11 @@ impl SketchReader {
         Err(SketchError::Busy)
     }
 
-    /// Copies one of the complete epochs. [`SketchCopy::certain`] is false for the older one: some of its columns may already be
-    /// overwritten with those of the epoch after the newest.
+    /// Copies one of the complete epochs. For the older one, [`SketchCopy::certain`] is `false`: its columns may already be
+    /// partly overwritten by the epoch after the newest.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`], also if the epoch was overwritten during the read.
+    /// [`SketchError::NoEpoch`] if the epoch is not in memory, or was overwritten during the copy.
     pub fn copy_epoch(&self, epoch: u16, into: &mut SketchCopy) -> Result<(), SketchError> {
         let trailer = self.trailer(epoch & 1).filter(|trailer| trailer.epoch == epoch);
         self.copy_buffer(trailer.ok_or(SketchError::NoEpoch)?, into);
@@ -142,11 +144,11 @@ impl SketchReader {
         }
     }
 
-    /// Reads one column of an epoch: its counters, the first row's first.
+    /// Reads one column of an epoch: one counter per row, from row 0.
     ///
     /// # Errors
-    /// [`SketchError::NoEpoch`], also if the epoch was overwritten during the read; [`SketchError::NoColumn`] for a column that was not
-    /// written.
+    /// [`SketchError::NoEpoch`] if the epoch is not in memory or was overwritten during the read; [`SketchError::NoColumn`]
+    /// if the column was not written.
     pub fn column(&self, epoch: u16, column: u32, out: &mut [u64]) -> Result<(), SketchError> {
         let out = out
             .get_mut(..usize::from(self.shape.depth))
@@ -166,13 +168,13 @@ impl SketchReader {
         }
     }
 
-    /// Reads the counter of a row and column, from memory as it is now.
+    /// Reads one counter from live memory.
     #[inline]
     fn counter(&self, epoch: u16, row: u8, column: u32) -> u64 {
         let width = usize::from(self.shape.width);
         let at = BODY + self.shape.offset(epoch, column) + u64::from(row) * width as u64;
         let mut bytes = [0; 8];
-        // In range: row and column are the shape's.
+        // In range: row and column are below the shape's limits.
         let _ = self.region.read(at, &mut bytes[..width.min(8)]);
         u64::from_le_bytes(bytes)
     }
@@ -189,7 +191,7 @@ impl SketchReader {
         while at < end {
             let len = (end - at).min(block.len() as u64);
             let block = &mut block[..len as usize];
-            // In range: the body was compared with the geometry when the store was opened.
+            // In range: the body's length was checked against the geometry when the store was opened.
             let _ = self.region.read(at, block);
             if self.shape.width == 8 {
                 into.counters.extend(
@@ -211,12 +213,12 @@ impl SketchReader {
     }
 }
 
-/// Compares epochs as serial numbers of 16 bits (RFC 1982).
+/// Compares 16-bit epochs in serial number arithmetic (RFC 1982).
 fn is_later(epoch: u16, than: u16) -> bool {
     (epoch.wrapping_sub(than) as i16) > 0
 }
 
-/// A copy of one epoch, for queries. Reuse it: it allocates only when it grows.
+/// A private copy of one epoch, for queries. Reuse it: it allocates only when it grows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SketchCopy {
     trailer: SketchTrailer,
@@ -227,21 +229,21 @@ pub struct SketchCopy {
     certain: bool,
 }
 
-/// An estimated number with its bound.
+/// An estimate with its error bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The estimated number itself.
+    /// Estimated value of the quantity.
     pub value: f64,
-    /// Bound of its error.
+    /// Upper bound of the error, with its probability.
     pub bound: Bound,
 }
 
-/// An item that AROMA sampled.
+/// An item in an AROMA sample.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sampled {
     /// Hash of the item, the largest in its bucket.
     pub hash: u32,
-    /// Number of the item.
+    /// The item's number, as reported.
     pub item: u32,
 }
 
@@ -273,27 +275,27 @@ impl SketchCopy {
         self.trailer
     }
 
-    /// Returns the kind of the sketch, by which its counters are read.
+    /// Returns the kind of the sketch, which determines how counters are interpreted.
     pub fn kind(&self) -> SketchKind {
         self.kind
     }
 
-    /// Returns whether it was the newest epoch while it was copied. An older one may contain columns of a newer one.
+    /// Returns whether the epoch was the newest throughout the copy. An older one may contain columns of a later epoch.
     pub fn certain(&self) -> bool {
         self.certain
     }
 
-    /// Returns the shape, as configured; [`trailer`](Self::trailer) has the number of columns written.
+    /// Returns the configured shape. [`trailer`](Self::trailer) has the number of columns written.
     pub fn shape(&self) -> Columns {
         self.shape
     }
 
-    /// Returns all counters of the columns that were written, column by column.
+    /// Returns the counters of all written columns, column by column.
     pub fn counters(&self) -> &[u64] {
         &self.counters
     }
 
-    /// Returns a counter, if its column was written.
+    /// Returns a counter, or `None` if its column was not written.
     #[inline]
     pub fn counter(&self, row: u8, column: u32) -> Option<u64> {
         if row >= self.shape.depth {
@@ -311,7 +313,7 @@ impl SketchCopy {
         }
     }
 
-    /// Returns a key's counter in each row whose column was written, with the key's hash for this row.
+    /// Returns, for each row whose column was written, the key's row hash and its counter.
     fn cells<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let hashes = hashes(key);
         (0..self.shape.depth).filter_map(move |row| {
@@ -320,7 +322,7 @@ impl SketchCopy {
         })
     }
 
-    /// Sums a function over the counters of a row.
+    /// Sums `of(counter)` over a row.
     fn row_sum(&self, row: u8, of: impl Fn(u64) -> f64) -> f64 {
         let depth = usize::from(self.shape.depth.max(1));
         self.counters
@@ -331,12 +333,12 @@ impl SketchCopy {
             .sum()
     }
 
-    /// Estimates the count of a key by Count-Min; never too small. With w columns and a total T it is too large by more than
-    /// e·T/w with a probability of at most e^-depth (Cormode and Muthukrishnan 2005). Rows in which the key's column was not
-    /// written are left out.
+    /// Estimates a key's count by Count-Min; the estimate is never too small. With w columns and a total count T, it is too
+    /// large by more than e·T/w with probability at most e^-depth (Cormode and Muthukrishnan 2005). Rows in which the key's
+    /// column was not written are left out.
     ///
     /// # Errors
-    /// [`SketchError::Kind`], [`SketchError::NoColumn`].
+    /// [`SketchError::Kind`] for another kind of sketch; [`SketchError::NoColumn`] if no row has the key's column.
     pub fn count_min(&self, key: &[u8]) -> Result<Estimate, SketchError> {
         self.check_kind(SketchKind::CountMin)?;
         let mut least = u64::MAX;
@@ -359,7 +361,7 @@ impl SketchCopy {
         })
     }
 
-    /// Returns a counter as a signed number of its width.
+    /// Interprets a counter as a signed number of the sketch's width.
     fn signed(&self, counter: u64) -> f64 {
         if self.shape.width == 8 {
             counter as i64 as f64
@@ -368,13 +370,14 @@ impl SketchCopy {
         }
     }
 
-    /// Estimates the count of a key by Count sketch, as the median over its rows (Charikar, Chen and Farach-Colton 2004). The
-    /// error of one row exceeds 2·sqrt(F2/w) with a probability of at most 1/4 (Chebyshev; F2, the sum of the squares of all
-    /// counts, is estimated by the median row's sum of squares); the error of the median exceeds it only if those of half of the
-    /// rows do.
+    /// Estimates a key's count by Count sketch: the median over its rows (Charikar, Chen and Farach-Colton 2004).
+    ///
+    /// By Chebyshev's inequality a row's error exceeds 2·sqrt(F2/w) with probability at most 1/4. F2 is the sum of squared
+    /// counts, estimated as the median of the rows' sums of squares. The median's error exceeds the bound only if at least
+    /// half of the rows do.
     ///
     /// # Errors
-    /// [`SketchError::Kind`], [`SketchError::NoColumn`].
+    /// [`SketchError::Kind`] for another kind of sketch; [`SketchError::NoColumn`] if no row has the key's column.
     pub fn count(&self, key: &[u8]) -> Result<Estimate, SketchError> {
         self.check_kind(SketchKind::Count)?;
         let mut values = [0.0; MAX_DEPTH];
@@ -404,11 +407,11 @@ impl SketchCopy {
         })
     }
 
-    /// Estimates the number of distinct keys by HyperLogLog (Flajolet et al. 2007; linear counting while registers are empty).
-    /// The bound is the standard error, 1.04/sqrt(registers) of the value; the error of one estimate in three is larger.
+    /// Estimates the number of distinct keys by HyperLogLog (Flajolet et al. 2007), with linear counting for small values.
+    /// The bound is the standard error, 1.04/sqrt(registers) of the value; about one estimate in three has a larger error.
     ///
     /// # Errors
-    /// [`SketchError::Kind`], [`SketchError::NoColumn`].
+    /// [`SketchError::Kind`] for another kind of sketch; [`SketchError::NoColumn`] if nothing was written.
     pub fn cardinality(&self) -> Result<Estimate, SketchError> {
         self.check_kind(SketchKind::HyperLogLog)?;
         let registers = self.counters.len() as f64;
@@ -421,7 +424,7 @@ impl SketchCopy {
             64..128 => 0.709,
             _ => 0.7213 / (1.0 + 1.079 / registers),
         };
-        // A rank is at most 33; anything larger is invalid and counts as 33.
+        // A rank of a 32-bit hash is at most 33; larger values are invalid and count as 33.
         let sum: f64 = self
             .counters
             .iter()
@@ -443,11 +446,11 @@ impl SketchCopy {
         })
     }
 
-    /// Returns the samples of AROMA, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
-    /// sample with the same probability, whatever the number of nodes that saw it.
+    /// Returns the items of an AROMA sample, at most one per bucket. Every distinct packet (or other hashed item) is
+    /// sampled with the same probability, however many nodes saw it.
     ///
     /// # Errors
-    /// [`SketchError::Kind`].
+    /// [`SketchError::Kind`] for another kind of sketch.
     pub fn samples(&self) -> Result<impl Iterator<Item = Sampled>, SketchError> {
         self.check_kind(SketchKind::Aroma)?;
         let full = self.counters.iter().filter(|bucket| **bucket != 0);
@@ -457,12 +460,13 @@ impl SketchCopy {
         }))
     }
 
-    /// Estimates the number of distinct packets by AROMA, from the largest hash of each bucket. With m buckets of λ packets each
-    /// and hashes scaled to 0 to 1, 1 minus the largest hash is exponential with rate λ, so λ is about (m - 1)/sum; the bound is
-    /// the standard error. Accurate for many more packets than buckets.
+    /// Estimates the number of distinct packets from the largest hash of each AROMA bucket. With m buckets of λ packets
+    /// each and hashes scaled to 0..1, one minus the largest hash is exponentially distributed with rate λ, so λ is about
+    /// (m - 1)/sum. The bound is the standard error. Accurate only for many more packets than buckets.
     ///
     /// # Errors
-    /// [`SketchError::Kind`]; [`SketchError::NoColumn`], also for fewer than three buckets.
+    /// [`SketchError::Kind`] for another kind of sketch; [`SketchError::NoColumn`] if fewer than three buckets were
+    /// written.
     pub fn sampled_from(&self) -> Result<Estimate, SketchError> {
         self.check_kind(SketchKind::Aroma)?;
         let buckets = self.counters.len() as f64;
@@ -488,10 +492,10 @@ impl SketchCopy {
         })
     }
 
-    /// Estimates the share of the packets for whose items `selects` holds by AROMA, with its standard error.
+    /// Estimates from the AROMA sample which share of packets satisfies `selects`, with the standard error as bound.
     ///
     /// # Errors
-    /// [`SketchError::Kind`], [`SketchError::NoColumn`] when nothing was sampled.
+    /// [`SketchError::Kind`] for another kind of sketch; [`SketchError::NoColumn`] if the sample is empty.
     pub fn share(&self, selects: impl Fn(u32) -> bool) -> Result<Estimate, SketchError> {
         let mut all = 0.0_f64;
         let mut selected = 0.0;
@@ -525,7 +529,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
     })
 }
 
-/// Returns the probability that at least half of `rows` fail if each fails with probability `one`.
+/// Returns the probability that at least half of `rows` rows fail, if each fails independently with probability `one`.
 fn at_least_half(rows: u32, one: f64) -> f64 {
     let mut term = (1.0 - one).powi(rows as i32);
     let mut sum = 0.0;

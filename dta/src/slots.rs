@@ -1,20 +1,26 @@
-//! Reading a slot that may be written at the same time: key-write and postcards.
+//! Reads a slot with a checksum while RDMA may be writing it (a seqlock without a counter). The Key-Write, Postcarding and
+//! snapshot readers use it.
 //!
-//! Writers in software zero a slot's first 8 bytes, write the rest, and then the first 8 (`Region::write_head_last`);
-//! NICs write in ascending order, usually a whole cache line at once. A slot is valid when its first 8 bytes were the same
-//! before and after all of it was read **twice** with the same result.
+//! ```text
+//! │ checksum (4 bytes) │ data …            │
+//! └─ head: first 8 bytes ─┘└─ rest ────────┘
+//! ```
+//!
+//! Software writers zero the head, write the rest, and then write the head (`Region::write_head_last`). NICs write in
+//! ascending order, usually a cache line at a time. A read is valid if the head was unchanged before and after the rest was
+//! read **twice** with equal results.
 
 use std::sync::atomic::{Ordering, fence};
 
 use memory::Region;
 
-/// Maximum number of reads of a slot that is being written.
+/// Maximum attempts to read a slot that is being written.
 const TRIES: usize = 8;
-/// Length of a slot's first word, bytes: the checksum and the first bytes of its data.
+/// Length of a slot's head, bytes: the checksum and the first bytes of its data.
 const HEAD: usize = 8;
 const CHECKSUM: usize = 4;
 
-/// The content of a slot with respect to one checksum.
+/// Contents of a slot from the point of view of one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SlotState {
     Match,
@@ -23,8 +29,8 @@ pub(crate) enum SlotState {
     Torn,
 }
 
-/// Reads the data of the slot at `at` into `out`, whose length is the store's, if it has this checksum. `out` holds anything
-/// unless the answer is [`SlotState::Match`].
+/// Reads the slot at offset `at` and copies its data to `out`, whose length is the store's data length, if the slot has
+/// this checksum. `out` is unspecified unless the result is [`SlotState::Match`].
 #[inline(always)]
 pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> SlotState {
     for _ in 0..TRIES {
@@ -50,8 +56,8 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
         if region.read(at + HEAD as u64, rest).is_err() {
             return SlotState::Torn;
         }
-        // Pairs with the release fence after the writer's zero: a reader that saw any of the new bytes now finds the zero or
-        // a later value.
+        // Pairs with the release fence after the writer zeroes the head: if any new byte was read above, the load below
+        // returns the zero or a later head.
         fence(Ordering::Acquire);
         if region.load_u64(at) == Ok(head) && region.is(at + HEAD as u64, rest) {
             return SlotState::Match;
@@ -60,8 +66,8 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
     SlotState::Torn
 }
 
-/// Decides about a slot that begins with zeros: it is empty, of a key whose checksum is 0, or being written. Returns `None` to
-/// read again.
+/// Classifies a slot that begins with zeros: empty, of a key with checksum 0, or being written. Returns `None` to read
+/// again.
 #[cold]
 fn read_zero_head(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<SlotState> {
     let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
@@ -75,8 +81,8 @@ fn read_zero_head(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Op
     let nothing = rest.iter().all(|byte| *byte == 0);
     match (still, nothing) {
         (true, true) => Some(SlotState::Empty),
-        // A key with checksum 0 and data that begin with zeros cannot be distinguished from a write in progress. After a
-        // second read it counts as the former, for a key with that checksum only.
+        // Checksum 0 with data that begins with zeros looks like a write in progress. After a second equal read it counts
+        // as a match, but only for a key with that checksum.
         (true, false) if checksum == 0 => {
             front.fill(0);
             Some(SlotState::Match)
@@ -88,7 +94,7 @@ fn read_zero_head(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Op
     }
 }
 
-/// Returns whether the slot at `at` has these data, or `None` if it does not have this checksum.
+/// Returns whether the slot at offset `at` holds `data`, or `None` if it does not have this checksum.
 #[inline]
 pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> Option<bool> {
     for _ in 0..TRIES {
@@ -107,7 +113,7 @@ pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> O
     None
 }
 
-/// Returns whether the first word of a slot has this checksum.
+/// Returns whether the first word of a slot carries this checksum.
 #[inline(always)]
 pub(crate) fn begins_with(head: u64, checksum: u32) -> bool {
     u64::from_le(head) as u32 == checksum

@@ -1,10 +1,13 @@
-//! Snapshots: a copy of a store, with the same header page and the time of the copy, that is mapped and queried like the live one.
+//! Snapshots of DTA stores: a copy with the same header page plus the time of the copy, which readers map and query like
+//! the live store.
 //!
-//! The live store is written while it is copied, so that a snapshot is not a point-in-time copy: each slot is as old as its read,
-//! between beginning and end. The guarantee is that nothing half-written looks complete: key-write and postcard slots
-//! are copied as readers read them, and a slot that changes at each read is left empty and counted; blocks of tagged
-//! lists have their CRCs; counters are copied atomically, one by one; a sketch buffer whose epoch was overwritten during the copy gets
-//! no trailer. Bare lists have no such check.
+//! The store is written during the copy, so a snapshot is not a point-in-time copy: each slot is as old as its read,
+//! between the start and the end. But nothing half-written looks complete:
+//! - Key-Write and Postcarding slots are read as readers read them. A slot that changes at each attempt is left empty and
+//!   counted.
+//! - Blocks of tagged lists carry CRCs, which readers check later. Bare lists have no such check.
+//! - Counters are copied atomically, one by one.
+//! - A sketch buffer whose epoch was overwritten during the copy gets no trailer.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -16,25 +19,25 @@ use crate::header::BODY;
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::slots;
 
-/// Maximum number of bytes returned at once.
+/// Maximum bytes returned at once.
 pub const CHUNK: usize = 256 << 10;
 
-/// A snapshot in progress: [`next`](Self::next) returns its bytes in order, the header page first.
+/// A snapshot in progress. [`next`](Self::next) returns its bytes in order, starting with the header page.
 #[derive(Debug)]
 pub struct Snapshot {
     store: DtaStore,
     page: Option<Box<[u8; HEADER_LEN]>>,
-    /// Offset in the region at which the next chunk begins.
+    /// Region offset of the next chunk.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Trailers of a sketch's buffers when the snapshot began.
+    /// Trailers of a sketch's two buffers when the snapshot began.
     trailers: [[u8; SKETCH_TRAILER_LEN]; 2],
     torn: u64,
 }
 
 impl Snapshot {
-    /// Begins a snapshot at `now`, ns since 1970.
+    /// Begins a snapshot with the time `now`, ns since 1970.
     ///
     /// # Errors
     /// None in practice: the store's header was encoded before.
@@ -59,22 +62,22 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Returns the length of all chunks together, bytes.
+    /// Returns the total length of all chunks, bytes.
     pub fn len(&self) -> u64 {
         self.end
     }
 
-    /// Returns `false`: a snapshot always has bytes.
+    /// Returns `false`: a snapshot is never empty.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Counts the slots and buffers that were being written at each read, and are empty in the copy.
+    /// Returns the number of slots and sketch buffers that changed at each attempt and are empty in the copy.
     pub fn torn(&self) -> u64 {
         self.torn
     }
 
-    /// Returns the next bytes of the file, or `None` after the last.
+    /// Returns the next bytes of the file, or `None` at the end.
     #[expect(clippy::should_implement_trait, reason = "the result borrows the snapshot")]
     pub fn next(&mut self) -> Option<&[u8]> {
         self.buffer.clear();
@@ -87,7 +90,7 @@ impl Snapshot {
         }
         let len = (self.end - self.at).min(CHUNK as u64) as usize;
         self.buffer.resize(len, 0);
-        // In range: the body was compared with the geometry when the store was opened.
+        // In range: the body's length was checked against the geometry when the store was opened.
         let _ = self.store.region().read(self.at, &mut self.buffer);
         match self.store.geometry() {
             Geometry::KeyWrite { data_len, .. } => {
@@ -103,11 +106,12 @@ impl Snapshot {
         Some(&self.buffer)
     }
 
-    /// Reads each slot of the chunk again as a reader does; slots that are still empty are skipped.
+    /// Reads each slot of the chunk again, as a reader does, so that it is consistent. Slots that are still empty are
+    /// skipped.
     fn settle(&mut self, stride: u64, data_len: usize) {
         fence(Ordering::Acquire);
         let region = Arc::clone(self.store.region());
-        // Strides are powers of two and at most 2048, so that chunks are whole slots.
+        // A stride is a power of two and at most 2048, so a chunk contains whole slots.
         for (slot, at) in self
             .buffer
             .chunks_exact_mut(stride as usize)
@@ -125,7 +129,8 @@ impl Snapshot {
                 let now = now.to_ne_bytes();
                 *head = [now[0], now[1], now[2], now[3]];
                 state = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
-                // Zeros before other bytes: a reader with a key of checksum 0 may accept the slot, but no key is known here.
+                // Zeros before other bytes may be a write in progress. A reader with a key of checksum 0 may accept them,
+                // but here no key is known.
                 if now == [0; 8] && state == slots::SlotState::Match && data_len > 4 {
                     state = slots::SlotState::Torn;
                 }
@@ -149,7 +154,7 @@ impl Snapshot {
 
     fn trailer(&self, shape: &Columns, parity: u16) -> [u8; SKETCH_TRAILER_LEN] {
         let mut trailer = [0; SKETCH_TRAILER_LEN];
-        // In range, as above.
+        // In range, as in `next`.
         let _ = self
             .store
             .region()
@@ -157,8 +162,8 @@ impl Snapshot {
         trailer
     }
 
-    /// Copies into this chunk its bytes of the trailers as they were at the beginning, or zeros if they changed since: chunk by chunk,
-    /// because a trailer may be split between two.
+    /// Overwrites the chunk's part of each trailer with the trailer from the beginning of the snapshot, or with zeros if it
+    /// has changed since. A trailer may be split between two chunks.
     fn settle_trailers(&mut self, shape: &Columns) {
         fence(Ordering::Acquire);
         let chunk = self.at..self.at + self.buffer.len() as u64;

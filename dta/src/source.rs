@@ -1,5 +1,5 @@
-//! Stores for queries: live in this process, live in another one (their files mapped), or snapshots. The queries and answers are
-//! those of the API and of the commands.
+//! Opens the DTA stores behind the API and the query commands (`get`, `count`, `sketch`, `tail`): live in this process,
+//! mapped from another process's files, or snapshots.
 
 mod answer;
 mod query;
@@ -18,21 +18,21 @@ pub use query::KeyQuery;
 
 use crate::fields::Fields;
 
-/// File name extension of stores and snapshots.
+/// File name extension of store and snapshot files.
 pub const EXTENSION: &str = "region";
 
-/// A store with its file and its fields.
+/// A store with its file and field layout.
 #[derive(Debug)]
 pub struct SourceStore {
-    /// The opened store itself.
+    /// The opened DTA store.
     pub store: DtaStore,
     /// File of the store, if there is one.
     pub file: Option<PathBuf>,
-    /// The fields of its data or entries.
+    /// Layout of its data or entries, if the header has a valid one.
     pub fields: Option<Fields>,
 }
 
-/// Stores, by name and by number.
+/// A set of stores, found by name or ID.
 #[derive(Clone, Debug, Default)]
 pub struct DtaSource {
     stores: Vec<Arc<SourceStore>>,
@@ -45,10 +45,10 @@ impl SourceStore {
         Self { store, file, fields }
     }
 
-    /// Opens the store in a file, for reading only.
+    /// Opens the store in a file read-only.
     ///
     /// # Errors
-    /// One sentence with the cause.
+    /// A message with the cause.
     pub fn open(file: &Path) -> Result<Self, String> {
         let region = Region::open_read_only(file)
             .map_err(|error| format!("cannot map {}: {error}", file.display()))?;
@@ -61,7 +61,7 @@ impl SourceStore {
         &self.store.header().name
     }
 
-    /// Returns the kind of the pages under it, as a word.
+    /// Returns the page size of its memory as a word, for the API.
     fn pages(&self) -> &'static str {
         match self.store.region().pages() {
             Pages::Huge2M => "huge",
@@ -71,21 +71,21 @@ impl SourceStore {
     }
 }
 
-/// Renders the error of an unusable region file.
+/// Renders the error message for an unusable region file.
 pub fn unreadable(file: &Path, error: HeaderError) -> String {
     format!("{}: {error}", file.display())
 }
 
 impl DtaSource {
-    /// Creates a source of these stores.
+    /// Creates a source from these stores.
     pub fn new(stores: Vec<Arc<SourceStore>>) -> Self {
         Self { stores }
     }
 
-    /// Opens all stores of a directory.
+    /// Opens all stores in a directory.
     ///
     /// # Errors
-    /// A sentence if the directory has no stores, or a file cannot be read.
+    /// A message if the directory has no stores, a file cannot be read, or the kernel owns the memory.
     pub fn open(directory: &Path) -> Result<Self, String> {
         if crate::persist::is_locked(directory) {
             return Err(format!(
@@ -120,10 +120,10 @@ impl DtaSource {
         &self.stores
     }
 
-    /// Returns the store with this name or, if the text is a number, with this ID.
+    /// Returns the store with this name or, if the text is a number, with this ID. Lists are found by name only.
     ///
     /// # Errors
-    /// A sentence that lists the existing stores if there is none.
+    /// A message with the existing stores if there is no match, or with the candidates if there are several.
     pub fn find(&self, name: &str) -> Result<&Arc<SourceStore>, String> {
         if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
             return Ok(named);
@@ -153,10 +153,10 @@ impl DtaSource {
         }
     }
 
-    /// Returns the store in which this list is.
+    /// Returns the store that contains this list.
     ///
     /// # Errors
-    /// A sentence if there is none.
+    /// A message with the existing lists if there is no match.
     pub fn find_list(&self, list: u32) -> Result<&Arc<SourceStore>, String> {
         let store = self
             .stores

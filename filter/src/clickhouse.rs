@@ -1,5 +1,5 @@
-//! Renders a filter as a ClickHouse condition. A field that a row lacks is NULL, so three-valued SQL logic
-//! gives the same result as [`crate::Filter::matches`].
+//! Translates a filter to a ClickHouse condition. A field that a row lacks becomes NULL, so SQL's three-valued logic gives
+//! the same result as [`crate::Filter::matches`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,19 +9,19 @@ use crate::field::Field;
 use crate::path::{Pattern, Step};
 use crate::test::{Expression, Test};
 
-/// Adds a query parameter of this ClickHouse type and value, and returns its placeholder.
+/// Registers a query parameter with its ClickHouse type and value, and returns its placeholder.
 type AddParameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 
-/// First and last IPv4 address, as IPv6 columns have them.
+/// First and last IPv4 address as stored in IPv6 columns.
 const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
-/// ClickHouse condition: the flow has addresses.
+/// Condition that a row's flow has addresses rather than only a flow ID.
 const HAS_ADDRESSES: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
-/// ClickHouse condition: the flow's text has ports, as `a:1>b:2/6` and `[a]:1>[b]:2/6` have.
+/// Condition that the flow's text has ports, as in `a:1>b:2/6` and `[a]:1>[b]:2/6`.
 pub const HAS_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";
-/// The number of a field that a row lacks.
+/// Value of a number that a row lacks.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Renders a condition that evaluates to 1, 0 or NULL.
+/// Translates an expression to a condition that evaluates to 1, 0 or NULL.
 pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) -> String {
     match expression {
         Expression::And(parts) => join(parts, " AND ", "1", parameter),
@@ -31,6 +31,7 @@ pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) ->
     }
 }
 
+/// Joins the conditions of all parts by `word`; `none` is the condition for no parts.
 fn join(parts: &[Expression], word: &str, none: &str, parameter: AddParameter<'_>) -> String {
     let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
     if parts.is_empty() {
@@ -104,6 +105,7 @@ fn address_condition(field: Field, prefixes: &[Prefix], parameter: AddParameter<
     format!("if({HAS_ADDRESSES}, {}, NULL)", or_terms(&terms))
 }
 
+/// Joins terms by OR; no terms are never true.
 fn or_terms(terms: &[String]) -> String {
     if terms.is_empty() {
         "0".to_owned()
@@ -112,6 +114,7 @@ fn or_terms(terms: &[String]) -> String {
     }
 }
 
+/// Returns one term per range, both ends included.
 fn range_terms(column: &str, ranges: &[(u64, u64)], parameter: AddParameter<'_>) -> Vec<String> {
     ranges
         .iter()
@@ -123,7 +126,7 @@ fn range_terms(column: &str, ranges: &[(u64, u64)], parameter: AddParameter<'_>)
         .collect()
 }
 
-/// Returns the expression of a numeric field, and the condition that it is known.
+/// Returns the SQL expression of a numeric field, and the condition that the row has it.
 fn numeric_expression(field: Field) -> (String, String) {
     match field {
         Field::SrcPort | Field::DstPort => (field.name().to_owned(), HAS_PORTS.to_owned()),
@@ -141,7 +144,7 @@ fn numeric_expression(field: Field) -> (String, String) {
     }
 }
 
-/// Returns the expression of the value that a path's first report had, for an event of metric `flow_path`.
+/// Returns the SQL expression for the value in the report that first showed a path (events of metric `flow_path`).
 fn first_value(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency => "flow_latency",
@@ -153,10 +156,11 @@ fn first_value(metric: Metric) -> &'static str {
     }
 }
 
-/// Returns the first and the last address of a prefix.
+/// Returns the first and the last address of a prefix, as text.
 fn bounds(prefix: &Prefix) -> (String, String) {
     match prefix.network() {
         IpAddr::V4(first) => {
+            // Host bits. With the full prefix length the shift overflows, and there are none.
             let rest = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
             let last = Ipv4Addr::from(u32::from(first) | rest);
             (
@@ -174,7 +178,7 @@ fn bounds(prefix: &Prefix) -> (String, String) {
     }
 }
 
-/// Renders a path pattern as a regular expression over `>101>102>`.
+/// Converts a path pattern to a regular expression that is matched against text such as `>101>102>`.
 fn path_regex(pattern: &Pattern) -> String {
     let mut text = String::from(">");
     for step in pattern.steps() {

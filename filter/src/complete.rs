@@ -1,20 +1,21 @@
-//! Completes a filter at the cursor.
+//! Completion for filters in the web UI and the commands: proposes the fields, operators and values that can follow at the
+//! cursor.
 
 use crate::field::{Field, Form, Operator, View};
 use crate::lexer::Scanner;
 
-/// A text that can stand from a byte of the filter on.
+/// A proposal that replaces the end of the filter's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The first byte that it replaces; up to the end of the text.
+    /// Byte offset from which the text is replaced, up to its end.
     pub from: usize,
-    /// The text that replaces them.
+    /// Text that replaces these bytes.
     pub text: String,
-    /// A description in one line.
+    /// Description of the proposal in one line.
     pub about: String,
 }
 
-/// Returns the words that can follow `text`, which ends at the cursor. `names` are the names of nodes.
+/// Returns proposals for the text before the cursor. `names` are the known node names.
 pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
     if text.len() > MOST {
         return Vec::new();
@@ -31,7 +32,7 @@ pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
             Expected::Value(field, operator) => after_value(&mut scanner, field, operator),
             Expected::End => after_end(&mut scanner),
         };
-        // A word that ends at the cursor may not be complete.
+        // A word that ends at the cursor may be incomplete, so it is completed rather than skipped.
         let is_partial = scanner.rest().is_empty() && !text.ends_with([' ', '(', ')']) && at < scanner.at();
         match next {
             Some(next) if !is_partial => expected = next,
@@ -94,7 +95,7 @@ fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&st
     let rest = &text[at..];
     let mut from = at + rest.len() - rest.trim_start().len();
     if let Expected::Value(Field::Path, _) = expected {
-        // The last node of a pattern.
+        // In a path pattern, complete the last node.
         from = text.rfind('>').map_or(from, |arrow| from.max(arrow + 1));
     }
     let begun = &text[from..];
@@ -110,7 +111,7 @@ fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&st
         .collect()
 }
 
-/// Returns the words that are expected here, each with a description.
+/// Returns the words that are possible here, each with a description.
 fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'static str)> {
     match expected {
         Expected::Test => Field::ALL
@@ -167,6 +168,6 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// Bytes of a text that is completed.
+/// Maximum length of a text to complete, bytes.
 const MOST: usize = 4_096;
 const MAX_PROPOSALS: usize = 50;

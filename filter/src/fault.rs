@@ -1,13 +1,13 @@
-//! The error of a text that is no filter.
+//! The error of an invalid filter: the position in the text, and advice on what to write.
 
 use std::fmt;
 
-/// The position at which a text is wrong, and how to correct it.
+/// A syntax or value error in a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The byte of the text where the fault begins; at most its length.
+    /// Byte offset at which the error begins, at most the text's length.
     pub position: usize,
-    /// Bytes that it covers; 0 at the end of the text.
+    /// Length of the wrong part, bytes; 0 at the end of the text.
     pub length: usize,
     /// One sentence that says what to write instead.
     pub message: String,

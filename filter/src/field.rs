@@ -1,19 +1,19 @@
-//! The fields of a row that a filter can test.
+//! The fields that filters of flows and events can test, with their value types and operators.
 
 use detect::Metric;
 
 wire::named! {
-    /// The kind of rows that a filter selects from.
+    /// The kind of rows that a filter selects.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum View, name {
-        /// Flows: a row is the state of a flow.
+        /// Flows: a row is the current state of a flow.
         Flows => "flows",
         /// Events: a row is one event.
         Events => "events",
     }
 }
 
-/// The field of a row that a test compares.
+/// A field of a row, as named in filters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Field {
     /// The source address of the flow.
@@ -52,22 +52,22 @@ pub enum Field {
     Reason,
     /// The number of reports of the flow.
     Reports,
-    /// The value of an event of this metric; for a flow, its latest value, or the greatest one of its nodes.
+    /// The value of an event of this metric. For a flow, its latest value or the maximum over its nodes.
     Value(Metric),
 }
 
-/// The kind of values that a field is compared with.
+/// The type of a field's values in the filter's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Address,
     Port,
     Proto,
     Node,
-    /// A whole number up to this.
+    /// A whole number up to this maximum.
     Number(u64),
     /// A time in nanoseconds.
     Time,
-    /// A share in millionths.
+    /// A fraction in millionths, written in percent.
     Share,
     Path,
     /// One of these words.
@@ -76,7 +76,7 @@ pub(crate) enum Form {
 }
 
 wire::named! {
-    /// A comparison; longer ones before those that they begin with.
+    /// A comparison operator. The lexer tries them in order, so longer ones precede their prefixes.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum Operator, text {
         Equal => "==",
@@ -115,7 +115,7 @@ const METRICS: &[&str] = &[
 ];
 
 impl Field {
-    /// All fields, in the order in which they are listed.
+    /// All fields, in the order of listings and proposals.
     pub const ALL: [Self; 23] = [
         Self::Src,
         Self::Dst,
@@ -167,7 +167,7 @@ impl Field {
         }
     }
 
-    /// Returns a description in one line.
+    /// Returns a one-line description with an example.
     pub fn about(self, view: View) -> &'static str {
         match (self, view) {
             (Self::Src, _) => "source address: in 10.0.1.0/24",
@@ -240,7 +240,7 @@ impl Field {
         }
     }
 
-    /// Returns the field with this name in this view.
+    /// Returns the field with this name, or `None` if rows of this view have no such field.
     pub(crate) fn from_name(name: &str, view: View) -> Option<Self> {
         Self::ALL
             .into_iter()

@@ -1,26 +1,26 @@
-//! Words of a filter. What a value may contain depends on its field, so values are cut out as they stand, up to a blank, a comma or a
-//! closing parenthesis.
+//! The lexer of the filter language. The allowed characters of a value depend on its field, so a value extends to the next
+//! blank, comma or parenthesis and is interpreted later.
 
 use crate::field::Operator;
 
-/// A position in the text.
+/// A cursor in a filter's text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// Part of the text.
+/// A value with its position in the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a str,
     pub(crate) start: usize,
-    /// Whether the word was in quotation marks, which `text` lacks.
+    /// The value was in quotation marks, which `text` does not contain.
     pub(crate) is_quoted: bool,
 }
 
 impl Piece<'_> {
-    /// Returns the length in the text, bytes, quotes included.
+    /// Returns the length in the source text in bytes, including quotation marks.
     pub(crate) fn length(&self) -> usize {
         self.text.len() + 2 * usize::from(self.is_quoted)
     }
@@ -48,7 +48,7 @@ impl<'a> Scanner<'a> {
         self.rest().is_empty()
     }
 
-    /// Skips this symbol and returns true, if it is next.
+    /// Skips this symbol if it is next, and returns whether it was.
     pub(crate) fn symbol(&mut self, symbol: &str) -> bool {
         self.blanks();
         let is_next = self.rest().starts_with(symbol);
@@ -56,21 +56,21 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// Skips this word and returns true, if it is next.
+    /// Skips this word if it is next, and returns whether it was.
     pub(crate) fn word(&mut self, word: &str) -> bool {
         let is_next = self.name() == word;
         self.at += word.len() * usize::from(is_next);
         is_next
     }
 
-    /// Returns the next name without skipping it, or an empty string if a value or a symbol is next.
+    /// Returns the next name without skipping it, or an empty string if something else is next.
     pub(crate) fn name(&mut self) -> &'a str {
         self.blanks();
         let rest = self.rest();
         let length = rest
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .unwrap_or(rest.len());
-        // `10.0.0.1` and `spine-1` are values.
+        // `10.0.0.1` and `spine-1` are values rather than names.
         let goes_on = rest[length..].starts_with(['.', ':', '-', '/', '*', '?']);
         if goes_on || rest.starts_with(|c: char| c.is_ascii_digit()) {
             ""
@@ -90,9 +90,9 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Reads a value.
+    /// Reads a value, in quotation marks or not.
     ///
-    /// Returns the advice for an error message if there is none, or if its quotes are not closed.
+    /// Returns advice for an error message if there is no value, or if its quotation marks are not closed.
     pub(crate) fn value(&mut self) -> Result<Piece<'a>, &'static str> {
         self.blanks();
         let rest = self.rest();

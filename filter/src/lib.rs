@@ -1,17 +1,18 @@
-//! Filters of flows and events: a condition in one language, the same in the UI, the API and the commands.
+//! The filter language for flows and events, shared by the web UI, the API and the commands.
 //!
 //! ```text
 //! src in 10.0.1.0/24 and queue_occupancy > 50 and not path ~ 101>*>103
 //! ```
 //!
-//! A test is a field, an operator and one value, or several in parentheses; `and`, `or`, `not` and parentheses combine them. What is only a
-//! word, an address or a text in quotes is searched in the text of the flow. [`Field`] lists the fields.
+//! A test is a field, an operator, and a value or a list of values in parentheses. `and`, `or`, `not` and parentheses
+//! combine tests. A single word, address or quoted text is searched in the text of the flow. [`Field`] lists the fields.
 //!
-//! A field that a row lacks is *unknown*: a test of it is neither true nor false, not even under `not`, as in [rules](detect::rule). Only
-//! rows of which the whole is true are shown.
+//! A test of a field that a row lacks is *unknown*, neither true nor false, even under `not` (three-valued logic, as in
+//! [rules](detect::rule)). A filter selects the rows for which it is true.
 //!
-//! A filter is compared with rows here ([`Filter::matches`]), or written as a condition of ClickHouse ([`Filter::to_clickhouse`]), which
-//! says the same. Texts come from outside: their length, depth and number of tests are bounded, and errors have a position.
+//! A filter can be evaluated on rows ([`Filter::matches`]) or translated to an equivalent ClickHouse condition
+//! ([`Filter::to_clickhouse`]). Filters come from users: length, nesting and number of tests are bounded, and errors have a
+//! position.
 //!
 //! # Example
 //! ```
@@ -44,45 +45,45 @@ pub use test::{Facts, Required};
 
 use test::Expression;
 
-/// A condition that selects rows of a view.
+/// A parsed condition that selects rows of a view.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter {
     root: Expression,
 }
 
 impl Filter {
-    /// Reads a filter of rows of this view. `names` gives the id of a node that is written by its name. A text of blanks is true of each row.
+    /// Parses a filter for rows of this view. `names` maps a node's name to its ID. A blank filter matches every row.
     ///
     /// # Errors
-    /// The first fault.
+    /// The first error in the text.
     pub fn parse(text: &str, view: View, names: &dyn Fn(&str) -> Option<u32>) -> Result<Self, Fault> {
         parser::parse(text, view, names).map(|root| Self { root })
     }
 
-    /// Returns whether the row is shown.
+    /// Returns whether the filter selects the row.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.root.truth(facts) == Some(true)
     }
 
-    /// Returns whether the row is not shown, whatever the fields that it lacks may be.
+    /// Returns whether the filter is false for the row, whatever values its missing fields may have.
     pub fn excludes(&self, facts: &Facts<'_>) -> bool {
         self.root.truth(facts) == Some(false)
     }
 
-    /// Returns whether a test is about the path, or about values of nodes.
+    /// Returns whether the filter tests the path or values of nodes.
     pub fn asks_nodes(&self) -> bool {
         self.root.asks_nodes()
     }
 
-    /// Returns the fields that the filter tests, each once.
+    /// Returns the fields that the filter tests, without duplicates.
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
         self.root.fields(&mut fields);
         fields
     }
 
-    /// Returns the values of this metric at which the result may change, ascending; between two of them it is
-    /// the same.
+    /// Returns, in ascending order, the values of this metric at which the result can change. Between two of them it is
+    /// constant.
     pub fn bounds(&self, metric: detect::Metric) -> Vec<u64> {
         let mut bounds = Vec::new();
         self.root.bounds(Field::Value(metric), &mut bounds);
@@ -91,34 +92,33 @@ impl Filter {
         bounds
     }
 
-    /// Returns the number of tests and values, which is the cost of a match.
+    /// Returns the number of tests and values, which determines the cost of evaluating the filter.
     pub fn tests(&self) -> usize {
         self.root.tests()
     }
 
-    /// Returns the properties that every matching row has, to look rows up in an index.
+    /// Returns the properties that every matching row has, for index lookups.
     pub fn required(&self) -> Required {
         self.root.required()
     }
 
-    /// Renders the filter as a ClickHouse condition on the tables `events` and `flows`. `parameter` is given
-    /// the type and the text of a value, and returns the placeholder by which the statement refers to it: no
-    /// value is part of the text.
+    /// Translates the filter to a ClickHouse condition on the tables `events` and `flows`. `parameter` gets the type and
+    /// text of a value and returns its placeholder, so no value appears in the statement's text.
     pub fn to_clickhouse(&self, parameter: &mut dyn FnMut(&str, String) -> String) -> String {
         clickhouse::condition(&self.root, parameter)
     }
 }
 
-/// Returns `None` for every name, for [`Filter::parse`] where no node has a name.
+/// Returns `None` for every name; for [`Filter::parse`] where nodes have no names.
 pub fn no_names(_: &str) -> Option<u32> {
     None
 }
 
-/// Runs the fuzz body: any text is either refused at a position inside it or can be used, and each completion
-/// can be inserted at its position.
+/// Fuzz entry point: any text is either rejected with a position inside it or usable, and every completion fits its
+/// position.
 ///
 /// # Panics
-/// If that does not hold.
+/// If one of these properties is violated.
 pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for view in View::ALL {

@@ -1,4 +1,5 @@
-//! Parses a filter by recursive descent; depth, tests and values are bounded.
+//! The recursive-descent parser of the filter language: text in, an [`Expression`] or the first [`Fault`] out. Depth, tests
+//! and values are bounded.
 
 use detect::{Prefix, rule::names::distance};
 
@@ -8,6 +9,7 @@ use crate::lexer::{Piece, Scanner};
 use crate::path::{MAX_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
+/// Parses a filter of `view`; `names` resolves the names of nodes. An empty filter matches everything.
 pub(crate) fn parse(
     text: &str,
     view: View,
@@ -37,18 +39,20 @@ pub(crate) fn parse(
     Ok(root)
 }
 
-/// Returns the word to search for, if `text` is a single word and no comparison.
+/// Returns the word to search for if `text` is a single word rather than a comparison.
 fn only_word(text: &str) -> Option<&str> {
     let mut scanner = Scanner::new(text);
     let piece = scanner.value().ok()?;
     let has_operator = Operator::ALL.into_iter().any(|operator| {
         operator != Operator::In && operator != Operator::Greater && piece.text.contains(operator.text())
     });
+    // In the text of a flow, `>` separates source and destination.
     let is_flow = piece.text.starts_with(|c: char| c.is_ascii_digit() || c == '[');
     let compares = has_operator || (piece.text.contains('>') && !is_flow);
     (scanner.is_at_end() && (piece.is_quoted || !compares)).then_some(piece.text)
 }
 
+/// Returns the test that searches for `text` in the flow's text.
 fn search(text: &str) -> Expression {
     Expression::Test(Test::Contains(Field::Flow, text.to_owned()))
 }
@@ -77,6 +81,7 @@ impl<'a> Parser<'a> {
         Ok(combine(parts, Expression::And))
     }
 
+    /// Parses `not`, a parenthesis or a test. `depth` is the current nesting, which bounds the recursion.
     fn negated(&mut self, depth: usize) -> Result<Expression, Fault> {
         if depth >= DEEPEST {
             return Err(self.here(0, format!("parentheses and `not` go up to {DEEPEST} deep")));
@@ -94,6 +99,7 @@ impl<'a> Parser<'a> {
         self.test()
     }
 
+    /// Parses a test: a field, an operator and its values.
     fn test(&mut self) -> Result<Expression, Fault> {
         self.tests += 1;
         if self.tests > MAX_TESTS {
@@ -129,7 +135,7 @@ impl<'a> Parser<'a> {
         self.meaning(field, operator, &values)
     }
 
-    /// Parses a value without a field, which is searched in the text of the flow.
+    /// Parses a value without a field, to be searched in the text of the flow.
     fn flow_text(&mut self) -> Result<Expression, Fault> {
         let at = self.scanner.at();
         let Ok(piece) = self.scanner.value() else {
@@ -149,6 +155,7 @@ impl<'a> Parser<'a> {
         Ok(search(piece.text))
     }
 
+    /// Returns the error message for an unknown field name.
     fn unknown(&self, name: &str) -> String {
         let view = self.view.name();
         if Field::ALL.into_iter().any(|field| field.name() == name) {
@@ -171,6 +178,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the value of a test, or the list of values after `in`.
     fn values(&mut self, operator: Operator) -> Result<Vec<Piece<'a>>, Fault> {
         let is_list = operator == Operator::In && self.scanner.symbol("(");
         let mut values = Vec::new();
@@ -194,6 +202,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Builds the test of `field` from the parsed values.
     fn meaning(&self, field: Field, operator: Operator, values: &[Piece<'a>]) -> Result<Expression, Fault> {
         let test = match field.form() {
             Form::Address => Test::Address(field, self.each(values, address)?),
@@ -234,6 +243,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Converts each value with `read`; an error gets the position of its value.
     fn each<T>(
         &self,
         values: &[Piece<'a>],
@@ -245,6 +255,7 @@ impl<'a> Parser<'a> {
             .collect()
     }
 
+    /// Parses a node ID, or looks up the name of a node.
     fn node(&self, text: &str) -> Result<u32, String> {
         number(text, Form::Number(u32::MAX.into()))
             .ok()
@@ -255,6 +266,7 @@ impl<'a> Parser<'a> {
             })
     }
 
+    /// Parses a path pattern such as `101>*>103`.
     fn pattern(&self, text: &str) -> Result<Pattern, String> {
         let steps: Vec<Step> = text
             .split('>')
@@ -276,12 +288,13 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Builds a fault that marks the next `length` bytes.
     fn here(&self, length: usize, message: String) -> Fault {
         Fault::new(self.scanner.at(), length, message)
     }
 
-    /// Builds a fault at the current position. If an operator of another language stands there, the message
-    /// names the word to write instead of giving `advice`.
+    /// Builds a fault at the current position. If an operator of another language is found there, the message names the
+    /// word to use; otherwise it is `advice`.
     fn expected(&mut self, advice: &str) -> Fault {
         self.scanner.blanks();
         let rest = self.scanner.rest();
@@ -301,6 +314,7 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Combines the parts with `combined`; a single part stays as it is.
 fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expression) -> Expression {
     if parts.len() == 1 {
         parts.remove(0)
@@ -309,7 +323,7 @@ fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expressi
     }
 }
 
-/// Returns the closest of the names of which `name` may be a misspelling.
+/// Returns the name of which `name` is most likely a misspelling, or `None` if none is close.
 fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     names
         .iter()
@@ -319,7 +333,7 @@ fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 }
 
 fn letters_between(name: &str, other: &str) -> usize {
-    // A longer word is not a typo of a field.
+    // A longer word is not a misspelled field, and the distance would be expensive.
     if name.len() <= 40 {
         distance(name, other)
     } else {
@@ -327,6 +341,7 @@ fn letters_between(name: &str, other: &str) -> usize {
     }
 }
 
+/// Returns the length of the leading white space, bytes.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
@@ -344,8 +359,8 @@ fn word(text: &str, known: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Returns the ranges of numbers for which the comparison is true; for `!=`, those for which it is false.
-/// Only `==`, `!=` and `in` have more than one value.
+/// Returns the ranges in which the comparison is true; for `!=`, the ranges in which it is false. Only `==`, `!=` and `in`
+/// can have more than one value.
 fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let (first, last) = ranges.first().copied().unwrap_or((1, 0));
     let range = match operator {
@@ -358,7 +373,7 @@ fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     range.into_iter().collect()
 }
 
-/// Parses a number, or the first and the last one of a range.
+/// Parses a number or a range, and returns its first and last number.
 fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
     let ends = if form == Form::Proto {
         None
@@ -376,7 +391,9 @@ fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
     Ok((first, last))
 }
 
+/// Parses a number with a unit of its form, up to the largest value of that form.
 fn number(text: &str, form: Form) -> Result<u64, String> {
+    // Units with their factors, the largest value, and a description for error messages. Shares are in millionths.
     let (units, most, what): (&[(&str, u64)], u64, &str) = match form {
         Form::Time => (TIMES, u64::MAX, "a time, such as 5ms"),
         Form::Share => (&[("%", 10_000)], u64::MAX, "a share, such as 80%"),
@@ -426,7 +443,7 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more than {most}"))
 }
 
-/// Parses a decimal number and multiplies it by `factor`. Returns `None` if the product is not whole.
+/// Parses a decimal number and multiplies it by `factor`. Returns `None` if the product is not a whole number.
 fn decimal(text: &str, factor: u64) -> Option<u128> {
     let digits = text.replace('_', "");
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -439,6 +456,7 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
     scaled.is_multiple_of(parts).then(|| scaled / parts)
 }
 
+/// Units of time, ns. A number without a unit is in ns.
 const TIMES: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -461,8 +479,9 @@ const PROTOCOLS: [(&str, u64); 5] = [
     ("icmpv6", 58),
     ("sctp", 132),
 ];
-/// Bytes of a filter.
+/// Maximum length of a filter, bytes.
 const LONGEST: usize = 4_096;
-/// Tests and values of a filter.
+/// Maximum number of tests and values in a filter.
 const MAX_TESTS: usize = 256;
+/// Maximum nesting of parentheses and `not`.
 const DEEPEST: usize = 32;

@@ -1,26 +1,26 @@
-//! Patterns of paths: `101>*>103`.
+//! Path patterns such as `101>*>103`, which a filter matches against the nodes of a flow's path.
 
 /// A part of a path pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Node(u32),
-    /// Any node, also one whose id is unavailable.
+    /// Any one node, even one with an unknown ID.
     One,
-    /// Any number of nodes, none included.
+    /// Any number of nodes, including none.
     Any,
 }
 
-/// A part of a path: steps that follow each other somewhere in it.
+/// A pattern of consecutive steps that may match anywhere in a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     steps: Vec<Step>,
 }
 
-/// Most steps of a pattern.
+/// Maximum number of steps in a pattern.
 pub(crate) const MAX_STEPS: usize = 64;
 
 impl Pattern {
-    /// Creates a pattern. It may match anywhere in a path, so `*` at its ends has no effect and is left out.
+    /// Creates a pattern. It matches anywhere in a path, so `*` at either end has no effect and is removed.
     pub(crate) fn new(mut steps: Vec<Step>) -> Self {
         steps.dedup_by(|one, other| *one == Step::Any && *other == Step::Any);
         let first = steps
@@ -38,8 +38,8 @@ impl Pattern {
         &self.steps
     }
 
-    /// Returns whether the path contains the pattern. Each part between two `*` is matched at its first
-    /// position: a later one would leave less of the path for the parts that follow.
+    /// Returns whether the path contains the pattern. Each part between two `*` takes its first match; a later match would
+    /// leave less of the path for the following parts.
     pub(crate) fn is_in(&self, path: &[u32]) -> bool {
         let mut rest = path;
         for part in self.steps.split(|step| *step == Step::Any) {

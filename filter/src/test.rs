@@ -1,4 +1,5 @@
-//! Evaluates the tests of a filter for a row.
+//! Evaluates a filter's expression on a row in three-valued (Kleene) logic: a test of a field that the row lacks is
+//! unknown.
 
 use std::cell::OnceCell;
 
@@ -8,14 +9,14 @@ use wire::FlowKey;
 use crate::field::Field;
 use crate::path::Pattern;
 
-/// The known values of a row; a field that is absent is unknown.
+/// The values of a row; an absent field is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Facts<'a> {
     /// The flow of the row.
     pub flow: Option<&'a FlowKey>,
-    /// A cache for the text of the flow, if several filters are compared with the row.
+    /// Cache of the flow's text, for evaluating several filters on the same row.
     pub flow_text: Option<&'a OnceCell<String>>,
-    /// The nodes in forwarding order (`u32::MAX`: unavailable); empty if unknown.
+    /// Nodes in forwarding order (`u32::MAX`: ID unknown); empty if the path is unknown.
     pub path: &'a [u32],
     /// The node of the event.
     pub node: Option<u32>,
@@ -37,7 +38,7 @@ pub struct Facts<'a> {
     pub values: [Option<u64>; Metric::COUNT],
 }
 
-/// The properties of each row that a filter matches; `None` where they may differ.
+/// Properties that all matching rows share; `None` where they may differ.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Required {
     /// The kind of the event.
@@ -52,7 +53,7 @@ pub struct Required {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expression {
-    /// True of all if there are none.
+    /// True if all parts are true, and for no parts.
     And(Vec<Self>),
     Or(Vec<Self>),
     Not(Box<Self>),
@@ -62,15 +63,15 @@ pub(crate) enum Expression {
 /// A test of one field.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Test {
-    /// An address is in one of these.
+    /// The address lies in one of these prefixes.
     Address(Field, Vec<Prefix>),
-    /// A number is in one of these ranges, both ends included.
+    /// The number lies in one of these ranges, both ends included.
     Number(Field, Vec<(u64, u64)>),
-    /// A text is one of these.
+    /// The text equals one of these.
     Text(Field, Vec<String>),
-    /// A text contains this one.
+    /// The text contains this string.
     Contains(Field, String),
-    /// The path has one of these.
+    /// The path matches one of these patterns.
     Path(Vec<Pattern>),
 }
 
@@ -106,7 +107,7 @@ impl Expression {
         }
     }
 
-    /// Adds the values at which a test of this field may change.
+    /// Adds the values at which the result of a test of this field can change.
     pub(crate) fn bounds(&self, of: Field, bounds: &mut Vec<u64>) {
         match self {
             Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.bounds(of, bounds)),
@@ -121,7 +122,7 @@ impl Expression {
         }
     }
 
-    /// Adds the fields of its tests.
+    /// Adds the tested fields to `fields`, without duplicates.
     pub(crate) fn fields(&self, fields: &mut Vec<Field>) {
         let field = match self {
             Self::And(parts) | Self::Or(parts) => return parts.iter().for_each(|part| part.fields(fields)),
@@ -167,7 +168,7 @@ impl Expression {
     }
 }
 
-/// Combines truths by Kleene's logic: `decisive` if one has that value, else unknown if one is unknown.
+/// Combines truth values in Kleene logic: `decisive` if any has that value; otherwise unknown if any is unknown.
 fn combine(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
     let mut result = Some(!decisive);
     for truth in truths {
@@ -215,7 +216,7 @@ fn contains(ranges: &[(u64, u64)], number: u64) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&number))
 }
 
-/// Returns the flow, if its addresses are known and not only its id.
+/// Returns the flow if its addresses are known, rather than only its flow ID.
 fn addressed<'a>(facts: &Facts<'a>) -> Option<&'a FlowKey> {
     facts.flow.filter(|flow| flow.known_id().is_none())
 }

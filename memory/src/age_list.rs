@@ -1,4 +1,5 @@
-//! Elements of a table by age: a doubly linked list within the table itself, without allocation or search.
+//! An intrusive doubly linked list that orders the elements of a table by age, without allocation or search. Aggregator and
+//! translator use it for timers.
 //!
 //! ```
 //! use memory::age_list::{AgeLink, AgeList, Aged};
@@ -23,12 +24,12 @@
 /// Index that stands for no element.
 const NONE: u32 = u32::MAX;
 
-/// Links of an element. Valid only between [`AgeList::push`] and [`AgeList::remove`].
+/// An element's links. Valid only between [`AgeList::push`] and [`AgeList::remove`].
 #[derive(Clone, Copy, Debug)]
 pub struct AgeLink {
-    /// Time at which the entry was pushed, ns.
+    /// Time at which the element was pushed, ns.
     pub since: u64,
-    /// Indices of the next newer and older elements.
+    /// Indices of the next newer and the next older element.
     newer: u32,
     older: u32,
 }
@@ -42,7 +43,7 @@ impl AgeLink {
     };
 }
 
-/// An element that can be in the list.
+/// An element of a table that an [`AgeList`] can order.
 pub trait Aged {
     /// Returns the element's links.
     fn age_link(&mut self) -> &mut AgeLink;
@@ -62,13 +63,13 @@ impl AgeList {
         newest: NONE,
     };
 
-    /// Index of the oldest element; outside the table if the list is empty.
+    /// Returns the index of the oldest element, or an index outside any table if the list is empty.
     #[inline(always)]
     pub fn oldest(&self) -> usize {
         self.oldest as usize
     }
 
-    /// Appends an element that is not in the list.
+    /// Appends element `at` as the newest. It must not be in the list.
     #[inline]
     pub fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
         *table[at].age_link() = AgeLink {
@@ -83,7 +84,7 @@ impl AgeList {
         self.newest = at as u32;
     }
 
-    /// Removes an element that is in the list.
+    /// Removes element `at`, which must be in the list.
     #[inline]
     pub fn remove<T: Aged>(&mut self, table: &mut [T], at: usize) {
         let AgeLink { newer, older, .. } = *table[at].age_link();

@@ -1,6 +1,7 @@
-//! Copies between Rust's memory and a mapping that others change, by volatile accesses of at most eight bytes, in ascending order.
+//! Copies between Rust's memory and a mapping that other processes or devices change: volatile accesses of at most eight
+//! bytes, in ascending order.
 
-/// Eight bytes at any address.
+/// Eight bytes at any address (packed, so not aligned).
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 pub(crate) struct Word(pub(crate) u64);
@@ -8,13 +9,13 @@ pub(crate) struct Word(pub(crate) u64);
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<Word>();
 
-/// Stores `bytes` in words, then the remaining bytes one by one.
+/// Stores `bytes` word by word, then the remaining bytes one by one.
 ///
 /// # Safety
 /// `target..target + bytes.len()` is inside a writable mapping.
 #[inline(always)]
 pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
-    // Common slot sizes at aligned addresses: a few instructions instead of a call.
+    // Common slot sizes at aligned addresses compile to a few instructions instead of a call.
     if target.addr().is_multiple_of(WORD) {
         // SAFETY: the words of the target, which is aligned.
         unsafe {
@@ -23,7 +24,7 @@ pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
                 16 => return store_exactly::<16, 2>(target, bytes),
                 24 => return store_exactly::<24, 3>(target, bytes),
                 32 => return store_exactly::<32, 4>(target, bytes),
-                // A batch of 16 entries of 4 bytes.
+                // A batch of 16 entries of 4 bytes with its trailer.
                 80 => return store_exactly::<80, 10>(target, bytes),
                 _ => {}
             }
@@ -39,7 +40,7 @@ pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
 unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
     let (mut words, rest) = bytes.as_chunks::<WORD>();
     let mut at = target;
-    // Compilers copy an unaligned word through the stack; an aligned one takes a single instruction.
+    // Compilers copy an unaligned word through the stack; an aligned word takes one instruction.
     if target.addr().is_multiple_of(WORD) {
         while let Some((four, others)) = words.split_first_chunk::<4>() {
             // SAFETY: the next four words of the target, which is aligned.
@@ -47,7 +48,7 @@ unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
             (at, words) = (at.wrapping_add(4 * WORD), others);
         }
         while let Some((one, others)) = words.split_first_chunk::<1>() {
-            // SAFETY: likewise, the next word.
+            // SAFETY: the next word of the target, which is aligned.
             unsafe { store_words(at, one) };
             (at, words) = (at.wrapping_add(WORD), others);
         }
@@ -64,7 +65,7 @@ unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// Stores `LEN` bytes, which are `WORDS` words.
+/// Stores exactly `LEN` bytes, which are `WORDS` words.
 ///
 /// # Safety
 /// As of [`store`], and `target` is a multiple of eight.

@@ -1,7 +1,7 @@
-//! CRC-32C by the processor's own instruction: a table lookup is slower than memory.
+//! CRC-32C (Castagnoli) by the CPU's CRC instruction (SSE 4.2), because a table lookup is slower than reading memory.
 
-/// Continues a CRC-32C (Castagnoli, reflected): start with all ones and invert the final state. `None` on a processor
-/// without the instruction.
+/// Continues a CRC-32C (reflected). Start with all ones and invert the final state. Returns `None` on a CPU without the
+/// instruction.
 ///
 /// ```
 /// // The check value of CRC-32C, computed in two pieces.
@@ -20,7 +20,7 @@ fn by_instruction(state: u32, bytes: &[u8]) -> Option<u32> {
     if !std::arch::is_x86_feature_detected!("sse4.2") {
         return None;
     }
-    // SAFETY: the processor has SSE 4.2: it was checked just now.
+    // SAFETY: the CPU has SSE 4.2, as checked above.
     Some(unsafe { sse(state, bytes) })
 }
 
@@ -48,7 +48,8 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Copies from memory that others change, and returns the CRC-32C of the first `covered` bytes of the copy.
+/// Copies from memory that others change, and returns the CRC-32C of the first `covered` bytes of the copy, or `None` on a
+/// CPU without the instruction.
 ///
 /// # Safety
 /// `source..source + out.len()` is inside a mapping; `covered` is at most `out.len()`.
@@ -57,7 +58,7 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
 pub(crate) unsafe fn load_with_crc(source: *const u8, out: &mut [u8], covered: usize) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the caller's promise; the processor has SSE 4.2: it was checked just now.
+        // SAFETY: the caller's promise; the CPU has SSE 4.2, as checked above.
         return Some(unsafe { sse_copy(source, out, covered) });
     }
     // SAFETY: the caller's promise.
@@ -98,7 +99,7 @@ mod tests {
 
     use super::crc_32c_update;
 
-    /// Bit by bit, as defined.
+    /// Computes the CRC bit by bit, directly from its definition.
     fn slowly(bytes: &[u8]) -> u32 {
         bytes.iter().fold(u32::MAX, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| {

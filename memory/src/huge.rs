@@ -1,22 +1,22 @@
-//! Large pages under large tables: a table of hundreds of megabytes read at random spends most of its time walking page
-//! tables when its pages are 4 KiB.
+//! Transparent huge pages for large tables. With 4 KiB pages, random reads of a table of hundreds of megabytes spend most
+//! of their time in TLB misses.
 
-/// Result of the request for large pages.
+/// Result of a request for huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HugePageAdvice {
-    /// The kernel will use large pages where it can.
+    /// The kernel will use huge pages where it can.
     Accepted,
-    /// The memory is smaller than one large page, so no request was made.
+    /// The memory is smaller than one huge page, so nothing was requested.
     TooSmall,
-    /// The kernel refused, or the system has no such call: the memory works as before, with small pages.
+    /// The kernel refused or lacks the call; the memory works with small pages.
     Refused,
 }
 
-/// The large page of the processors we know, bytes.
+/// Size of a large page on x86-64 and common AArch64 systems, bytes.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Asks for large pages under the whole capacity of `table`, its unused part included. Best called right after
-/// `Vec::with_capacity`, before the memory is touched. Contents are not affected.
+/// Requests huge pages for the whole capacity of `table`. Works best right after `Vec::with_capacity`, before the memory is
+/// touched. Contents are not affected.
 pub fn advise_huge<T>(table: &Vec<T>) -> HugePageAdvice {
     let start = table.as_ptr() as usize;
     let end = start + table.capacity() * size_of::<T>();
@@ -30,8 +30,8 @@ pub fn advise_huge<T>(table: &Vec<T>) -> HugePageAdvice {
 
 #[cfg(target_os = "linux")]
 fn advise(start: usize, length: usize) -> HugePageAdvice {
-    // SAFETY: MADV_HUGEPAGE keeps the contents of the range, and the range lies inside one live allocation of the
-    // caller's vector, which is borrowed for the time of the call.
+    // SAFETY: MADV_HUGEPAGE keeps the contents of the range, and the range lies inside the live allocation of the caller's
+    // vector, which is borrowed during the call.
     let answer = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
     if answer == 0 {
         HugePageAdvice::Accepted

@@ -1,7 +1,7 @@
-//! Memory that is fast or shared: asking for a cache line before it is needed, large pages under large tables, and
+//! Memory primitives for fast tables and shared memory: prefetching, huge pages, hardware CRCs, age-ordered lists, and
 //! [`Region`]s that other processes, the kernel or a NIC write at any time.
 //!
-//! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
+//! This is one of the two crates with unsafe Rust. It does not interpret the contents of memory.
 //!
 //! # Example
 //! ```

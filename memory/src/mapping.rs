@@ -1,4 +1,4 @@
-//! System calls on memory that is mapped already.
+//! System calls on an existing mapping: populate, sync, statistics and unmap.
 
 use std::io;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
     let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
     match (answer, io::Error::last_os_error()) {
         (0, _) => Ok(()),
-        // A kernel before 5.14: the caller touches the pages itself.
+        // The kernel is older than 5.14: the caller touches the pages itself.
         (_, error) if error.kind() == io::ErrorKind::InvalidInput => Err(io::ErrorKind::Unsupported.into()),
         (_, error) => Err(error),
     }
@@ -24,7 +24,7 @@ pub(crate) fn sync(base: NonNull<u8>, len: usize) -> io::Result<()> {
     }
 }
 
-/// See `Region::huge_bytes`: the sum over the lines of `/proc/self/smaps` of the mappings inside the region.
+/// Returns the bytes of the range on huge pages: sums the fields of `/proc/self/smaps` over the mappings inside it.
 pub(crate) fn huge_bytes(base: NonNull<u8>, len: u64) -> io::Result<u64> {
     let start = base.as_ptr() as u64;
     let inside = start..start + len;
@@ -62,8 +62,8 @@ fn sum_huge(account: &str, inside: &std::ops::Range<u64>) -> u64 {
 /// Removes a mapping.
 ///
 /// # Safety
-/// It is the caller's own, and nothing will touch it any more.
+/// The mapping belongs to the caller, and nothing touches it afterwards.
 pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise. The call fails only for ranges that are not page aligned, and then does nothing.
+    // SAFETY: the caller's promise. The call fails only for unaligned ranges, and then has no effect.
     unsafe { libc::munmap(base.as_ptr().cast(), len) };
 }

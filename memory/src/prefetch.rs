@@ -1,7 +1,6 @@
-//! Prefetch: a hint, never an access.
+//! Cache prefetch hints for x86-64 and AArch64; no-ops on other processors.
 
-/// Asks the processor to bring the cache line of `target`'s first byte into its first-level cache. A hint: no effect on
-/// what the program computes, and no instruction at all on processors other than x86-64 and AArch64.
+/// Prefetches the cache line of `target`'s first byte into the L1 cache. A hint without effect on results.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(target: &T) {
     let address = core::ptr::from_ref(target).cast::<i8>();
@@ -12,15 +11,15 @@ pub fn prefetch<T: ?Sized>(target: &T) {
 #[inline(always)]
 pub(crate) fn fetch(address: *const i8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: PREFETCHT0 reads and writes nothing that the program can see and does not fault on any address; SSE, which
-    // it needs, is part of every x86-64 processor.
+    // SAFETY: PREFETCHT0 has no architectural effect and does not fault on any address. Every x86-64 processor has SSE,
+    // which it needs.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
 }
 
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub(crate) fn fetch(address: *const i8) {
-    // SAFETY: PRFM is a hint: it does not fault, and changes neither memory, registers, flags nor the stack.
+    // SAFETY: PRFM is a hint: it does not fault, and changes no memory, registers, flags or stack.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
     }
@@ -30,12 +29,12 @@ pub(crate) fn fetch(address: *const i8) {
 #[inline(always)]
 pub(crate) fn fetch(_address: *const i8) {}
 
-/// Prefetches a line that will be written: it is fetched in exclusive state.
+/// Prefetches a cache line in exclusive state, for a write.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn fetch_to_write(address: *const i8) {
-    // SAFETY: PREFETCHW is a hint: it does not fault, changes nothing that the program can see, and processors without it
-    // treat it as a no-op.
+    // SAFETY: PREFETCHW is a hint: it does not fault and has no architectural effect. Processors without it treat it as a
+    // no-op.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
     }
@@ -44,7 +43,7 @@ pub(crate) fn fetch_to_write(address: *const i8) {
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub(crate) fn fetch_to_write(address: *const i8) {
-    // SAFETY: as for reading.
+    // SAFETY: as for `fetch`.
     unsafe {
         core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
     }

@@ -1,20 +1,19 @@
-//! Regions: memory that other writers change at any time.
+//! Memory regions that other writers change at any time: another process, the kernel, or a NIC by RDMA.
 //!
-//! A region is a mapping that another process, the kernel or a NIC may write while this process reads it. So there are no
-//! references into it: bytes are copied in and out, every offset is checked, and a reader must be able to detect from the bytes
-//! whether they belong together. This crate does not interpret the bytes.
+//! There are no references into a region. Bytes are copied in and out, every offset is checked, and the data itself
+//! (checksums, sequence numbers) must tell a reader whether a copy is consistent. This crate does not interpret it.
 //!
 //! # Guarantees of a copy
 //!
-//! Copies are made of volatile accesses of at most 8 bytes, in ascending order. An access of 8 bytes at an offset that is a
-//! multiple of 8 (of 4 bytes at a multiple of 4) is atomic; a reader may see a part of a longer copy.
-//! [`Region::write_head_last`] orders its stores so that a reader notices.
+//! A copy consists of volatile accesses of at most 8 bytes, in ascending order. An access of 8 bytes at an offset that is a
+//! multiple of 8 (or of 4 bytes at a multiple of 4) is atomic; of a longer copy, a reader may see a part.
+//! [`Region::write_head_last`] orders its stores so that a reader can detect that.
 //!
 //! # Why this is sound
 //!
-//! The mapping is never a Rust allocation and no reference into it exists, so that a change from outside violates no assumption of
-//! the compiler; it neither invents nor omits volatile and atomic accesses. Two threads that access the same bytes race as they
-//! would in a device's memory: each access sees some value, old or new.
+//! The mapping is never a Rust allocation, and no reference into it exists, so a change from outside violates no compiler
+//! assumption. The compiler neither invents nor omits volatile and atomic accesses. Two threads that access the same bytes
+//! race as they would on device memory: each access sees some value, old or new.
 //!
 //! One case cannot be checked: another process may truncate a *file* under the mapping. An access to the removed part raises
 //! SIGBUS. Keep region files where only trusted users can write.
@@ -26,8 +25,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::copy::{WORD, equal, load, store};
 
-/// Nothing was done: not all bytes are inside the region, a write to a read-only region was requested, or the offset
-/// of an atomic access is not a multiple of its size.
+/// The access had no effect: some bytes are outside the region, the region is read-only, or the offset of an atomic access
+/// is not a multiple of its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange;
 
@@ -39,27 +38,27 @@ impl std::fmt::Display for OutOfRange {
 
 impl std::error::Error for OutOfRange {}
 
-/// The kind of pages of a region.
+/// The kind of pages behind a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// Pages of 2 MiB (or larger, on such a hugetlbfs mount), all of them, reserved for this region.
+    /// Reserved pages of 2 MiB (or larger, if the hugetlbfs mount has them) for the whole region.
     Huge2M,
-    /// The kernel was asked for large pages where it can and did not refuse; [`Region::huge_bytes`] reports the result.
+    /// Transparent huge pages were requested and not refused; [`Region::huge_bytes`] tells how many there are.
     Transparent,
-    /// The processor's small pages, 4 KiB.
+    /// Small pages of the processor, usually 4 KiB.
     Small,
 }
 
 /// Permitted access to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Reading only; every write is [`OutOfRange`].
+    /// Reading only; every write returns [`OutOfRange`].
     Read,
     /// Both reading and writing.
     ReadWrite,
 }
 
-/// A mapping, shared by `Arc`: see the module's text. Unmapped when dropped.
+/// A mapping, usually shared by `Arc`. Dropping it unmaps the memory.
 ///
 /// ```
 /// use memory::{OutOfRange, Region};
@@ -80,22 +79,22 @@ pub enum Access {
 pub struct Region {
     base: NonNull<u8>,
     len: u64,
-    /// `len`, or 0 when read only: one comparison for both refusals.
+    /// `len`, or 0 if read-only, so that one comparison covers both errors.
     writable: u64,
     pages: Pages,
 }
 
-// SAFETY: the mapping belongs to no thread, lives until drop, and is touched by volatile and atomic accesses only.
+// SAFETY: the mapping is not bound to a thread, lives until drop, and is only touched by volatile and atomic accesses.
 unsafe impl Send for Region {}
-// SAFETY: as above; every method accepts whatever the bytes are at that time.
+// SAFETY: as above; every method copes with any contents.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Returns a region over a mapping of `len` bytes that starts at `base`.
+    /// Creates a region from a mapping of `len` bytes at `base`.
     ///
     /// # Safety
-    /// `base..base + len` is mapped readable (and writable, with [`Access::ReadWrite`]), by `mmap` and aligned to a page,
-    /// belongs to the region (which unmaps it on drop), and no reference into it exists or will.
+    /// `base..base + len` is a page-aligned mapping that is readable (and writable, with [`Access::ReadWrite`]). The region
+    /// owns it and unmaps it on drop, and no reference into it exists or will exist.
     pub(crate) unsafe fn from_mapping(base: NonNull<u8>, len: usize, access: Access, pages: Pages) -> Self {
         let len = len as u64;
         let writable = if access == Access::ReadWrite { len } else { 0 };
@@ -113,12 +112,12 @@ impl Region {
         self.len
     }
 
-    /// Always false: no region is empty.
+    /// Returns `false`: a region is never empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the pages under it.
+    /// Returns the kind of pages behind the region.
     pub fn pages(&self) -> Pages {
         self.pages
     }
@@ -128,15 +127,15 @@ impl Region {
         self.writable != 0
     }
 
-    /// Returns the address of the mapping, for registering it with a device. Access the memory through the methods only.
+    /// Returns the address of the mapping, to register it with a device. Access the memory only through the methods.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Copies `bytes` to `at`, in ascending order.
+    /// Copies `bytes` to offset `at`, in ascending order.
     ///
     /// # Errors
-    /// [`OutOfRange`]; nothing was written then.
+    /// [`OutOfRange`]; nothing was written.
     #[inline]
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let target = self.resolve(at, bytes.len(), self.writable)?;
@@ -145,14 +144,15 @@ impl Region {
         Ok(())
     }
 
-    /// Copies `bytes` to `at` such that the first 8 bytes are zero until the rest is complete: stores zero there, then the rest,
-    /// then the first 8 bytes. A reader that finds the same non-zero first 8 bytes before and after copying the rest has the bytes
-    /// of one write (or of two with equal first bytes). Exactly 8 bytes are one word and stored atomically; so are 5 to 7 (a
-    /// checksum of 4 bytes with 1 to 3 of data) at a multiple of 8: the other bytes of the word are stored again unchanged, so
-    /// there must be no concurrent writer to them. Other short data is written as by [`Region::write`].
+    /// Copies `bytes` to offset `at` so that the first 8 bytes (the head) are zero while the rest is written: stores zero,
+    /// then the rest, then the head. A reader that finds the same non-zero head before and after copying the rest has a
+    /// consistent copy (or one of two writes with equal heads).
+    ///
+    /// Exactly 8 bytes are one atomic store. So are 5 to 7 bytes at a multiple of 8; the other bytes of that word are
+    /// stored unchanged, so they must have no concurrent writer. Shorter data is written as by [`Region::write`].
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 8 and there are more than 8 bytes; nothing was written then.
+    /// [`OutOfRange`], also if there are more than 8 bytes and `at` is not a multiple of 8; nothing was written.
     #[inline]
     pub fn write_head_last(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else {
@@ -165,19 +165,20 @@ impl Region {
         if !at.is_multiple_of(WORD as u64) {
             return Err(OutOfRange);
         }
-        // SAFETY: `resolve` found the whole target inside the writable mapping, the base is aligned to a page and `at` to 8.
+        // SAFETY: `resolve` found the target inside the writable mapping; the base is page-aligned and `at` is a multiple
+        // of 8.
         let word = unsafe { AtomicU64::from_ptr(target.cast()) };
         word.store(0, Ordering::Relaxed);
-        // Pairs with the acquire fence of a reader between its copy of the rest and its second look at the word.
+        // Pairs with a reader's acquire fence between its copy of the rest and its second load of the head.
         fence(Ordering::Release);
         // SAFETY: as above; `rest` ends where `bytes` ends.
         unsafe { store(target.add(WORD), rest) };
-        // Pairs with the reader's first look at the word, an acquire load.
+        // Pairs with a reader's first load of the head, an acquire load.
         word.store(u64::from_ne_bytes(*head), Ordering::Release);
         Ok(())
     }
 
-    /// Fewer than 8 bytes as one word, if they begin one and are more than half of it.
+    /// Writes fewer than 8 bytes as one word, if they start a word and fill more than half of it.
     #[inline]
     fn write_short(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let target = match self.aligned(at, WORD, self.writable) {
@@ -192,14 +193,14 @@ impl Region {
         Ok(())
     }
 
-    /// Returns the first piece of data that is written in several: as [`Region::write_head_last`] without its last step. The first 8
-    /// bytes are zero afterwards; when all pieces are written, store them with [`Region::store_u64`] as a native word.
+    /// Writes the first part of data that arrives in several parts: zeroes the 8-byte head at `at` and writes `rest` behind
+    /// it. The caller completes the data by storing the head with [`Region::store_u64`].
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 8; nothing was written then.
+    /// [`OutOfRange`], also if `at` is not a multiple of 8; nothing was written.
     pub fn write_headless(&self, at: u64, rest: &[u8]) -> Result<(), OutOfRange> {
         let word = self.aligned(at, WORD, self.writable)?;
-        // The rest may be empty; it follows the word.
+        // The rest may be empty; it follows the head.
         let target = self.resolve(
             at.checked_add(WORD as u64).ok_or(OutOfRange)?,
             rest.len(),
@@ -214,23 +215,23 @@ impl Region {
         Ok(())
     }
 
-    /// Copies the bytes at `at` to `out`, in ascending order.
+    /// Copies the bytes at offset `at` to `out`, in ascending order.
     ///
     /// # Errors
-    /// [`OutOfRange`]; `out` is untouched then.
+    /// [`OutOfRange`]; `out` is unchanged.
     #[inline]
     pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
         let source = self.resolve(at, out.len(), self.len)?;
-        // SAFETY: `resolve` found the whole source inside the mapping.
+        // SAFETY: `resolve` found the source inside the mapping.
         unsafe { load(source, out) };
         Ok(())
     }
 
-    /// Copies the bytes at `at` to `out` and computes the CRC-32C of the first `covered` of them in the same pass (initial value and
-    /// final XOR all ones); `None` on a processor without an instruction for it.
+    /// Copies the bytes at offset `at` to `out` and computes the CRC-32C of the first `covered` of them in the same pass
+    /// (initial value and final XOR all ones). The CRC is `None` on a CPU without a CRC instruction.
     ///
     /// # Errors
-    /// [`OutOfRange`]; `out` is untouched then.
+    /// [`OutOfRange`]; `out` is unchanged.
     #[inline]
     pub fn read_with_crc_32c(
         &self,
@@ -243,7 +244,7 @@ impl Region {
         Ok(unsafe { crate::crc::load_with_crc(source, out, covered.min(out.len())) })
     }
 
-    /// Returns whether the bytes at `at` are `bytes` now; `false` also out of range.
+    /// Returns whether the bytes at offset `at` currently equal `bytes`; `false` if out of range.
     #[inline]
     pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
         let Ok(source) = self.resolve(at, bytes.len(), self.len) else {
@@ -253,21 +254,22 @@ impl Region {
         unsafe { equal(source, bytes) }
     }
 
-    /// Adds to the native u64 at `at`, modulo 2^64, as one atomic step; returns the value before.
+    /// Atomically adds to the native-endian `u64` at offset `at`, modulo 2^64, and returns the value before.
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    /// [`OutOfRange`], also if `at` is not a multiple of 8.
     #[inline]
     pub fn fetch_add(&self, at: u64, delta: u64) -> Result<u64, OutOfRange> {
         let target = self.aligned(at, WORD, self.writable)?;
-        // SAFETY: eight aligned bytes inside the writable mapping. A counter needs no order with other memory.
+        // SAFETY: eight aligned bytes inside the writable mapping. Relaxed, because a counter needs no order with other
+        // memory.
         Ok(unsafe { AtomicU64::from_ptr(target.cast()) }.fetch_add(delta, Ordering::Relaxed))
     }
 
-    /// Returns the native u64 at `at`. Later loads return no older values (acquire).
+    /// Loads the native-endian `u64` at offset `at` (acquire: later loads return no older values).
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    /// [`OutOfRange`], also if `at` is not a multiple of 8.
     #[inline]
     pub fn load_u64(&self, at: u64) -> Result<u64, OutOfRange> {
         let source = self.aligned(at, WORD, self.len)?;
@@ -275,10 +277,10 @@ impl Region {
         Ok(unsafe { AtomicU64::from_ptr(source.cast()) }.load(Ordering::Acquire))
     }
 
-    /// Returns the native u32 at `at`. Later loads return no older values (acquire).
+    /// Loads the native-endian `u32` at offset `at` (acquire: later loads return no older values).
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 4.
+    /// [`OutOfRange`], also if `at` is not a multiple of 4.
     #[inline]
     pub fn load_u32(&self, at: u64) -> Result<u32, OutOfRange> {
         let source = self.aligned(at, 4, self.len)?;
@@ -286,10 +288,10 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(source.cast()) }.load(Ordering::Acquire))
     }
 
-    /// Stores a native u64 at `at`; earlier stores become visible before it (release).
+    /// Stores a native-endian `u64` at offset `at` (release: earlier stores become visible first).
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    /// [`OutOfRange`], also if `at` is not a multiple of 8.
     #[inline]
     pub fn store_u64(&self, at: u64, value: u64) -> Result<(), OutOfRange> {
         let target = self.aligned(at, WORD, self.writable)?;
@@ -298,10 +300,10 @@ impl Region {
         Ok(())
     }
 
-    /// Stores a native u32 at `at`; earlier stores become visible before it (release).
+    /// Stores a native-endian `u32` at offset `at` (release: earlier stores become visible first).
     ///
     /// # Errors
-    /// [`OutOfRange`], also when `at` is no multiple of 4.
+    /// [`OutOfRange`], also if `at` is not a multiple of 4.
     #[inline]
     pub fn store_u32(&self, at: u64, value: u32) -> Result<(), OutOfRange> {
         let target = self.aligned(at, 4, self.writable)?;
@@ -310,7 +312,7 @@ impl Region {
         Ok(())
     }
 
-    /// Asks for the cache line at `at`, to read it. A hint; nothing happens out of range.
+    /// Prefetches the cache line at offset `at` for reading. Does nothing if out of range.
     #[inline]
     pub fn prefetch(&self, at: u64) {
         if at < self.len {
@@ -318,7 +320,7 @@ impl Region {
         }
     }
 
-    /// Asks for the cache line at `at`, to write it. A hint; nothing happens out of range.
+    /// Prefetches the cache line at offset `at` for writing. Does nothing if out of range.
     #[inline]
     pub fn prefetch_write(&self, at: u64) {
         if at < self.writable {
@@ -326,10 +328,10 @@ impl Region {
         }
     }
 
-    /// Makes a range zero, in ascending order.
+    /// Zeroes a range, in ascending order.
     ///
     /// # Errors
-    /// [`OutOfRange`]; nothing was written then.
+    /// [`OutOfRange`]; nothing was written.
     pub fn zero(&self, range: Range<u64>) -> Result<(), OutOfRange> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let len = range.end.checked_sub(range.start).ok_or(OutOfRange)?;
@@ -345,11 +347,11 @@ impl Region {
         Ok(())
     }
 
-    /// Touches every page for writing without changing it, so that the first real write causes no page faults. Takes
-    /// seconds for gigabytes.
+    /// Touches every page for writing without changing it, so that later writes cause no page faults. Takes seconds for
+    /// gigabytes. Does nothing on a read-only region.
     ///
     /// # Errors
-    /// The error of the kernel: no memory, most likely. Nothing is done to a read-only region.
+    /// The kernel's error, usually out of memory.
     pub fn populate(&self) -> io::Result<()> {
         if !self.is_writable() {
             return Ok(());
@@ -365,27 +367,27 @@ impl Region {
         }
     }
 
-    /// Writes changes to the file under the region, if there is one, and waits for it.
+    /// Flushes changes to the underlying file, if any, and waits for completion (`msync`).
     ///
     /// # Errors
-    /// The error of the kernel.
+    /// The kernel's error.
     pub fn sync(&self) -> io::Result<()> {
         crate::mapping::sync(self.base, self.len as usize)
     }
 
-    /// Bytes of the region on large pages now. Pages that were never touched are not counted.
+    /// Returns how many bytes of the region are on huge pages now. Untouched pages are not counted.
     ///
     /// # Errors
-    /// The kernel's account of this process's memory cannot be read.
+    /// `/proc/self/smaps` cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
         crate::mapping::huge_bytes(self.base, self.len)
     }
 
-    /// Returns the address of `at..at + len`, if that lies in the first `limit` bytes.
+    /// Returns the address of `at..at + len` if the range lies within the first `limit` bytes.
     #[inline(always)]
     fn resolve(&self, at: u64, len: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
         match at.checked_add(len as u64) {
-            // `at` fits a usize: it is at most `limit`, which is at most the mapping's length.
+            // `at` fits a `usize`, because it is at most the mapping's length.
             Some(end) if end <= limit => Ok(self.base.as_ptr().wrapping_add(at as usize)),
             _ => Err(OutOfRange),
         }
@@ -402,7 +404,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the region's own (`from_mapping`) and nothing refers into it any more.
+        // SAFETY: the region owns the mapping (`from_mapping`), and nothing refers to it any more.
         unsafe { crate::mapping::unmap(self.base, self.len as usize) };
     }
 }

@@ -1,4 +1,5 @@
-//! Settings that several roles share: profiles of devices, thresholds and rules.
+//! Configuration sections that several roles share: device profiles (INT dialect and units), thresholds of significant
+//! changes, and rules.
 #![forbid(unsafe_code)]
 
 mod profile;

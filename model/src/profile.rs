@@ -1,4 +1,5 @@
-//! Profiles of devices, and the sources and nodes that they apply to.
+//! The sections `[profiles]`, `[[sources]]` and `[nodes]`: how a kind of device encodes INT reports, and which senders and
+//! nodes use which profile.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -89,12 +90,12 @@ section! {
     }
 }
 
-/// A node: its name alone, or a table.
+/// A node in `[nodes]`: a name alone, or a table.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NodeEntry(pub NodeSettings);
 
 impl NodeEntry {
-    /// Returns a node of which only the name is known.
+    /// Creates a node that has only a name.
     pub fn named(name: String) -> Self {
         Self(NodeSettings {
             name: Some(name),
@@ -126,7 +127,7 @@ impl Setting for NodeEntry {
     }
 }
 
-/// Eight bytes that are looked for in packets. As text, because the numbers of the file have 63 bits.
+/// Eight marker bytes in packets, as hexadecimal text because TOML integers have only 63 bits for non-negative values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker(pub u64);
 

@@ -1,4 +1,5 @@
-//! Thresholds of significant changes, and rules.
+//! The sections `[thresholds]` and `[[rules]]`: which changes of a metric are significant, and conditions over several
+//! metrics.
 
 use detect::{PortRange, Prefix};
 use settings::{

@@ -1,10 +1,12 @@
-//! The software end of RoCEv2 on one core: frames in memory to bytes in a region. `cargo bench -p hopwise-rdma --bench rdma`;
-//! after `--` names of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for another number of rounds than 300.
+//! Benchmark of the RoCEv2 responder on one core: write frames in memory go in, bytes in a memory region come out.
 //!
-//! Each case is compared with two plain loops with prefetch, alternating in the same run: `store` stores the same bytes at the same
-//! addresses from one buffer in the processor's cache, `copy` reads them from the frames, as the responder does. Prints the minimum
-//! and the median of short rounds, ns per operation, and the rate of the responder as a share of each loop's rate, by minimum and
-//! by median.
+//! Usage: `cargo bench -p hopwise-rdma --bench rdma -- [CASE…] [--mib=N] [--rounds=N]`. `CASE` is a part of a case's name
+//! (`key-write`, `append`); the region has 4096 MiB and a case runs 300 rounds by default.
+//!
+//! Each case runs next to two baselines, loops with prefetch that alternate with the responder in the same run: `store`
+//! stores the same bytes at the same addresses from one cached buffer; `copy` reads them from the frames, as the responder
+//! does. The output has the minimum and median of the rounds in ns per operation, and the responder's rate as a share of
+//! each baseline's.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +15,7 @@ use memory::Region;
 use rdma::responder::Order;
 use testkit::workload::rdma::{Case, Feed};
 
+/// Writes per round; fewer when they are longer than 256 bytes.
 const BATCH: usize = 2048;
 /// Frames per call, as from a socket or ring.
 const BURST: usize = 64;
@@ -50,7 +53,7 @@ const CASES: [Case; 8] = [
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too: then with little work.
+    // `cargo test --benches` also runs this program, without `--bench`: use little memory and few rounds.
     let timed = words.iter().any(|word| word == "--bench");
     let number = |name: &str| {
         words
@@ -88,7 +91,7 @@ fn main() {
     }
 }
 
-/// Runs all three alternating, each with its own addresses.
+/// Runs the two baselines and the responder alternately, each on its own addresses, and prints a row.
 fn measure(case: Case, memory: &Arc<Region>, rounds: usize) {
     let mut feed = case.feed(Arc::clone(memory)).expect("room in the region");
     let batch = (BATCH * 256 / case.len).clamp(64, BATCH);

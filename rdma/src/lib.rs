@@ -1,7 +1,8 @@
-//! Both ends of RoCEv2 in software: the requester, which sends writes and fetch-and-adds, and the responder, which executes
-//! them in memory.
+//! A software RoCEv2 endpoint: the [requester](requester) sends RDMA WRITE and FETCH AND ADD as UDP frames, and the
+//! [responder](responder) executes them in memory.
 //!
-//! No I/O, no clock, no threads: frames and the time go in, frames come out.
+//! The crate has no I/O, clock or threads: frames and the time (ns) go in, frames come out. The DTA translator uses the
+//! requester; the collector's memory service uses the responder.
 //!
 //! # Example
 //! A requester writes 24 bytes into the memory of a responder, reliably, and adds to a counter after them:

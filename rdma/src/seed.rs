@@ -1,6 +1,6 @@
-//! Pseudo-random numbers for R_Keys, queue pair numbers and PSNs.
+//! The pseudo-random generator for R_Keys, queue pair numbers and PSNs. It is reproducible, not secure.
 
-/// Returns the next number after `seed` (the finisher of SplitMix64).
+/// Returns the number after `seed` in the SplitMix64 sequence.
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

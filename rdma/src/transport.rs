@@ -1,11 +1,12 @@
-//! The interface between the translator, which decides on operations, and the transport, which carries them to memory.
+//! The interface between the DTA translator, which decides on RDMA operations, and the transport that carries them to
+//! collector memory.
 
 use core::fmt;
 
 /// Maximum bytes of one write that a [`Transport`] accepts.
 pub const MAX_WRITE: usize = 1 << 16;
 
-/// A region of a collector's memory, as announced in the exchange.
+/// A memory region of a collector, as announced in the connection setup.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RemoteAddr {
     /// Number of the collector.
@@ -14,12 +15,12 @@ pub struct RemoteAddr {
     pub region: u16,
 }
 
-/// The operations that a transport accepts now, until something is acknowledged or sent.
+/// The operations that a transport accepts now. It grows again when operations are sent or acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
-    /// Number of operations that are accepted.
+    /// Number of operations accepted.
     pub messages: u32,
-    /// Bytes of the operations' data.
+    /// Bytes of data accepted, over all operations.
     pub bytes: u64,
 }
 
@@ -35,7 +36,7 @@ impl Credit {
         bytes: u64::MAX,
     };
 
-    /// Returns whether it suffices for `messages` operations with `bytes` of data in total.
+    /// Returns whether the credit covers `messages` operations with `bytes` of data in total.
     #[inline(always)]
     pub fn covers(self, messages: u32, bytes: u64) -> bool {
         self.messages >= messages && self.bytes >= bytes
@@ -43,19 +44,19 @@ impl Credit {
 }
 
 wire::named! {
-    /// The reason why a transport did not accept an operation. Nothing of it was done.
+    /// The reason why a transport refused an operation. The operation had no effect.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum Blocked, name {
-        /// The maximum of outstanding operations is reached.
+        /// Too many operations are outstanding.
         Full => "full",
-        /// The collector requested a pause, or its memory does not keep up.
+        /// Sending is paused, or the collector's memory does not keep up.
         Paused => "paused",
-        /// No connection to this collector.
+        /// The collector is not connected.
         Broken => "broken",
-        /// This collector has no such region, or the region does not permit the access.
+        /// The collector has no such region, or the region does not permit the access.
         NoRegion => "no_region",
-        /// The bytes do not lie within the region, or the address of a counter is not aligned.
+        /// Some bytes lie outside the region, or a counter's address is not aligned.
         OutOfRegion => "out_of_region",
     }
 }
@@ -75,41 +76,40 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// Carries operations to memory: RoCEv2 frames in software, an RDMA device, or a model of memory in tests.
+/// Carries RDMA operations to memory: as RoCEv2 frames in software, through an RDMA device, or into a model in tests.
 ///
-/// Reliable operations of one collector are executed in the order of the calls; so are unreliable ones, unless they are lost. There is
-/// no order between reliable and unreliable operations. The translator checks [`Transport::credit`] before it begins a report that takes
-/// several operations: an idle transport should have credit for [`Transport::MIN_MESSAGES`].
+/// Reliable operations of one collector are executed in call order. Unreliable ones are too, except that some may be lost.
+/// Reliable and unreliable operations are not ordered with each other. The translator checks [`Transport::credit`] before a
+/// report that needs several operations; an idle transport should have credit for [`Transport::MIN_MESSAGES`].
 pub trait Transport {
-    /// Minimum credit of an idle transport, operations: the batches that the longest Append report can fill.
+    /// Operations that an idle transport must accept: as many batches as the longest Append report can fill.
     const MIN_MESSAGES: u32 = 256;
 
-    /// Returns the operations, and bytes of their data, that this collector accepts now, both together; none while paused.
-    /// `reliable` is as in [`Transport::write`].
+    /// Returns how many operations, with how many bytes in total, this collector accepts now; none while paused. `reliable`
+    /// is as in [`Transport::write`].
     fn credit(&self, collector: u8, reliable: bool) -> Credit;
 
-    /// Returns whether this collector accepts `messages` operations now, with `bytes` of data in total. If so, it accepts all of
-    /// them.
+    /// Returns whether this collector accepts all of `messages` operations with `bytes` of data in total now.
     #[inline(always)]
     fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.credit(collector, reliable).covers(messages, bytes)
     }
 
-    /// Gives up unacknowledged operations for a region whose memory is gone: at the next connection to its collector they are not
-    /// written to the memory that replaces it.
+    /// Drops unacknowledged operations for a region whose memory is gone, so that they do not reach the memory that
+    /// replaces it after the next connection.
     fn give_up(&mut self, _region: RemoteAddr) {}
 
-    /// Returns whether this collector is connected. Without a connection there is no credit either, but not because of load:
-    /// drops are counted separately.
+    /// Returns whether this collector is connected. Callers use it to count drops without a connection separately from
+    /// drops under load.
     fn is_connected(&self, _collector: u8) -> bool {
         true
     }
 
-    /// Writes `data` at `offset` of the region's body. With `reliable` the write goes to a reliable queue pair and is retransmitted until it
-    /// is acknowledged; otherwise the network may lose it. An immediate value notifies the collector's CPU, also without data.
+    /// Writes `data` at byte `offset` of the region. A reliable write is retransmitted until it is acknowledged; an
+    /// unreliable one may be lost. An immediate value notifies the collector's CPU, even if `data` is empty.
     ///
     /// # Errors
-    /// [`Blocked`]; nothing was done.
+    /// [`Blocked`] if the write was refused; it had no effect.
     fn write(
         &mut self,
         to: RemoteAddr,
@@ -119,11 +119,11 @@ pub trait Transport {
         reliable: bool,
     ) -> Result<(), Blocked>;
 
-    /// Adds to the u64 (native to the collector) at `offset`, modulo 2^64. Atomic and always reliable. An immediate value notifies the
-    /// collector's CPU after the addition.
+    /// Adds `delta` to the `u64` (in the collector's byte order) at byte `offset`, modulo 2^64. The addition is atomic and
+    /// always reliable. An immediate value notifies the collector's CPU after it.
     ///
     /// # Errors
-    /// [`Blocked`]; nothing was done.
+    /// [`Blocked`] if the addition was refused; it had no effect.
     fn add(&mut self, to: RemoteAddr, offset: u64, delta: u64, immediate: Option<u32>)
     -> Result<(), Blocked>;
 }

@@ -1,7 +1,9 @@
-//! The DTA translator on one core, in process: payloads in, operations or whole RoCEv2 frames with ICRC out.
-//! `cargo bench -p hopwise-translator --bench dta`, or with case names after `--`. Prints the minimum and the median of several
-//! short runs, ns per report, millions of reports and of entries per second, and for sketches GB of counters merged per second,
-//! compared with the machine's copy rate in the same run.
+//! Benchmark of the DTA translator on one core, in process: report payloads go in; RDMA operations, or complete RoCEv2
+//! frames with ICRC, come out.
+//!
+//! Usage: `cargo bench -p hopwise-translator --bench dta -- [CASE…]`. Prints the minimum and median of many short runs in
+//! ns per report, and millions of reports and entries per second. For sketches it also prints GB of counters merged per
+//! second, next to the machine's copy rate in the same run.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,9 +15,9 @@ use testkit::workload::translator::{CASES, Case, Load, NullTransport, Reports};
 use translator::{Output, Translator};
 
 const RUNS: usize = 31;
-/// Reports processed as one burst, as a driver delivers them.
+/// Reports per burst, as a driver delivers them.
 const BURST: usize = 64;
-/// Reports of a short run: short enough that some runs are not disturbed by other processes.
+/// Reports per short run, few enough that other processes leave some runs undisturbed.
 const SHORT: usize = 2048;
 
 struct NullOutput;
@@ -29,7 +31,7 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    // `cargo test --benches` runs this too; one run is enough there.
+    // `cargo test --benches` also runs this program, without `--bench`; one run is enough there.
     let runs = if std::env::args().any(|word| word == "--bench") {
         RUNS
     } else {
@@ -53,7 +55,8 @@ fn measure(case: &Case, runs: usize) {
         "nowhere",
         &times(case, &mut reports, runs, &mut NullTransport::default(), |_| ()),
     );
-    // Additions and sketches stay in the retransmit buffer until they are acknowledged, and this transport never acknowledges.
+    // Fetch-and-adds, sketches and essential writes would fill the retransmit buffer, because this collector never
+    // acknowledges.
     let answered = matches!(case.load, Load::KeyIncrement { .. } | Load::Sketch)
         || matches!(case.load, Load::KeyWrite { essential: true, .. });
     if !answered {
@@ -72,7 +75,7 @@ fn measure(case: &Case, runs: usize) {
     }
 }
 
-/// Nanoseconds per report of each short run.
+/// Returns the time per report in ns of each short run, sorted.
 fn times<W: Transport>(
     case: &Case,
     reports: &mut Reports,
@@ -96,7 +99,7 @@ fn times<W: Transport>(
                 translator.process_burst(now, 0, burst, transport, &mut NullOutput);
                 sent(transport);
             }
-            // The first round fills tables.
+            // The first round warms up tables and caches.
             if round > 0 {
                 times.push(start.elapsed().as_nanos() as f64 / count as f64);
             }
@@ -132,7 +135,7 @@ fn report(case: &Case, to: &str, times: &[f64]) {
     println!();
 }
 
-/// The machine's rate of copying as many bytes as a sketch has.
+/// Prints the machine's copy rate over 64 MiB, about the size of a sketch.
 fn copies(runs: usize) {
     let from = vec![1u8; 64 << 20];
     let mut to = vec![0u8; 64 << 20];
@@ -153,7 +156,7 @@ fn copies(runs: usize) {
     );
 }
 
-/// Returns a link to a collector that never answers, with the case's region.
+/// Returns a requester with one collector that never answers and has the case's region.
 fn links(case: &Case) -> Links {
     let mut links = Links::new(requester::Config::default()).expect("good settings");
     let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));

@@ -1,4 +1,5 @@
-//! Executes the triggers of DTA reports.
+//! Executes triggers: when a DTA report fulfils a trigger's conditions, appends the trigger's entry to a list in the same
+//! collector's memory. See `trigger.rs` for the conditions.
 
 use rdma::transport::Transport;
 use wire::dta::Report;
@@ -9,7 +10,7 @@ use crate::stats::Stats;
 use crate::stores::Stores;
 use crate::trigger::{MAX_ENTRY, Trigger, TriggerInput};
 
-/// Context of trigger actions.
+/// The state that a trigger needs to append an entry.
 #[derive(Debug)]
 pub(crate) struct TriggerAction<'a> {
     pub(crate) now: u64,
@@ -27,6 +28,7 @@ impl TriggerAction<'_> {
                 continue;
             }
             for input in TriggerInput::all(report).filter(|input| trigger.holds(input)) {
+                // `fired` is the time of the last entry plus one; 0 means never.
                 if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
                     self.stats.entries.suppressed += 1;
                     continue;

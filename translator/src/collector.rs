@@ -1,4 +1,5 @@
-//! State of one collector: its stores, its meter, and the reports that wait for it.
+//! The translator's state of one DTA collector: its stores, rate meter, congestion level and the reports waiting in local
+//! memory.
 
 use crate::config::Rate;
 use crate::local::LocalQueue;
@@ -13,12 +14,13 @@ pub(crate) struct CollectorState {
     pub(crate) local: LocalQueue,
     pub(crate) attached: bool,
     pub(crate) level: u8,
-    /// Do not retry pending writes before this time, ns.
+    /// Pending writes are not retried before this time, ns.
     pub(crate) retry: u64,
 }
 
 impl CollectorState {
-    /// Returns a collector that is not attached yet: reports that must not be lost wait.
+    /// Creates a collector that is not attached yet. Until then, essential and high-priority reports wait in a local queue
+    /// of `local` bytes.
     pub(crate) fn new(local: usize) -> Self {
         let meter = Meter::new(Rate::UNLIMITED);
         Self {
@@ -31,7 +33,7 @@ impl CollectorState {
         }
     }
 
-    /// Returns the current level, by the meter alone.
+    /// Updates and returns the congestion level: the meter's, or 3 while the collector is not attached.
     #[inline(always)]
     pub(crate) fn update_level(&mut self, now: u64, stats: &mut Stats) -> u8 {
         let level = if self.attached { self.meter.level(now) } else { 3 };

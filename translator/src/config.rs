@@ -1,4 +1,4 @@
-//! Settings of a translator: collectors and their stores, limits, timers, triggers.
+//! Settings of the DTA translator: collectors and their stores, rates, timers, limits and triggers. Times are in ns.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -10,18 +10,18 @@ use wire::dta::layout::{BadGeometry, Geometry};
 use super::trigger::{MAX_TRIGGERS, Trigger};
 use rdma::transport::MAX_WRITE;
 
-/// Maximum number of collectors of one translator.
+/// Maximum number of collectors of a translator.
 pub const MAX_COLLECTORS: usize = 16;
-/// Maximum number of stores of one collector's memory.
+/// Maximum number of stores in a collector's memory.
 pub const MAX_STORES: usize = 64;
-/// Maximum number of lists of one collector.
+/// Maximum number of lists in a collector's memory.
 pub const MAX_LISTS: u32 = 1 << 16;
 const MAX_LISTS_AND_ONE: u32 = MAX_LISTS + 1;
-/// Maximum number of hops of a postcard's path.
+/// Maximum number of hops of a Postcarding path.
 pub const MAX_HOPS: u8 = 64;
-/// Maximum number of reporters of one sketch.
+/// Maximum number of reporters whose columns are merged into one sketch.
 pub const MAX_SKETCH_REPORTERS: u32 = 4096;
-/// Maximum memory of the translator for one collector's lists, sketches and postcards, bytes.
+/// Maximum local memory for one collector's pending batches, sketches and postcards, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Maximum number of reporters with sequence state.
 pub const MAX_REPORTERS: usize = 1 << 20;
@@ -29,50 +29,50 @@ pub const MAX_REPORTERS: usize = 1 << 20;
 /// Settings of a [`super::Translator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Collectors, by number; those whose memory is not known yet are `None`, until [`super::Translator::attach`].
+    /// Collectors by number; `None` until [`super::Translator::attach`] announces the collector's memory.
     pub collectors: Vec<Option<CollectorConfig>>,
-    /// Layouts of reports that are read.
+    /// Report layouts that are accepted.
     pub accept: Accept,
-    /// Sizes of two tables: reporters with sequence state (per collector), and metered senders.
+    /// Capacity of two tables: reporters with sequence state (per collector), and rate-limited senders.
     pub reporters: usize,
-    /// Reporter IDs that belong to an address. Reports from another address with such an ID are refused.
+    /// Reporter IDs bound to an address. Reports with such an ID from another address are refused.
     pub known: Vec<PinnedReporter>,
-    /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
+    /// Bind every other reporter ID to the first address that uses it, until it is silent for [`Config::idle`].
     pub bind: bool,
-    /// Maximum number of reporter IDs that an address acquires by use: an address that invents IDs cannot fill more of the table.
+    /// Maximum reporter IDs bound to one address, so that an address that invents IDs cannot fill the table.
     pub owned: u32,
-    /// After this time without a report, a reporter or sender expires, ns.
+    /// A reporter or sender expires after this time without a report, ns.
     pub idle: u64,
-    /// Reports per second from one sender's address; 0: no limit.
+    /// Reports per second from one sender address; 0: no limit.
     pub reporter_rate: u64,
-    /// Reports that a sender may send at once, above its rate.
+    /// Reports that a sender may send in a burst above its rate.
     pub reporter_burst: u32,
-    /// Shortest time between two NACKs for the same gap, ns.
+    /// Minimum time between two NACKs for the same gap, ns.
     pub nack_interval: u64,
-    /// Acknowledge the last report of a reporter when it comes again, at most once in `nack_interval`, even without `acks`: the reporter
-    /// then knows that it need not repeat it. The P4 program sends no such message.
+    /// Acknowledge a duplicate of a reporter's last report, even without `acks`, at most once in `nack_interval`. The
+    /// reporter then stops retransmitting it. The P4 program sends no such ACK.
     pub acknowledge_repeated: bool,
-    /// After this many NACKs a gap is given up and counted as lost.
+    /// NACKs sent for a gap before it is given up and counted as lost.
     pub nack_limit: u8,
-    /// Send an ACK for each 64 essential reports in order.
+    /// Send an ACK for every 64 essential reports received in order.
     pub acks: bool,
     /// Validity of a congestion notice, ns.
     pub hold: u64,
-    /// Maximum number of copies of a Key-Write by congestion level; 4 means no limit.
+    /// Maximum copies of a Key-Write at congestion levels 0 to 3.
     pub copies: [u8; 4],
-    /// Longest time that an entry waits for its batch, ns.
+    /// Maximum time that an entry waits for its batch to fill, ns.
     pub append_timer: u64,
-    /// Longest time that a postcard waits for the others of its path, ns.
+    /// Maximum time that a postcard waits for the other hops of its path, ns.
     pub postcard_timer: u64,
-    /// Paths with pending postcards, for each store of postcards; a power of two.
+    /// Capacity of the cache of incomplete paths per Postcarding store; a power of two.
     pub postcards: usize,
-    /// Longest time that an epoch of a sketch waits for its columns, ns.
+    /// Maximum time that an epoch of a sketch stays open, ns.
     pub sketch_timer: u64,
-    /// C: complete columns that are written together.
+    /// Complete sketch columns that are written together (C in the DTA paper).
     pub sketch_columns: u32,
-    /// Bytes of local memory for reports that must wait, for each collector.
+    /// Local memory per collector for essential and high-priority reports that must wait, bytes.
     pub local: usize,
-    /// Triggers: conditions that append an entry to a list.
+    /// Triggers that append an entry to a list when a report fulfils their conditions.
     pub triggers: Vec<Trigger>,
 }
 
@@ -119,38 +119,38 @@ settings::choice! {
     }
 }
 
-/// A reporter and its address.
+/// A reporter ID and its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PinnedReporter {
     /// ID of the reporter.
     pub reporter: u32,
-    /// The only address that may use it.
+    /// The only address that may use the ID.
     pub address: IpAddr,
 }
 
-/// One collector's memory, as announced in the exchange, and its rate.
+/// A collector's memory, as announced in the exchange, and its rate limit.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CollectorConfig {
     /// The stores in its memory.
     pub stores: Vec<StoreEntry>,
-    /// Rate limit of the collector.
+    /// Rate limit towards the collector.
     pub rate: Rate,
 }
 
-/// Rate limit of a collector. Above it, the congestion level rises: wire-formats 5.5.
+/// Rate limit towards a collector. The closer the traffic comes to it, the higher the congestion level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     /// Operations per second; 0: no limit.
     pub messages: u64,
-    /// Bytes of frames per second, with [`Rate::OVERHEAD`] for each operation; 0: no limit.
+    /// Bytes of frames per second, counting [`Rate::OVERHEAD`] for each operation; 0: no limit.
     pub bytes: u64,
-    /// Burst size, as the time in which it is sent at this rate, ns. When half of it is used, the level is 1; three quarters: level 2;
-    /// fifteen sixteenths: level 3.
+    /// Burst size as the time that it takes at this rate, ns. Congestion level 1 begins when half of the burst is used,
+    /// level 2 at three quarters, and level 3 at fifteen sixteenths.
     pub burst: u64,
 }
 
 impl Rate {
-    /// Bytes of a WRITE ONLY around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
+    /// Bytes of an RDMA WRITE ONLY frame around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
     pub const OVERHEAD: u64 = 74;
     /// A rate without limits.
     pub const UNLIMITED: Self = Self {
@@ -166,25 +166,25 @@ impl Default for Rate {
     }
 }
 
-/// One region of a collector's memory.
+/// A store, which is one region of a collector's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreEntry {
-    /// Number by which operations name the region, see [`RemoteAddr`](rdma::transport::RemoteAddr).
+    /// Region number in operations, see [`RemoteAddr`](rdma::transport::RemoteAddr).
     pub region: u16,
-    /// Store ID or sketch ID; of a kind they differ. Lists have theirs in the geometry.
+    /// Store ID or sketch ID, unique per kind of store. Lists have their IDs in the geometry.
     pub id: u16,
-    /// Layout of the region's bytes. For postcards, [`Family::Artifact`](wire::dta::hash::Family) stands for the artifact's
-    /// slots: five words, each masked with a CRC of the key.
+    /// Layout of the region's bytes. A Postcarding store with [`Family::Artifact`](wire::dta::hash::Family) has the slots
+    /// of the published DTA code: five words, each masked with a CRC of the key.
     pub geometry: Geometry,
-    /// For a sketch: number of reporters whose columns make a column complete.
+    /// For a sketch: number of reporters that must deliver a column to complete it.
     pub reporters: u32,
-    /// For bare lists of 4-byte entries: they are little-endian in memory, like the artifact's, whatever the layout of the report.
-    /// Without it, only entries from reports in the artifact's layouts are little-endian.
+    /// For bare lists of 4-byte entries: store every entry little-endian, as the published DTA code does. If `false`, only
+    /// entries from reports in its layouts are stored little-endian.
     pub swapped: bool,
 }
 
 impl StoreEntry {
-    /// Returns a store, or a sketch of one reporter.
+    /// Creates a store entry; a sketch has one reporter.
     pub const fn new(region: u16, id: u16, geometry: Geometry) -> Self {
         Self {
             region,
@@ -196,26 +196,26 @@ impl StoreEntry {
     }
 }
 
-/// A reason why settings cannot be used.
+/// The reason why settings are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// There are too many collectors.
+    /// The number of collectors is 0 or too large.
     Collectors,
-    /// There is no such collector.
+    /// No collector has this number.
     NoCollector,
-    /// Too many stores of a collector.
+    /// A collector has too many stores.
     Stores,
-    /// Two stores of a kind have the same ID, or lists overlap: this one.
+    /// Two stores of a kind have this ID, or two ranges of lists contain it.
     Twice(u32),
-    /// The store, list or sketch with this ID is invalid, for this reason.
+    /// The store, list or sketch with this ID has an invalid setting, described by the text.
     Geometry(u32, &'static str),
     /// The geometry of the store, list or sketch with this ID is invalid.
     Shape(u32, BadGeometry),
-    /// Lists, sketches or postcards would take this many bytes.
+    /// Pending lists, sketches and postcards would need this many bytes of local memory, more than allowed.
     Memory(u64),
-    /// A setting, and its permitted values.
+    /// The name of an invalid setting, and its permitted values.
     Setting(&'static str, &'static str),
-    /// The trigger with this index in the settings is invalid, for this reason.
+    /// The trigger with this index is invalid; the text says why.
     Trigger(usize, &'static str),
 }
 
@@ -249,11 +249,11 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Checks these settings. Whether triggers fit the lists is checked when a collector is attached: see
+    /// Validates the settings. Whether triggers fit their lists is only known when a collector is attached: see
     /// [`super::Translator::unfit_trigger`].
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// The first invalid setting, as a [`ConfigError`].
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.collectors.is_empty() || self.collectors.len() > MAX_COLLECTORS {
             return Err(ConfigError::Collectors);
@@ -310,10 +310,10 @@ impl Config {
 }
 
 impl CollectorConfig {
-    /// Checks these stores, for this many incomplete paths.
+    /// Validates the stores; `postcards` is the capacity for incomplete paths ([`Config::postcards`]).
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// The first invalid setting, as a [`ConfigError`].
     pub fn check(&self, postcards: usize) -> Result<(), ConfigError> {
         if self.stores.len() > MAX_STORES {
             return Err(ConfigError::Stores);
@@ -348,7 +348,7 @@ impl CollectorConfig {
 }
 
 impl StoreEntry {
-    /// The kind whose IDs must differ, the first ID of this store, and the number of its IDs.
+    /// Returns the ID space, the first ID in it, and the number of IDs that the store occupies.
     fn ids(&self) -> (&'static str, u64, u64) {
         match self.geometry {
             Geometry::Append {
@@ -358,7 +358,7 @@ impl StoreEntry {
         }
     }
 
-    /// Returns the first ID that both have.
+    /// Returns the lowest ID that both stores have, or `None` if their IDs differ.
     fn overlap(&self, other: &Self) -> Option<u32> {
         let (kind, first, count) = self.ids();
         let (others, second, seconds) = other.ids();
@@ -396,7 +396,7 @@ impl StoreEntry {
         Err(ConfigError::Geometry(id, reason))
     }
 
-    /// Approximate memory of the translator for this store, bytes.
+    /// Returns the approximate local memory of the translator for this store, bytes.
     fn local_bytes(&self, postcards: usize) -> u64 {
         match self.geometry {
             Geometry::KeyWrite { .. } | Geometry::KeyIncrement { .. } => 0,

@@ -1,4 +1,5 @@
-//! Messages to reporters: wire-formats 5.8, and the artifact's NACK of 5.2.
+//! Control messages from the DTA translator to reporters: NACK, ACK, sketch NACK and congestion notice
+//! (`docs/reference/wire-formats.md`, section 5.8), and the one-byte NACK of the published DTA code (section 5.2).
 
 use core::net::SocketAddr;
 
@@ -11,12 +12,13 @@ use crate::stats::Controls;
 
 pub(super) use wire::dta::control::Cause;
 
-/// The flag of essential reports, in the base header's second byte.
+/// Flag of essential reports in the second byte of the base header.
 pub(super) const ESSENTIAL: u8 = 0x40;
-/// The first byte of an Append.
+/// First byte of an Append report: version 1, opcode 2.
 pub(super) const APPEND: u8 = 0x12;
 
-/// Returns the base header of an essential report, whatever follows it.
+/// Decodes the base header of an essential report whose remainder is malformed; returns `None` if it is not essential or
+/// its header is invalid.
 pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     let header = payload.first_chunk::<BASE_LEN>()?;
     let [first, flags, a, b, c, d, e, f] = *header;
@@ -30,14 +32,14 @@ pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     })
 }
 
-/// Output of a translator: messages to reporters.
+/// Receives the translator's control messages.
 pub trait Output {
-    /// Sends the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
-    /// `to` itself, where several reporters share an address), from the address to which this collector's reports are sent.
+    /// Sends the UDP payload of a message to a report's sender: to the control port at `to`'s address, or to `to` itself if
+    /// several reporters share an address. The source is the address that receives this collector's reports.
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]);
 }
 
-/// Sends messages to reporters, and counts them.
+/// Encodes, sends and counts control messages.
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
     sequence: u16,
@@ -77,7 +79,7 @@ impl Emitter {
         );
     }
 
-    /// Acknowledges all reports up to this one. The artifact has no such message.
+    /// Acknowledges all reports up to `last`. The published DTA code has no such message.
     pub(super) fn ack(&mut self, received: &Received<'_>, last: u16, out: &mut impl Output) {
         if !received.artifact {
             self.counts.acks += 1;
@@ -85,7 +87,7 @@ impl Emitter {
         }
     }
 
-    /// Sends a sketch NACK with the first missing column.
+    /// Sends a sketch NACK that names the first missing column.
     #[cold]
     pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Output) {
         if let Operation::SketchMerge { sketch, epoch, .. } = received.report.operation {
@@ -102,7 +104,7 @@ impl Emitter {
         }
     }
 
-    /// Sends a congestion notice. The artifact has no such message.
+    /// Sends a congestion notice. The published DTA code has no such message.
     #[cold]
     pub(super) fn notify(
         &mut self,

@@ -1,10 +1,14 @@
-//! A hash table of fixed size with open addressing: a flood of invented keys cannot grow it.
+//! A hash table of fixed capacity with linear probing, for the translator's tables of reporters and senders. A flood of
+//! invented keys cannot grow it.
+//!
+//! At most half of the slots are used, which keeps probe sequences short. Removal shifts later entries back instead of
+//! leaving tombstones. Keys and values are in separate arrays, so that probing reads only keys.
 
 /// A key of a [`HashTable`].
 pub(super) trait Key: Copy + Eq {
-    /// The key of a free slot; not a valid key.
+    /// The key that marks a free slot; never inserted.
     const EMPTY: Self;
-    /// Bits that differ between keys.
+    /// Returns a hash whose high bits select the slot.
     fn hash(self) -> u64;
 }
 
@@ -13,7 +17,7 @@ impl Key for u64 {
 
     #[inline(always)]
     fn hash(self) -> u64 {
-        // Fibonacci hashing; the high half is used.
+        // Fibonacci hashing: the constant is 2^64 divided by the golden ratio, and the high bits are used.
         (self ^ self >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
@@ -27,7 +31,7 @@ impl Key for u128 {
     }
 }
 
-/// See the module documentation. At most half of the slots are used, so that searches are short; a removal leaves no gap.
+/// A hash table of fixed capacity: see the module documentation.
 #[derive(Debug)]
 pub(super) struct HashTable<K, V> {
     keys: Vec<K>,
@@ -35,12 +39,12 @@ pub(super) struct HashTable<K, V> {
     shift: u32,
     used: usize,
     most: usize,
-    /// The slot at which the next sweep begins.
+    /// Slot at which the next sweep begins.
     sweep: usize,
 }
 
 impl<K: Key, V: Copy + Default> HashTable<K, V> {
-    /// Returns a table for `most` entries, at least 1.
+    /// Creates a table for `most` entries, at least 1.
     pub(super) fn new(most: usize) -> Self {
         let places = (2 * most).next_power_of_two().max(8);
         Self {
@@ -67,7 +71,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.keys.len() - 1
     }
 
-    /// Returns the slot of this key, or the one where it would be inserted.
+    /// Returns the slot of a key, or `Err` with the free slot where it would be inserted.
     #[inline]
     fn search(&self, key: K) -> Result<usize, usize> {
         let mut at = self.home(key);
@@ -83,7 +87,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Prefetches the home slot of a key.
+    /// Prefetches the first slot that a search for the key reads.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: K) {
         let home = self.home(key);
@@ -91,13 +95,13 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         memory::prefetch(&self.values[home]);
     }
 
-    /// Returns the slot of a key, if it is in the table. Valid until an entry is removed.
+    /// Returns the slot of a key, or `None` if it is not in the table. Valid until an entry is removed.
     #[inline]
     pub(super) fn find(&self, key: K) -> Option<usize> {
         self.search(key).ok()
     }
 
-    /// Returns the slot of a key and whether the key is new; inserts it unless the table is full.
+    /// Returns the slot of a key and whether it was just inserted, or `None` if the table is full.
     #[inline]
     pub(super) fn find_or_insert(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
@@ -124,12 +128,12 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         &self.values[place]
     }
 
-    /// Returns whether there is no room for another key.
+    /// Returns whether the table has reached its capacity.
     pub(super) fn is_full(&self) -> bool {
         self.used >= self.most
     }
 
-    /// Iterates over all values, in no order.
+    /// Iterates over all values, in no particular order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.keys
             .iter()
@@ -143,12 +147,13 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.used = 0;
     }
 
-    /// Checks `count` slots and removes entries for which `is_over` is true. Other entries may move.
+    /// Checks the next `count` slots and removes entries for which `is_over` returns `true`. Other entries may move to
+    /// other slots.
     pub(super) fn sweep(&mut self, count: usize, mut is_over: impl FnMut(K, &V) -> bool) {
         for _ in 0..count.min(self.keys.len()) {
             let at = self.sweep & self.mask();
             if self.keys[at] != K::EMPTY && is_over(self.keys[at], &self.values[at]) {
-                // Another entry may move here, so the slot is checked again.
+                // The removal may shift another entry into this slot, so check it again.
                 self.remove(at);
             } else {
                 self.sweep = at + 1;
@@ -156,7 +161,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Removes the entry in a slot, and moves displaced entries after it closer to their home slots.
+    /// Removes the entry in a slot and shifts displaced entries after it towards their home slots.
     fn remove(&mut self, place: usize) {
         let mask = self.mask();
         let mut gap = place;

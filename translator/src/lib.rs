@@ -1,7 +1,10 @@
-//! The translator of Direct Telemetry Access: reports of switches in, few RDMA operations out. See wire-formats, section 5, and
-//! Langlet et al., "Direct Telemetry Access", sections 3 and 4.2.
+//! The Direct Telemetry Access (DTA) translator: turns telemetry reports from switches into few RDMA operations on
+//! collector memory (Langlet et al., "Direct Telemetry Access", sections 3 and 4.2).
 //!
-//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Transport`](rdma::transport::Transport), messages to reporters to an [`Output`].
+//! UDP payloads of reports and the time go in. RDMA operations go to a [`Transport`](rdma::transport::Transport), and
+//! control messages for reporters to an [`Output`]. There is no I/O and no clock. `docs/reference/wire-formats.md`, section
+//! 5, specifies reports, control messages and memory layouts. In names and comments, *artifact* means the code published
+//! with the paper, whose report layouts are accepted too.
 //!
 //! # Example
 //! ```

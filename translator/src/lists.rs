@@ -1,5 +1,8 @@
-//! Append: entries wait in their block until it is full, its timer expires, or a report requests an immediate.
-//! Wire-formats 5.5 and 5.9.
+//! The DTA Append primitive in the translator: collects entries per list and writes them as one batch when the block is
+//! full, a timer expires, or a report requests an immediate notification.
+//!
+//! A *tagged* ring writes whole blocks that end in a sequence number and a CRC. A *bare* ring has entries only, so a block
+//! that was written early is completed by the next write. Memory layout: `docs/reference/wire-formats.md`, section 5.9.
 
 use wire::dta::Opcode;
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
@@ -10,20 +13,20 @@ use super::stats::{Cause, Entries, Reason};
 use memory::age_list::{AgeLink, AgeList, Aged};
 use rdma::transport::{Blocked, Transport};
 
-/// A list and its pending batch.
+/// A list with its pending batch.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// Tagged: sequence number of the pending batch.
+    /// Tagged lists: sequence number of the pending batch.
     sequence: u32,
     /// Number of pending entries.
     filled: u16,
-    /// Whether one of the entries is essential.
+    /// At least one pending entry is essential, so the batch is written reliably.
     reliable: bool,
-    /// Whether one of the entries requests an immediate.
+    /// At least one pending entry requests an immediate notification.
     notice: bool,
-    /// Bare: position of the first of them, in entries.
+    /// Bare lists: position of the first pending entry in the ring, in entries.
     head: u64,
-    /// Arrival time of the first entry, ns.
+    /// Arrival time of the first pending entry, ns, and links to the lists before and after it by age.
     age: AgeLink,
 }
 
@@ -33,31 +36,31 @@ impl Aged for List {
     }
 }
 
-/// The lists of one region.
+/// The lists of one Append store.
 #[derive(Debug)]
 pub(super) struct Lists {
     entry: StoreEntry,
     ring: Ring,
     first: u32,
     lists: Vec<List>,
-    /// Pending blocks of all lists.
+    /// Pending blocks of all lists, one after the other.
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
     waiting: AgeList,
 }
 
-/// Options of an Append.
+/// Options of an Append report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) immediate: bool,
     pub(super) reliable: bool,
-    /// The entries are the artifact's: words of 4 bytes, which its readers expect in the byte order of memory.
+    /// The entries come in the artifact's layout: 4-byte words, which its readers expect in the collector's byte order.
     pub(super) words: bool,
 }
 
 impl Lists {
-    /// `None` if the entry is not an Append store.
+    /// Creates the lists of a store, or returns `None` if it is not an Append store.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Append {
             lists,
@@ -92,14 +95,14 @@ impl Lists {
         &self.entry
     }
 
-    /// Index of a list, if it is in this region.
+    /// Returns the index of a list, or `None` if the store does not have it.
     #[inline(always)]
     pub(super) fn find(&self, list: u32) -> Option<usize> {
         let at = list.wrapping_sub(self.first) as usize;
         (at < self.lists.len()).then_some(at)
     }
 
-    /// Prefetches a list's head and its pending block, if it is in this region.
+    /// Prefetches a list's state and its pending block; does nothing for another store's list.
     #[inline(always)]
     pub(super) fn prefetch(&self, list: u32) {
         let at = list.wrapping_sub(self.first) as usize;
@@ -109,25 +112,26 @@ impl Lists {
         }
     }
 
-    /// Bytes of all heads and pending blocks.
+    /// Returns the memory of all lists and pending blocks, bytes.
     #[inline(always)]
     pub(super) fn footprint(&self) -> usize {
         self.blocks.len() + size_of_val(&self.lists[..])
     }
 
-    /// Bytes of an entry.
+    /// Returns the length of an entry, bytes.
     #[inline(always)]
     pub(super) fn entry_len(&self) -> usize {
         self.entry_len
     }
 
-    /// Sets the number of the next entry: see [`super::Translator::set_next`]. Pending entries are numbered from there on.
+    /// Sets the number at which the list continues: see [`super::Translator::set_next`]. Pending entries keep their order
+    /// from there.
     pub(super) fn set_next(&mut self, at: usize, next: u64) {
         let Some(list) = self.lists.get_mut(at) else {
             return;
         };
         list.sequence = (next as u32).max(1);
-        // The pending entries of a bare list must not cross the end of their batch.
+        // The pending entries of a bare list must not cross the end of a batch.
         let batch = u64::from(self.ring.batch);
         let next = next % self.ring.entries.max(1);
         list.head = if next % batch + u64::from(list.filled) <= batch {
@@ -137,17 +141,17 @@ impl Lists {
         };
     }
 
-    /// Counts the pending entries.
+    /// Returns the number of pending entries.
     pub(super) fn pending(&self) -> u64 {
         self.lists.iter().map(|list| u64::from(list.filled)).sum()
     }
 
-    /// Returns the arrival time of the oldest pending entry, ns.
+    /// Returns the arrival time of the oldest pending entry, ns, or `None` if nothing is pending.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.lists.get(self.waiting.oldest()).map(|list| list.age.since)
     }
 
-    /// Capacity of the pending block in entries: a bare block that was written early is completed first.
+    /// Returns how many entries the pending block takes. A bare block that was written early is completed first.
     #[inline(always)]
     fn capacity(&self, list: &List) -> u16 {
         if self.ring.tagged {
@@ -157,10 +161,10 @@ impl Lists {
         }
     }
 
-    /// Number of entries in this many bytes.
+    /// Returns the number of entries in this many bytes.
     #[inline(always)]
     fn count(&self, bytes: usize) -> usize {
-        // Usually there is one, and a 64-bit division is slow.
+        // The common case is a single entry; this avoids a slow division.
         if bytes == self.entry_len {
             1
         } else {
@@ -168,7 +172,7 @@ impl Lists {
         }
     }
 
-    /// Appends entries (a whole number of them) to the list with index `at`.
+    /// Appends whole entries to the list with index `at`, and writes its blocks as they fill.
     #[inline(always)]
     pub(super) fn append<W: Transport>(
         &mut self,
@@ -182,7 +186,7 @@ impl Lists {
         let list = &self.lists[at];
         let free = usize::from(self.capacity(list)) * self.entry_len;
         if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
-            // The usual case: they fit, and the block is not full yet.
+            // Fast path: the entries fit and do not fill the block.
             stats.accepted += u64::from(self.fill(at, now, entries, request));
             return Ok(());
         }
@@ -205,7 +209,8 @@ impl Lists {
         let writes =
             (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
         let block_len = self.block_len as u64;
-        // Pending entries may be reliable, and these not.
+        // Pending entries may be essential and the new ones not: then the first block needs reliable credit and the others
+        // do not.
         let is_mixed = list.reliable && !request.reliable && writes > 1;
         let is_reliable = request.reliable || list.reliable;
         if !sender.has_credit(writes, u64::from(writes) * block_len, is_reliable)
@@ -231,7 +236,7 @@ impl Lists {
             let cause = if full { Cause::Full } else { Cause::Immediate };
             let written = self.flush(at, cause, sender, stats);
             if rest.is_empty() {
-                // If it could not be written, it stays pending.
+                // A last block that could not be written stays pending.
                 return Ok(());
             }
             if written.is_err() {
@@ -245,7 +250,7 @@ impl Lists {
         }
     }
 
-    /// Puts entries that fit into the pending block. Returns their number.
+    /// Copies entries that fit into the pending block, and returns their number.
     #[inline(always)]
     fn fill(&mut self, at: usize, now: u64, entries: &[u8], request: Request) -> u16 {
         let count = self.count(entries.len()) as u16;
@@ -255,7 +260,7 @@ impl Lists {
         list.reliable |= request.reliable;
         let begin = at * self.block_len + usize::from(before) * self.entry_len;
         let place = &mut self.blocks[begin..begin + entries.len()];
-        // Tagged blocks are ours alone, and keep the bytes of the report.
+        // Tagged blocks are hopwise's own layout and keep the byte order of the report.
         if self.entry.swapped || request.words && !self.ring.tagged {
             for (to, from) in place
                 .as_chunks_mut::<4>()
@@ -269,7 +274,7 @@ impl Lists {
             <&mut [u8; 4]>::try_from(&mut *place),
             <&[u8; 4]>::try_from(entries),
         ) {
-            // One entry of four bytes: copied without a call.
+            // A single 4-byte entry is copied without calling memcpy.
             *to = *from;
         } else {
             place.copy_from_slice(entries);
@@ -280,7 +285,8 @@ impl Lists {
         count
     }
 
-    /// Writes the pending block of a list, and starts the next one. A block that can never be written is lost.
+    /// Writes the pending block of a list and starts the next one. Returns `Err` if it must be retried; a block that can
+    /// never be written is dropped.
     fn flush<W: Transport>(
         &mut self,
         at: usize,
@@ -289,6 +295,7 @@ impl Lists {
         stats: &mut Entries,
     ) -> Result<(), Blocked> {
         let list = self.lists[at];
+        // Immediate value: opcode in the top 4 bits, list ID below.
         let id = (Opcode::Append as u32) << 28 | (self.first + at as u32) & 0x0fff_ffff;
         let block = &mut self.blocks[at * self.block_len..][..self.block_len];
         let (offset, len) = if self.ring.tagged {
@@ -325,7 +332,8 @@ impl Lists {
         Ok(())
     }
 
-    /// Writes blocks that are pending since `until` or longer, as far as the transport accepts them. False if it did not accept all.
+    /// Writes the blocks that are pending since `until` or earlier. Returns `false` if the transport did not accept all of
+    /// them.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
@@ -346,7 +354,7 @@ impl Lists {
     }
 }
 
-/// Completes a block: zeros for missing entries, and the trailer.
+/// Completes a block: zeroes missing entries and writes the trailer.
 #[inline]
 fn seal(block: &mut [u8], list: &List, ring: Ring) {
     let trailer = BlockTrailer {

@@ -1,23 +1,26 @@
-//! Local memory for reports that must not be lost while the collector does not keep up: a queue of fixed size.
-//! The paper's "re-routes critical reports to its local CPU for temporary storage" (3.2).
+//! A bounded FIFO of reports in local memory, for essential and high-priority reports while the collector is congested or
+//! absent. The DTA paper (section 3.2) describes it as rerouting critical reports to the switch's local CPU.
+//!
+//! Records are contiguous in a ring of bytes: a header of 9 bytes, then the report's payload. A record that does not fit
+//! before the end starts at offset 0, and a wrap mark takes its place.
 
-/// Bytes before each report: its length, its reporter, its layout.
+/// Header of a record, bytes: payload length (4), reporter ID (4), layout (1).
 const HEAD: usize = 9;
-/// The length that marks a wrap to the beginning.
+/// Length value that marks a wrap to offset 0.
 const WRAP: [u8; 4] = [0xff; 4];
 
-/// See the module documentation.
+/// A bounded queue of reports: see the module documentation.
 #[derive(Debug)]
 pub(super) struct LocalQueue {
     bytes: Vec<u8>,
-    /// Offsets of the oldest record and of the next one.
+    /// Offset of the oldest record, and the offset after the newest.
     head: usize,
     tail: usize,
     records: u64,
     used: u64,
 }
 
-/// A report in local memory.
+/// A report in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record<'a> {
     pub(super) reporter: u32,
@@ -41,7 +44,7 @@ impl LocalQueue {
         self.records == 0
     }
 
-    /// Reports, and bytes of them.
+    /// Returns the number of queued reports and their payload bytes.
     pub(super) fn usage(&self) -> (u64, u64) {
         (self.records, self.used)
     }
@@ -51,12 +54,12 @@ impl LocalQueue {
         2 * (self.used + self.records * HEAD as u64) >= self.bytes.len() as u64
     }
 
-    /// Appends a report; false if the queue is full.
+    /// Appends a report; returns `false` if the queue is full.
     pub(super) fn push(&mut self, record: Record<'_>) -> bool {
         let len = HEAD + record.payload.len();
         let Some(at) = self.reserve(len) else { return false };
         let place = &mut self.bytes[at..at + len];
-        // The head of a record: length of the payload, reporter, and whether it is in the artifact's layout.
+        // The record's header: payload length, reporter, and whether the payload is in the artifact's layout.
         place[..4].copy_from_slice(&(record.payload.len() as u32).to_le_bytes());
         place[4..8].copy_from_slice(&record.reporter.to_le_bytes());
         place[8] = u8::from(record.artifact);
@@ -67,7 +70,7 @@ impl LocalQueue {
         true
     }
 
-    /// Offset of `len` free contiguous bytes after the last record.
+    /// Returns the offset of `len` contiguous free bytes after the newest record, or `None` if there is no space.
     fn reserve(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
             self.head = 0;
@@ -87,7 +90,7 @@ impl LocalQueue {
         Some(0)
     }
 
-    /// Returns the offset of the oldest record.
+    /// Returns the offset of the oldest record, after skipping a wrap mark.
     fn first(&self) -> usize {
         match self.bytes.get(self.head..self.head + 4) {
             Some(mark) if *mark != WRAP => self.head,
@@ -95,7 +98,7 @@ impl LocalQueue {
         }
     }
 
-    /// Returns the oldest report without removing it.
+    /// Returns the oldest report without removing it, or `None` if the queue is empty.
     pub(super) fn peek(&self) -> Option<Record<'_>> {
         if self.records == 0 {
             return None;
@@ -151,7 +154,7 @@ mod tests {
                         model.push_back([&step.to_le_bytes()[..], &payload].concat());
                     } else {
                         full += 1;
-                        // There is room for one when it is empty.
+                        // An empty ring refuses only a record larger than the ring.
                         assert!(!model.is_empty() || payload.len() + HEAD > capacity);
                     }
                 } else {

@@ -1,23 +1,27 @@
-//! Rate limits: leaky buckets that fill with operations and leak with time. A full bucket is congestion.
+//! Leaky-bucket rate meters of the DTA translator. A collector's meter yields a congestion level from 0 to 3; a sender's
+//! meter admits or rejects reports.
+//!
+//! A bucket's level is a time: how long it needs to run empty, in ns with 16 fractional bits. A unit of traffic adds its
+//! cost, `10^9 / rate` ns.
 
 use super::config::Rate;
 
-/// Fractional bits of a level in ns.
+/// Fractional bits of a level.
 const FRACTION: u32 = 16;
-/// Maximum level of a bucket, ns: more than any burst.
+/// Maximum burst, ns (about 20 hours), so that a level with its fraction fits 64 bits.
 const LONGEST: u64 = 1 << 46;
 
-/// A leaky bucket.
+/// A leaky bucket with a fill level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// Time that one unit adds, ns with a fraction; 0: no limit.
+    /// Time that one unit adds, ns with fraction; 0: no limit.
     cost: u64,
-    /// Time that the bucket needs to run empty, ns with a fraction.
+    /// Time until the bucket is empty, ns with fraction.
     level: u64,
 }
 
 impl Bucket {
-    /// Creates a bucket for `rate` units per second; 0: no limit.
+    /// Creates a bucket for `rate` units per second; 0 means no limit.
     pub(super) fn new(rate: u64) -> Self {
         let cost = (1_000_000_000u64 << FRACTION)
             .checked_div(rate)
@@ -36,18 +40,18 @@ impl Bucket {
     }
 }
 
-/// The meter of a collector: operations and bytes, and the level of congestion that they make.
+/// The meter of a collector: operations and bytes, and the congestion level that they cause.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     messages: Bucket,
     bytes: Bucket,
     /// Time of the last leak, ns.
     leaked_at: u64,
-    /// Thresholds of levels 1, 2, 3, ns with a fraction.
+    /// Fill levels at which congestion levels 1, 2 and 3 begin, ns with fraction.
     thresholds: [u64; 3],
-    /// Hysteresis of the thresholds, ns with a fraction.
+    /// Amount below a threshold at which its level ends, ns with fraction.
     hysteresis: u64,
-    /// Congestion level, 0 to 3.
+    /// Current congestion level, 0 to 3.
     level: u8,
 }
 
@@ -64,20 +68,20 @@ impl Meter {
         }
     }
 
-    /// Returns whether there is no limit.
+    /// Returns whether neither operations nor bytes are limited.
     #[inline(always)]
     pub(super) fn is_unlimited(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
     }
 
-    /// Counts an operation with this many bytes of data.
+    /// Counts an operation with `data` bytes.
     #[inline(always)]
     pub(super) fn spend(&mut self, data: usize) {
         self.messages.add(1);
         self.bytes.add(data as u64 + Rate::OVERHEAD);
     }
 
-    /// Returns the congestion level at `now`, 0 to 3.
+    /// Returns the congestion level at time `now`, 0 to 3.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
         if self.is_unlimited() {
@@ -95,7 +99,7 @@ impl Meter {
         self.level
     }
 
-    /// Counts the thresholds, each lowered by `hysteresis`, that `fill` exceeds.
+    /// Returns how many thresholds, each lowered by `hysteresis`, `fill` exceeds.
     #[inline(always)]
     fn thresholds_below(&self, fill: u64, hysteresis: u64) -> u8 {
         self.thresholds
@@ -105,26 +109,26 @@ impl Meter {
     }
 }
 
-/// The meter of one sender: a bucket that holds one burst.
+/// The meter of one sender, a bucket that holds one burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReporterMeter {
-    /// Time that the bucket needs to run empty, ns with a fraction.
+    /// Time until the bucket is empty, ns with fraction.
     level: u64,
     /// Time of the last leak, ns.
     leaked_at: u64,
 }
 
-/// Rate and burst of all senders' meters.
+/// The rate and burst shared by all senders' meters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReporterRate {
-    /// Time that one report adds, ns with a fraction; 0: no limit.
+    /// Time that one report adds, ns with fraction; 0: no limit.
     cost: u64,
-    /// Level of a full bucket, likewise.
+    /// Level of a full bucket, ns with fraction.
     capacity: u64,
 }
 
 impl ReporterRate {
-    /// Creates the limit: at most `rate` reports per second (0: no limit), in bursts of up to `burst`.
+    /// Creates a limit of `rate` reports per second (0: no limit) with bursts of up to `burst` reports.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
         Self {
@@ -141,7 +145,7 @@ impl ReporterRate {
 }
 
 impl ReporterMeter {
-    /// Returns whether the rate allows one more report at `now`, and counts it if so.
+    /// Returns whether the rate allows one more report at `now`, and counts the report if so.
     #[inline]
     pub(super) fn admit(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.leaked_at).min(LONGEST);
@@ -171,7 +175,7 @@ mod tests {
 
     #[test]
     fn levels_begin_at_half_three_quarters_and_fifteen_sixteenths_of_the_burst() {
-        // A message is 1 us; the burst is 1,600 of them.
+        // At this rate a message takes 1 us, so the burst of 1,600 us is 1,600 messages.
         let mut meter = Meter::new(Rate {
             messages: 1_000_000,
             bytes: 0,
@@ -186,7 +190,8 @@ mod tests {
             }
         }
         assert_eq!(begins, [801, 1_201, 1_501]);
-        // It falls an eighth of the burst (200 us) below its threshold, after the 100 us above the burst have leaked.
+        // A level ends when the bucket is an eighth of the burst (200 us) below the level's threshold; the last threshold
+        // is 100 us below the full burst.
         let level_at = |at: u64| meter.clone().level(at * 1_000);
         assert_eq!([99, 299, 301].map(level_at), [3, 3, 2]);
         assert_eq!([599, 601, 999, 1_001].map(level_at), [2, 1, 1, 0]);
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn bytes_count_with_their_frames() {
-        // 126 bytes of data are 200 of a frame; 200,000 bytes per second are 1,000 of them.
+        // 126 bytes of data make a frame of 200 bytes; 200,000 bytes per second are 1,000 such frames.
         let mut meter = Meter::new(Rate {
             messages: 0,
             bytes: 200_000,
@@ -212,14 +217,14 @@ mod tests {
         let mut meter = ReporterMeter::default();
         assert_eq!((0..100).filter(|_| meter.admit(0, rate)).count(), 10);
         assert_eq!((0..100).filter(|_| meter.admit(5 * MS, rate)).count(), 5);
-        // A flood does not reduce it below the rate.
+        // A sender that floods still gets its rate.
         assert_eq!(
             (1..=1_000)
                 .filter(|at| meter.admit(5 * MS + at * MS / 10, rate))
                 .count(),
             100
         );
-        // A clock that goes back counts as no time.
+        // If the clock goes back, no time counts as passed.
         assert!(!meter.admit(0, rate));
         assert_eq!((0..100).filter(|_| meter.admit(u64::MAX, rate)).count(), 10);
     }

@@ -1,5 +1,8 @@
-//! Postcarding: collects the hops of a key's path and writes them together. Wire-formats 5.5 and 5.9; the artifact's
-//! slots 5.2.
+//! The DTA Postcarding primitive in the translator: collects the postcards of a key's hops in a set-associative cache and
+//! writes the whole path in one RDMA operation.
+//!
+//! A path is written when all its hops are present, its timer expires, or a newer path evicts it. Slot layouts:
+//! `docs/reference/wire-formats.md`, section 5.9, and section 5.2 for the published DTA code.
 
 use wire::dta::Opcode;
 use wire::dta::artifact;
@@ -12,19 +15,19 @@ use super::stats::{Cause, Postcards, Reason};
 use memory::age_list::{AgeLink, AgeList, Aged};
 use rdma::transport::{Blocked, Transport};
 
-/// Associativity of the cache of paths: the oldest path is evicted when all ways are in use.
+/// Associativity of the cache. If all ways of a set are in use, the oldest path is evicted.
 const WAYS: usize = 4;
-/// Bytes of the longest slot.
+/// Length of the longest slot, bytes.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 
-/// An incomplete path of a key.
+/// An incomplete path in the cache.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Received hops, the first in the lowest bit; 0: the slot is free.
+    /// Bitmap of received hops, hop 1 in the lowest bit; 0: the cache entry is free.
     seen: u64,
     age: AgeLink,
     checksum: u32,
-    /// Hash of the slot.
+    /// Hash that selects the slot in collector memory.
     slot: u32,
     key_len: u8,
     path_len: u8,
@@ -49,7 +52,7 @@ impl Aged for Path {
     }
 }
 
-/// A postcard of one hop.
+/// A postcard: one hop's value on the path of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Postcard<'a> {
     pub(super) hop: u8,
@@ -60,7 +63,7 @@ pub(super) struct Postcard<'a> {
     pub(super) immediate: bool,
 }
 
-/// The paths of one store.
+/// The cache of incomplete paths of one store.
 #[derive(Debug)]
 pub(super) struct Paths {
     entry: StoreEntry,
@@ -74,7 +77,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Returns a table for `places` paths, a power of two; `None` if the entry is not a Postcarding store.
+    /// Creates a cache of `places` paths, a power of two, or returns `None` if the store is not a Postcarding store.
     pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
         let Geometry::Postcarding { slots, hops, family } = entry.geometry else {
             return None;
@@ -95,7 +98,7 @@ impl Paths {
         &self.entry
     }
 
-    /// Counts the pending postcards.
+    /// Returns the number of pending postcards.
     pub(super) fn pending(&self) -> u64 {
         self.paths
             .iter()
@@ -103,12 +106,12 @@ impl Paths {
             .sum()
     }
 
-    /// Returns the arrival time of the oldest pending path's first report, ns.
+    /// Returns the arrival time of the first postcard of the oldest pending path, ns.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.paths.get(self.waiting.oldest()).map(|path| path.age.since)
     }
 
-    /// Adds a postcard; writes its path if it is complete, or evicts another path.
+    /// Adds a postcard, and writes its path if it is now complete. May evict another path.
     #[inline]
     pub(super) fn add<W: Transport>(
         &mut self,
@@ -120,7 +123,7 @@ impl Paths {
         if postcard.hop > self.hops {
             return Err(Fault::Drop(Reason::WrongHop));
         }
-        // Unreachable: the parser refuses longer keys.
+        // Unreachable: the parser rejects longer keys.
         if postcard.key.len() > MAX_KEY {
             return Err(Fault::Drop(Reason::UnknownStore));
         }
@@ -140,18 +143,19 @@ impl Paths {
         } else {
             path.path_len.min(self.hops)
         };
+        // One bit per hop of the path.
         let all = u64::MAX >> (64 - needed);
         let complete = path.seen & all == all;
         let reliable = path.reliable;
         self.values[at * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
-        // Without credit a complete path waits for its timer.
+        // Without credit, a complete path waits for its timer.
         if complete && sender.has_credit(1, MAX_SLOT as u64, reliable) {
             let _ = self.write(at, Cause::Full, sender, stats);
         }
         Ok(())
     }
 
-    /// Returns the slot of a key's path; claims one if there is none.
+    /// Returns the cache entry of a key's path; claims one, and evicts the oldest path if needed, if there is none.
     fn find_or_claim<W: Transport>(
         &mut self,
         now: u64,
@@ -159,7 +163,7 @@ impl Paths {
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<usize, Fault> {
-        // Index of the cache, in both families.
+        // The second hash selects the cache set, independently of the slot in collector memory.
         let ([slot, spread], checksum) = hash::slots_n::<2>(postcard.key);
         let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
         let ways = set..set + WAYS;
@@ -195,7 +199,7 @@ impl Paths {
         Ok(at)
     }
 
-    /// Returns whether slot `at` holds the path of this key.
+    /// Returns whether cache entry `at` holds this key's path.
     #[inline(always)]
     fn is_path_of(&self, at: usize, checksum: u32, key: &[u8]) -> bool {
         let path = &self.paths[at];
@@ -203,7 +207,8 @@ impl Paths {
         path.seen != 0 && path.checksum == checksum && self.keys[at].get(..len) == Some(key)
     }
 
-    /// Writes a path, and frees its slot. A path that can never be written is lost.
+    /// Writes a path and frees its cache entry. Returns `Err` if it must be retried; a path that can never be written is
+    /// dropped.
     fn write<W: Transport>(
         &mut self,
         at: usize,
@@ -222,7 +227,7 @@ impl Paths {
             ),
             Family::Artifact => {
                 let key = &self.keys[at][..usize::from(path.key_len)];
-                // Its slot is the plain CRC of the key, which equals our checksum: not reversed, and without the number of a copy.
+                // The artifact selects the slot by the plain CRC of the key, which equals this checksum.
                 (
                     path.checksum,
                     artifact::put_path(&mut slot, key, values).unwrap_or(0),
@@ -251,7 +256,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Writes paths that are pending since `until` or longer, as far as the transport accepts them. False if it did not accept all.
+    /// Writes the paths that are pending since `until` or earlier. Returns `false` if the transport did not accept all of
+    /// them.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,

@@ -1,4 +1,8 @@
-//! Senders of reports: their rates, congestion notices, and reporter IDs.
+//! The translator's tables of report senders and reporter IDs: rate limits, congestion notices, and which address may use
+//! which reporter ID.
+//!
+//! Two tables of fixed size: senders by IP address, and sequence trackers by reporter ID. Reports are not authenticated, so
+//! an ID is bound to the address that first used it, and an address may own only a limited number of IDs.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -9,10 +13,10 @@ use super::received::{Identity, tracker_key};
 use super::stats::Reason;
 use super::tracker::Tracker;
 
-/// Slots of a table that one tick checks for expired entries.
+/// Table slots that one tick checks for expired entries.
 const SWEEP: usize = 256;
 
-/// Converts an address to a key.
+/// Converts an address to a table key; IPv4 as an IPv4-mapped IPv6 address.
 #[inline(always)]
 pub(super) fn key_of(address: IpAddr) -> u128 {
     match address {
@@ -21,54 +25,54 @@ pub(super) fn key_of(address: IpAddr) -> u128 {
     }
 }
 
-/// State of one sender.
+/// State of one sender address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
     meter: ReporterMeter,
     seen: u64,
-    /// Level of the last congestion notice, its expiry, and when it was sent.
+    /// Level of the last congestion notice, its expiry, and the time it was sent, ns.
     notified_level: u8,
     notified_until: u64,
     notified_at: u64,
-    /// The cause of the notice is the sender's own rate, not a collector's congestion: the end of congestion does not end it.
+    /// The notice was caused by the sender's own rate, so the end of a collector's congestion does not end it.
     by_rate: bool,
-    /// Reports of this sender that were dropped since the last notice.
+    /// Reports of this sender dropped since the last notice.
     dropped: u32,
-    /// Number of its reporter IDs.
+    /// Number of reporter IDs bound to the sender.
     owned: u32,
 }
 
-/// Congestion that a report met.
+/// Congestion that affected a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Congestion {
     pub(super) level: u8,
     /// The report was dropped.
     pub(super) is_dropped: bool,
-    /// The sender's own rate is the cause.
+    /// The sender's own rate is the cause, not a collector.
     pub(super) by_rate: bool,
 }
 
-/// A congestion notice to a sender.
+/// Contents of a congestion notice: the level, and the reports dropped since the last notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Notice {
     pub(super) level: u8,
     pub(super) dropped: u32,
 }
 
-/// See the module documentation.
+/// The tables of senders and reporters.
 #[derive(Debug)]
 pub(super) struct Reporters {
     senders: HashTable<u128, Sender>,
     trackers: HashTable<u64, Tracker>,
     rate: ReporterRate,
-    /// Senders without a place in the table share one meter.
+    /// Shared meter of senders that the full table could not take.
     others: ReporterMeter,
-    /// Expiry of the last notice to any sender.
+    /// Latest expiry of any sender's notice, ns.
     notified_until: u64,
 }
 
 impl Reporters {
-    /// Starts with the reporters of the settings.
+    /// Creates the tables with the pinned reporters of the settings.
     pub(super) fn new(config: &Config) -> Self {
         let mut trackers = HashTable::new(config.reporters);
         for known in &config.known {
@@ -88,12 +92,12 @@ impl Reporters {
         }
     }
 
-    /// Counts the senders and the reporters in the tables.
+    /// Returns the number of senders and of reporters in the tables.
     pub(super) fn known(&self) -> (u64, u64) {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
-    /// Returns whether there is no rate limit.
+    /// Returns whether senders have no rate limit.
     #[inline(always)]
     pub(super) fn is_unmetered(&self) -> bool {
         self.rate.is_unlimited()
@@ -105,7 +109,7 @@ impl Reporters {
         now >= self.notified_until
     }
 
-    /// Counts a report of this sender. False if it exceeds the sender's rate.
+    /// Counts a report of this sender; returns `false` if it exceeds the sender's rate.
     #[inline(always)]
     pub(super) fn meter(&mut self, now: u64, sender: SocketAddr) -> bool {
         self.is_unmetered() || self.meter_one(now, sender)
@@ -126,7 +130,7 @@ impl Reporters {
         Some(sender)
     }
 
-    /// Records that a report of this sender met congestion. Returns the notice to send, if one is due.
+    /// Records that congestion affected a report of this sender. Returns the notice to send, if one is due.
     pub(super) fn congested(
         &mut self,
         now: u64,
@@ -142,7 +146,7 @@ impl Reporters {
             by_rate,
         } = congestion;
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
-        // Repeats a notice after half of its time; sends another level sooner, but not with each report.
+        // A notice is repeated after half of its validity. A changed level is sent sooner, but not with every report.
         let since = now.saturating_sub(sender.notified_at);
         let wait = if sender.notified_level == level {
             config.hold / 2
@@ -165,7 +169,7 @@ impl Reporters {
         Some(notice)
     }
 
-    /// Records that a report of this sender met no congestion. Returns the notice that ends the last one, if one is active.
+    /// Records that a report of this sender met no congestion. Returns the notice that ends an active one, if any.
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         if self.is_nobody_notified(now) {
@@ -191,10 +195,11 @@ impl Reporters {
         Some(notice)
     }
 
-    /// Returns the index of the sequence state of a reporter, if this sender may use its ID; a new reporter is added.
+    /// Returns the table slot of a reporter's sequence state, and adds the reporter if it is new.
     ///
     /// # Errors
-    /// The sender may not use the ID, or the table is full.
+    /// [`Reason::Forged`] if the ID is bound to another address; [`Reason::ReportersFull`] if there is no free slot or the
+    /// sender owns too many IDs.
     #[inline]
     pub(super) fn tracker(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
         let Identity { key, sender } = identity;
@@ -215,10 +220,11 @@ impl Reporters {
         Ok(at)
     }
 
-    /// Checks that this sender may use the reporter's ID. Claims nothing: a report that is refused later must leave the ID free.
+    /// Checks that this sender may use the reporter's ID, without binding it, so that a report that is refused later leaves
+    /// the ID free.
     ///
     /// # Errors
-    /// The errors of [`Reporters::tracker`].
+    /// As for [`Reporters::tracker`].
     pub(super) fn check_id(&self, now: u64, identity: Identity, config: &Config) -> Result<(), Reason> {
         let Identity { key, sender } = identity;
         let address = key_of(sender.ip());
@@ -242,7 +248,7 @@ impl Reporters {
         }
     }
 
-    /// Returns the index of the sequence state of a known reporter, if its ID belongs to this sender.
+    /// Returns the table slot of a known reporter, or `None` if it is unknown or its ID is bound to another sender.
     pub(super) fn known_tracker(&mut self, identity: Identity, config: &Config) -> Option<usize> {
         let at = self.trackers.find(identity.key)?;
         let tracker = self.trackers.at(at);
@@ -262,7 +268,7 @@ impl Reporters {
         Ok(at)
     }
 
-    /// Assigns another reporter ID to this sender.
+    /// Binds one more reporter ID to this sender.
     fn claim_id(&mut self, now: u64, sender: SocketAddr, config: &Config) -> Result<(), Reason> {
         let sender = self.sender(now, sender.ip()).ok_or(Reason::ReportersFull)?;
         if sender.owned >= config.owned {
@@ -285,14 +291,14 @@ impl Reporters {
         self.trackers.prefetch(key);
     }
 
-    /// Returns the state of a reporter. The index is valid until the next [`Reporters::sweep`].
+    /// Returns the state in a slot. Slots stay valid until the next [`Reporters::sweep`].
     #[inline(always)]
     pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {
         self.trackers.at(tracker)
     }
 
-    /// Removes some expired senders, and expired reporters if their table is more than half full. Until then their last
-    /// sequence numbers are kept, so that a reporter that returns is not taken for a new one.
+    /// Removes some expired senders. Expired reporters are removed only if their table is more than half full; until then
+    /// their sequence numbers are kept, so that a returning reporter is not taken for a new one.
     pub(super) fn sweep(&mut self, now: u64, config: &Config) {
         let senders = &mut self.senders;
         let crowded = self.trackers.len() > config.reporters / 2;
@@ -311,7 +317,7 @@ impl Reporters {
     }
 }
 
-/// Returns whether nothing was received since `seen` for the time after which a reporter expires.
+/// Returns whether nothing was received for the expiry time.
 fn is_idle(now: u64, seen: u64, config: &Config) -> bool {
     now.saturating_sub(seen) >= config.idle
 }

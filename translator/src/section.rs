@@ -1,8 +1,8 @@
-//! A section of a network: sends the sketches that its translator merged to a translator of the whole network, which merges
-//! those of all sections. For that translator, this one is a reporter of Sketch-Merge.
+//! Hierarchical sketch merging: sends the sketches that a network section's translator has merged to a translator of the
+//! whole network. To that translator, the section is a Sketch-Merge reporter.
 //!
-//! An epoch is sent when no more columns are merged into it, column by column in order, as switches do. It stays in the
-//! translator's buffer until the epoch after next begins, so that columns can be sent again.
+//! An epoch is sent once it accepts no more columns: column by column in order, paced, as a switch does. It stays in the
+//! translator's buffer until the epoch after next begins; until then NACKs can have columns sent again.
 
 use wire::dta::layout::Columns;
 use wire::dta::{BASE_LEN, Operation};
@@ -10,27 +10,27 @@ use wire::dta::{BASE_LEN, Operation};
 use crate::sketch::Merged;
 use crate::translator::Translator;
 
-/// Bytes of a Sketch-Merge operation before its counters.
+/// Bytes of a Sketch-Merge report before its counters.
 const HEAD: usize = BASE_LEN + 12;
-/// Reports in one tick, at most.
+/// Maximum reports per tick.
 const PER_TICK: usize = 64;
-/// Retry interval of a report that could not be queued, ns.
+/// Retry interval when the send queue is full, ns.
 const RETRY: u64 = 1_000_000;
-/// Maximum delay that is caught up with by a larger burst, ns.
+/// Maximum delay that is made up for with a larger burst, ns.
 const CATCH_UP: u64 = 2_000_000;
-/// NACKs have all columns of an epoch sent again at most this many times: messages are not authenticated.
+/// Retransmissions of all columns of an epoch that NACKs can cause. NACKs are not authenticated, so they are limited.
 const REPEATS: u64 = 4;
 
 /// Settings of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SectionConfig {
-    /// The collector, by its index, whose sketches are sent.
+    /// Index of the collector whose sketches are sent.
     pub collector: u8,
-    /// Sketch IDs; empty: all.
+    /// Sketch IDs to send; empty: all.
     pub sketches: Vec<u16>,
-    /// Longest report, bytes of UDP payload.
+    /// Maximum UDP payload of a report, bytes.
     pub longest: usize,
-    /// Shortest time between two reports, ns.
+    /// Minimum time between two reports, ns.
     pub pace: u64,
 }
 
@@ -43,51 +43,51 @@ impl SectionConfig {
 /// Counters of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionStats {
-    /// Epochs of which every column was sent.
+    /// Epochs whose columns were all sent.
     pub epochs: u64,
     /// Columns sent for the first time.
     pub columns: u64,
-    /// Columns sent again because of a NACK.
+    /// Columns sent again after a NACK.
     pub retransmitted: u64,
-    /// Columns not sent before their buffer was needed for another epoch.
+    /// Columns not sent because a later epoch took their buffer.
     pub expired: u64,
-    /// Columns not sent because of congestion, or because the longest report cannot hold one.
+    /// Columns not sent because of congestion, or because a column exceeds the maximum report length.
     pub suppressed: u64,
-    /// NACKs for columns that were sent.
+    /// NACKs for columns that had been sent.
     pub nacks: u64,
     /// NACKs for other columns or epochs.
     pub stale: u64,
-    /// NACKs ignored: the columns of the epoch would be sent again more than four times in all.
+    /// NACKs ignored because the epoch used up its retransmissions.
     pub limited: u64,
 }
 
-/// A reason why a report was not sent.
+/// The reason why a report was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// Congestion suppresses it: the rest of the epoch is not sent, because columns must come in order.
+    /// Congestion suppresses the report. The rest of the epoch is not sent either, because columns must arrive in order.
     Suppressed,
-    /// The send queue is full now.
+    /// The send queue is full at the moment.
     NoRoom,
 }
 
-/// Progress of sending one epoch.
+/// Progress in sending one epoch.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     sketch: u16,
     epoch: u16,
     columns: u32,
-    /// Next column to send, and the first that was not sent at all.
+    /// Next column to send, and first column never sent.
     cursor: u32,
     fresh: u32,
-    /// Columns that NACKs may still have sent again.
+    /// Columns that NACKs may still have retransmitted.
     allowance: u64,
 }
 
-/// See the module documentation.
+/// Sends merged sketches upstream: see the module documentation.
 #[derive(Debug)]
 pub struct Section {
     config: SectionConfig,
-    /// Two for each sketch: even and odd epochs.
+    /// Progress of up to two epochs per sketch: even and odd.
     progress: Vec<Progress>,
     next_send: u64,
     scratch: Vec<u8>,
@@ -95,7 +95,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Creates a section that has nothing to send yet.
+    /// Creates a section with nothing to send.
     pub fn new(config: SectionConfig) -> Self {
         Self {
             config,
@@ -106,12 +106,12 @@ impl Section {
         }
     }
 
-    /// Returns the counters since the start.
+    /// Returns the counters since the section was created.
     pub fn stats(&self) -> SectionStats {
         self.stats
     }
 
-    /// Sends the due columns of the translator's sketches.
+    /// Sends the columns that are due. `send` transmits one report or returns why it cannot.
     pub fn tick(
         &mut self,
         now: u64,
@@ -147,7 +147,7 @@ impl Section {
         }
     }
 
-    /// Processes a NACK: the other translator waits for `column`.
+    /// Handles a NACK: the upstream translator expects `column`, so sending resumes from there.
     pub fn nack(&mut self, sketch: u16, epoch: u16, column: u32) {
         let known = self
             .progress
@@ -168,7 +168,7 @@ impl Section {
         }
     }
 
-    /// Returns the time at which [`Section::tick`] has something to send, ns, or `None` if that is not before another epoch is over.
+    /// Returns the time at which [`Section::tick`] has something to send, ns, or `None` if nothing is pending.
     pub fn next(&self) -> Option<u64> {
         self.progress
             .iter()
@@ -176,14 +176,14 @@ impl Section {
             .then_some(self.next_send)
     }
 
-    /// Returns the index of the progress of an epoch of a sketch, or of another epoch in its buffer.
+    /// Returns the index of the progress in the buffer that this epoch uses, whichever epoch is in it.
     fn find_buffer(&self, sketch: u16, epoch: u16) -> Option<usize> {
         self.progress
             .iter()
             .position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
     }
 
-    /// Removes epochs that are no longer in memory: their buffers were reused, or the collector has other stores.
+    /// Removes epochs that are no longer in memory because their buffer was reused or the collector's stores changed.
     fn forget(&mut self, translator: &Translator) {
         let Self {
             config,
@@ -203,7 +203,7 @@ impl Section {
         });
     }
 
-    /// Starts to send an epoch that is over.
+    /// Starts to send an epoch that accepts no more columns.
     fn begin(&mut self, now: u64, merged: &Merged<'_>) {
         let Merged {
             sketch, epoch, shape, ..
@@ -232,7 +232,7 @@ impl Section {
         self.next_send = self.next_send.max(now);
     }
 
-    /// Sends the next columns of an epoch; false: no report can be sent now.
+    /// Sends the next columns of an epoch; returns `false` if no report can be sent at the moment.
     fn send(
         &mut self,
         at: usize,

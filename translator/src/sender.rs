@@ -1,19 +1,19 @@
-//! Sends operations to one collector by the transport, and meters and counts them.
+//! Issues RDMA operations for one collector through the transport, and meters and counts them.
 
 use super::meter::Meter;
 use super::stats::{Operations, Reason};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
-/// A reason why a report was not executed.
+/// The reason why a report was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// The transport has no credit now; nothing was done.
+    /// The transport has no credit at the moment; the report had no effect.
     Blocked,
     /// The report cannot be executed.
     Drop(Reason),
     /// Columns of the sketch are missing before these.
     ColumnGap {
-        /// Number of the expected column.
+        /// Number of the first missing column.
         due: u32,
         /// A NACK is due.
         nack: bool,
@@ -30,7 +30,7 @@ impl From<Blocked> for Fault {
     }
 }
 
-/// See the module documentation.
+/// The path to one collector during the processing of a report.
 #[derive(Debug)]
 pub(super) struct Sender<'a, W> {
     pub(super) transport: &'a mut W,
@@ -39,7 +39,7 @@ pub(super) struct Sender<'a, W> {
     pub(super) stats: &'a mut Operations,
 }
 
-/// Destination and options of one write.
+/// Remote location and options of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) region: u16,
@@ -49,7 +49,7 @@ pub(super) struct Target {
 }
 
 impl<W: Transport> Sender<'_, W> {
-    /// Returns whether the transport has credit for this now.
+    /// Returns whether the transport accepts this many operations and bytes now.
     #[inline(always)]
     pub(super) fn has_credit(&self, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.transport

@@ -1,8 +1,17 @@
-//! Sketch-Merge: merges columns of several reporters into one sketch, and writes it in batches. Wire-formats 5.4,
-//! 5.5, 5.9.
+//! The DTA Sketch-Merge primitive in the translator: merges the columns that several reporters deliver for an epoch into
+//! one sketch, and writes complete columns in batches.
 //!
-//! There are two buffers, for the even and the odd epoch, in the byte layout of collector memory. A buffer's counters are
-//! never cleared: the first reporter's columns are copied, those of the others merged.
+//! There are two buffers, for even and odd epochs, in the byte layout of collector memory
+//! (`docs/reference/wire-formats.md`, sections 5.4, 5.5 and 5.9). Counters are never cleared: the first reporter's columns
+//! overwrite old ones, and later reporters' columns are merged. Each reporter sends its columns in order, so three
+//! watermarks describe an epoch:
+//!
+//! ```text
+//! columns  0 ... written ... complete ........ touched .......... end
+//!          │ in memory │ by all reporters │ by at least one │ none │
+//! ```
+//!
+//! An epoch goes from `Idle` to `Open`, `Closing` (no more columns are accepted) and `Closed` (written with its trailer).
 
 use wire::dta::Opcode;
 use wire::dta::layout::{Columns, Geometry, MergeOp, SketchKind, SketchTrailer};
@@ -13,10 +22,10 @@ use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Reason, Sketches};
 use rdma::transport::{Blocked, MAX_WRITE, Transport};
 
-/// Largest distance of a new epoch ahead of the newest one.
+/// Maximum distance of a new epoch ahead of the newest one.
 const AHEAD: i16 = 8;
 
-/// An epoch of a sketch into which no more columns are merged.
+/// An epoch of a merged sketch that accepts no more columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Merged<'a> {
     /// ID of the sketch.
@@ -25,39 +34,39 @@ pub struct Merged<'a> {
     pub epoch: u16,
     /// Rows, columns and width of the counters.
     pub shape: Columns,
-    /// Operation by which the columns were merged.
+    /// Operation that merged the columns.
     pub op: MergeOp,
-    /// All counters, column by column, little-endian.
+    /// Counters of all columns, column by column, little-endian.
     pub counters: &'a [u8],
 }
 
-/// Consecutive columns of one reporter, in one datagram.
+/// Consecutive columns of one reporter from one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) reporter: u32,
     pub(super) epoch: u16,
-    /// The first of the columns.
+    /// Number of the first column.
     pub(super) first: u32,
-    /// Number of columns.
+    /// Number of columns in the delivery.
     pub(super) columns: u8,
     /// Counters of the columns, in network byte order.
     pub(super) counters: &'a [u8],
-    /// The reporter wants the collector to be notified when the epoch is written.
+    /// The reporter requests an immediate notification when the epoch is written.
     pub(super) immediate: bool,
 }
 
-/// Progress of a reporter in an epoch.
+/// Progress of one reporter in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// The next expected column.
+    /// Number of the next expected column.
     next: u32,
-    /// A NACK for that column was sent.
+    /// A NACK for the expected column was sent.
     nacked: bool,
-    /// Time of that NACK, ns.
+    /// Time at which it was sent, ns.
     nacked_at: u64,
 }
 
-/// State of an epoch.
+/// State of an epoch's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// No column has been received.
@@ -67,26 +76,26 @@ enum State {
     Closing(Cause),
     /// Completely written, for this cause.
     Closed(Cause),
-    /// The epoch cannot be written at all.
+    /// Cannot be written at all.
     Lost,
 }
 
-/// Slots that are checked for an expired entry when the table is full.
+/// Table slots checked for an expired entry when the table is full.
 const SWEEP: usize = 16;
 
-/// Reporters that delivered nothing of an epoch yet, and when the next NACK to each is due. They do not count as members, because
-/// IDs can be forged, and their columns open no epoch. The table has one slot per possible member; when it is full of recent
-/// NACKs, others get none.
+/// Reporters that sent columns of an epoch but not its first, with the time at which the next NACK to each is due. IDs can
+/// be forged, so such columns neither make a member nor open an epoch. The table has one slot per possible member; if it is
+/// full of recent NACKs, other reporters get none.
 #[derive(Debug)]
 struct NonMembers(HashTable<u64, u64>);
 
-/// Key of a reporter that is not a member of an epoch.
+/// Returns the table key of a reporter that is not a member of the epoch.
 fn non_member(epoch: u16, reporter: u32) -> u64 {
     u64::from(epoch) << 32 | u64::from(reporter)
 }
 
 impl NonMembers {
-    /// Returns whether a NACK to this reporter is due. If so, starts the interval until the next.
+    /// Returns whether a NACK to this reporter is due, and if so starts the interval until the next one.
     fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let slot = self.0.find_or_insert(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
@@ -101,7 +110,7 @@ impl NonMembers {
         is_due
     }
 
-    /// Makes a NACK due at once: the last one was not sent.
+    /// Makes a NACK due at once, because the last one was not sent.
     fn forget(&mut self, key: u64) {
         if let Some(slot) = self.0.find(key) {
             *self.0.at(slot) = 0;
@@ -114,26 +123,26 @@ impl NonMembers {
 struct Buffer {
     epoch: u16,
     state: State,
-    /// Time at which the epoch was opened, ns.
+    /// Time at which the epoch opened, ns.
     opened_at: u64,
-    /// Counters as in memory.
+    /// Counters in the layout of collector memory.
     counters: Vec<u8>,
     /// Number of reporters that delivered each column.
     delivered: Vec<u16>,
     members: HashTable<u64, Member>,
-    /// All columns below this one were delivered by all reporters.
+    /// Columns below this one were delivered by all reporters.
     complete: u32,
-    /// All columns below this one were delivered by at least one reporter.
+    /// Columns below this one were delivered by at least one reporter.
     touched: u32,
-    /// All columns below this one were written.
+    /// Columns below this one were written.
     written: u32,
-    /// The trailer of the previous epoch in this buffer has been invalidated.
+    /// The previous epoch's trailer in collector memory was invalidated.
     trailer_invalidated: bool,
-    /// A reporter wants the collector to be notified: the trailer is written with immediate data.
+    /// A reporter requested a notification, so the trailer is written with an immediate value.
     notify: bool,
-    /// Reporters that had delivered all columns when it was closed.
+    /// Reporters that had delivered all columns when the epoch closed.
     reporters: u32,
-    /// It was written, and counted, before its memory was lost.
+    /// The epoch was written and counted before, and is written again because the collector lost its memory.
     is_rewrite: bool,
 }
 
@@ -143,29 +152,29 @@ pub(super) struct Sketch {
     entry: StoreEntry,
     shape: Columns,
     op: MergeOp,
-    /// Counters saturate at their maximum.
+    /// Counters saturate at their maximum instead of wrapping.
     saturates: bool,
     newest: Option<u16>,
-    /// Time of the latest columns that were merged, ns.
+    /// Time of the last merge, ns.
     merged_at: u64,
     non_members: NonMembers,
     buffers: [Buffer; 2],
 }
 
-/// Effect of a delivery that passed all checks on its epoch.
+/// Effect of a valid delivery on its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admission {
-    /// The epoch is open; the reporter is this member, or becomes one.
+    /// The epoch is open. The reporter has this member slot, or becomes a member if `None`.
     Open(Option<usize>),
     /// The delivery opens the epoch.
     Opens {
-        /// The epoch becomes the newest.
+        /// The epoch becomes the newest one.
         newest: bool,
     },
 }
 
 impl Sketch {
-    /// Returns `None` if the entry is not a sketch.
+    /// Creates the sketch of a store, or returns `None` if it is not a sketch.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Sketch { kind, op, shape } = entry.geometry else {
             return None;
@@ -192,7 +201,7 @@ impl Sketch {
         &self.entry
     }
 
-    /// Counts the epochs that are neither idle nor written.
+    /// Returns the number of epochs that are open or being written.
     pub(super) fn open(&self) -> u64 {
         self.buffers
             .iter()
@@ -200,7 +209,7 @@ impl Sketch {
             .count() as u64
     }
 
-    /// Returns the epochs into which no more columns are merged, the older one first.
+    /// Returns the epochs that accept no more columns, the older one first.
     pub(super) fn merged(&self) -> impl Iterator<Item = Merged<'_>> {
         let [even, odd] = &self.buffers;
         let later = (even.epoch.wrapping_sub(odd.epoch) as i16) > 0;
@@ -217,7 +226,7 @@ impl Sketch {
             })
     }
 
-    /// Returns when the oldest open epoch began.
+    /// Returns when the oldest open epoch was opened, ns.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.buffers
             .iter()
@@ -226,13 +235,13 @@ impl Sketch {
             .min()
     }
 
-    /// Returns whether the sketch has this shape and operation.
+    /// Returns whether the sketch has this depth, counter width and merge operation.
     pub(super) fn is_shaped(&self, depth: u8, width: u8, op: MergeOp) -> bool {
         (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
     }
 
-    /// Merges columns, and writes those that are complete. All checks come first: refused columns change nothing but the time of the
-    /// next NACK.
+    /// Merges columns, and writes those that are complete. All checks come first: a refused delivery changes only the time
+    /// of the next NACK.
     pub(super) fn merge<W: Transport>(
         &mut self,
         now: u64,
@@ -288,7 +297,7 @@ impl Sketch {
                 return Err(member.out_of_order(now, delivery.first, config));
             }
         } else {
-            // Only a first column makes a member, and opens an epoch.
+            // Only column 0 makes a reporter a member, and opens an epoch.
             let has_free_slot =
                 opens.is_some() || (buffer.members.len() as u64) < u64::from(self.entry.reporters);
             if !has_free_slot {
@@ -305,7 +314,7 @@ impl Sketch {
         Ok(opens.map_or(Admission::Open(known), |newest| Admission::Opens { newest }))
     }
 
-    /// Makes the next columns of a reporter trigger another NACK: the last one was not sent.
+    /// Makes the reporter's next columns trigger another NACK, because the last one was not sent.
     pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
         let member = if buffer.epoch == epoch {
@@ -319,7 +328,7 @@ impl Sketch {
         }
     }
 
-    /// Writes both epochs again from their first columns: the written memory was lost.
+    /// Writes both epochs again from their first column, because the collector lost its memory.
     pub(super) fn renew(&mut self) {
         for buffer in &mut self.buffers {
             buffer.written = 0;
@@ -331,7 +340,8 @@ impl Sketch {
         }
     }
 
-    /// Checks that this epoch accepts columns. Returns `Some` if they would open it: whether it would be the newest.
+    /// Checks that an epoch accepts columns. Returns `None` if it is open, or `Some(is_newest)` if the columns would open
+    /// it.
     fn check_epoch(&self, now: u64, epoch: u16, config: &Config) -> Result<Option<bool>, Fault> {
         let buffer = &self.buffers[usize::from(epoch & 1)];
         let is_newest = self.newest == Some(epoch);
@@ -344,7 +354,7 @@ impl Sketch {
         }
         let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
         let silent = now.saturating_sub(self.merged_at) >= config.sketch_timer;
-        // The epoch before the newest may arrive late, if its buffer has nothing older than it.
+        // The epoch before the newest may arrive late, if its buffer holds only an older epoch.
         let late =
             distance == -1 && (buffer.state == State::Idle || (epoch.wrapping_sub(buffer.epoch) as i16) > 0);
         if !((1..=AHEAD).contains(&distance) || late || silent || is_newest) {
@@ -357,7 +367,8 @@ impl Sketch {
         Ok(Some(!late || silent))
     }
 
-    /// Opens this epoch for columns. An older epoch in its buffer is written first; without any credit nothing changes.
+    /// Opens an epoch. An older epoch in its buffer is closed and written first; if the transport has no credit, nothing
+    /// changes.
     fn open_epoch<W: Transport>(
         &mut self,
         now: u64,
@@ -386,8 +397,9 @@ impl Sketch {
         Ok(())
     }
 
-    /// Writes complete columns, `batch` at a time, and finally the trailer, as far as the transport accepts them. All writes of a
-    /// sketch are reliable: a reader could not detect missing columns. Data that can never be written count as lost.
+    /// Writes complete columns, `batch` at a time, and the trailer at the end, until the transport has no more credit.
+    /// Writes of a sketch are always reliable, because a reader could not detect missing columns. An epoch that can never
+    /// be written is counted as lost.
     fn write<W: Transport>(
         &mut self,
         index: usize,
@@ -427,7 +439,7 @@ impl Sketch {
             if end - buffer.written < batch && !closing {
                 return Ok(());
             }
-            // A concurrent reader must not match the old trailer with new columns.
+            // Invalidate the old trailer first, so that a concurrent reader cannot match it with new columns.
             if !buffer.trailer_invalidated {
                 let trailer = buffer.trailer(entry.id, 0, 0).emit();
                 write_part(sender, entry.region, shape.trailer(buffer.epoch), &trailer, None)?;
@@ -461,8 +473,8 @@ impl Sketch {
         Ok(())
     }
 
-    /// Closes epochs that are open since `until` or longer, and writes complete columns as far as the transport accepts them. False
-    /// if it did not accept all.
+    /// Closes epochs that are open since `until` or earlier, and writes complete columns. Returns `false` if the transport
+    /// did not accept all of them.
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
@@ -520,7 +532,7 @@ impl Buffer {
         }
     }
 
-    /// Returns whether no more columns are merged into the epoch.
+    /// Returns whether the epoch accepts no more columns.
     fn is_over(&self) -> bool {
         !matches!(self.state, State::Idle | State::Open)
     }
@@ -553,7 +565,7 @@ impl Buffer {
         self.is_rewrite = false;
     }
 
-    /// Merges a delivery's counters; copies them where they are the first.
+    /// Merges a delivery: copies columns that no reporter has delivered yet, and merges the others.
     fn merge(&mut self, delivery: Delivery<'_>, end: u32, shape: &Columns, op: MergeOp, saturates: bool) {
         let len = shape.column_len() as usize;
         let first = delivery.first as usize;
@@ -574,7 +586,7 @@ impl Buffer {
         self.touched = self.touched.max(end as u32);
     }
 
-    /// Counts the reporters that delivered each column, and advances the columns that all have delivered.
+    /// Counts the reporters of each column, and advances `complete`.
     fn count(&mut self, columns: core::ops::Range<u32>, reporters: u32) {
         for delivered in &mut self.delivered[columns.start as usize..columns.end as usize] {
             *delivered += 1;
@@ -588,7 +600,7 @@ impl Buffer {
         }
     }
 
-    /// Closes the epoch: missing columns count as empty sketches.
+    /// Closes the epoch. Columns that nobody delivered are filled with the neutral element of the merge operation.
     fn close(&mut self, cause: Cause, shape: &Columns, op: MergeOp) {
         if self.state != State::Open {
             return;
@@ -605,7 +617,7 @@ impl Buffer {
     }
 }
 
-/// Writes a part of a sketch reliably, if the transport has credit for it.
+/// Writes a part of a sketch reliably if the transport has credit.
 fn write_part<W: Transport>(
     sender: &mut Sender<'_, W>,
     region: u16,
@@ -625,7 +637,7 @@ fn write_part<W: Transport>(
     sender.write(target, data)
 }
 
-/// Copies counters from network byte order to the byte order of memory.
+/// Copies counters from network byte order to little-endian.
 fn copy<const WIDTH: usize>(to: &mut [u8], from: &[u8]) {
     for (to, from) in to
         .as_chunks_mut::<WIDTH>()

@@ -1,69 +1,71 @@
-//! Counters of the translator. They add up: see [`Stats::is_balanced`].
+//! Counters of the DTA translator. They are conserved: see [`Stats::is_balanced`].
 
 use serde::{Deserialize, Serialize};
 use wire::RefusalCounts;
 
 wire::named! {
-    /// A reason why a valid report was dropped.
+    /// The reason why a valid report was dropped.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum Reason, name {
-        /// The report's layout is not accepted here.
+        /// The report's layout is not accepted by the settings.
         NotAccepted => "not_accepted",
-        /// For a collector that this translator does not have.
+        /// The translator does not have the addressed collector.
         NoCollector => "no_collector",
-        /// There is no such store.
+        /// The collector has no such store.
         UnknownStore => "unknown_store",
-        /// There is no such list.
+        /// The collector has no such list.
         UnknownList => "unknown_list",
-        /// There is no such sketch.
+        /// The collector has no such sketch.
         UnknownSketch => "unknown_sketch",
-        /// More data than the store's slots hold.
+        /// The data exceeds the store's slots.
         TooMuchData => "too_much_data",
-        /// Entries of another size than the list's.
+        /// The entries' length differs from the list's.
         WrongEntry => "wrong_entry",
-        /// A hop beyond the store's.
+        /// The hop exceeds the store's maximum.
         WrongHop => "wrong_hop",
-        /// Depth, width, operation or columns are not the sketch's.
+        /// Depth, width, operation or columns differ from the sketch's.
         WrongShape => "wrong_shape",
-        /// The sketch has all its reporters, and this is not one of them.
+        /// The epoch already has all its reporters, and this is another one.
         OneReporterTooMany => "one_reporter_too_many",
-        /// This reporter's columns were merged before.
+        /// The reporter's columns are already merged.
         DuplicateColumn => "duplicate_column",
-        /// Columns of this reporter are missing before these.
+        /// Earlier columns of this reporter are missing.
         ColumnGap => "column_gap",
-        /// An epoch that is over.
+        /// The epoch accepts no more columns.
         EpochOver => "epoch_over",
-        /// An epoch too far ahead.
+        /// The epoch is too far ahead of the newest one.
         EpochAhead => "epoch_ahead",
-        /// An essential report that was accepted before.
+        /// The essential report was accepted before.
         Duplicate => "duplicate",
-        /// Essential reports are missing before this one; it will be sent again.
+        /// Earlier essential reports are missing; the reporter sends this one again.
         Gap => "gap",
-        /// The reporter ID belongs to another address.
+        /// The reporter ID is bound to another address.
         Forged => "forged",
-        /// The table of reporters' sequences is full.
+        /// The table of reporters is full, or the sender has too many IDs.
         ReportersFull => "reporters_full",
         /// The sender exceeds its rate.
         Metered => "metered",
-        /// Congestion, and the report is of low priority.
+        /// The collector is congested, and the report has low priority.
         CongestedLow => "congested_low",
-        /// Congestion, and the report is of medium priority.
+        /// The collector is congested, and the report has medium priority.
         CongestedMedium => "congested_medium",
-        /// The collector is not connected, and the report is of low priority.
+        /// The collector is not connected, and the report has low priority.
         AbsentLow => "absent_low",
-        /// The collector is not connected, and the report is of medium priority.
+        /// The collector is not connected, and the report has medium priority.
         AbsentMedium => "absent_medium",
-        /// Congestion or no collector, and the local memory is full. The reporter of an essential report gets a NACK, and sends it again.
+        /// The report should wait, but the local memory is full. For an essential report the reporter gets a NACK and sends
+        /// it again.
         LocalFull => "local_full",
         /// The transport refused the rest of an operation that was partly done.
         CutShort => "cut_short",
-        /// The transport does not know the region, or the region does not permit the access, or the address is outside it or not aligned.
+        /// The region is unknown, does not permit the access, or does not contain the address; or the address is not
+        /// aligned.
         TransportRefused => "transport_refused",
     }
 }
 
-/// The primitives, in the order in which they are counted.
+/// Names of the DTA primitives, in counting order.
 pub const PRIMITIVES: [&str; 5] = [
     "key_write",
     "append",
@@ -73,7 +75,7 @@ pub const PRIMITIVES: [&str; 5] = [
 ];
 
 wire::named! {
-    /// A reason why a batch, a path or an epoch was written.
+    /// The reason why a batch, a path or an epoch was written.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum Cause, name {
@@ -83,7 +85,7 @@ wire::named! {
         Timer => "timer",
         /// A report requested an immediate notification.
         Immediate => "immediate",
-        /// Another path needed its place, or the next epoch its buffer.
+        /// Another path needed the cache entry, or a later epoch the buffer.
         Evicted => "evicted",
         /// The translator stopped, or the collector's stores changed.
         Stopped => "stopped",
@@ -93,19 +95,19 @@ wire::named! {
 /// Reports, counted by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reports {
-    /// Datagrams received; each is a report, or malformed.
+    /// Datagrams received: reports and malformed datagrams.
     pub received: u64,
-    /// Malformed ones, by [`Refusal::index`](wire::Refusal::index).
+    /// Malformed datagrams, indexed by [`Refusal::index`](wire::Refusal::index).
     pub unreadable: RefusalCounts,
-    /// Dropped ones, by [`Reason`].
+    /// Dropped reports, indexed by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
-    /// Executed ones, by primitive: [`PRIMITIVES`].
+    /// Executed reports by primitive, in the order of [`PRIMITIVES`].
     pub done: [u64; 5],
-    /// In local memory now.
+    /// Reports in local memory now.
     pub queued: u64,
-    /// Bytes of these reports.
+    /// Payload bytes of these reports.
     pub queued_bytes: u64,
-    /// Ever put into local memory.
+    /// Reports ever put into local memory.
     pub diverted: u64,
 }
 
@@ -120,9 +122,9 @@ pub struct Operations {
     pub bytes: u64,
     /// Operations with an immediate value.
     pub immediates: u64,
-    /// Writes that the transport repeats until they are acknowledged.
+    /// Writes that the transport retransmits until they are acknowledged.
     pub reliable: u64,
-    /// Refused by the transport, by [`Blocked`](rdma::transport::Blocked).
+    /// Operations that the transport refused, indexed by [`Blocked`](rdma::transport::Blocked).
     pub blocked: [u64; 5],
 }
 
@@ -146,19 +148,19 @@ pub struct Copies {
 pub struct Entries {
     /// Entries accepted from reports.
     pub accepted: u64,
-    /// Entries made by triggers.
+    /// Entries created by triggers.
     pub triggered: u64,
     /// Entries that were written.
     pub written: u64,
-    /// Waiting for their batches now.
+    /// Entries waiting for their batches now.
     pub pending: u64,
-    /// Dropped when a collector reconnected with other lists.
+    /// Entries dropped because a collector reconnected with other lists.
     pub dropped: u64,
-    /// Entries of triggers that could not be appended.
+    /// Triggers' entries that could not be appended.
     pub missed: u64,
-    /// Entries of triggers suppressed by their interval.
+    /// Triggers' entries suppressed by their minimum interval.
     pub suppressed: u64,
-    /// Batches written, by [`Cause`].
+    /// Batches written, indexed by [`Cause`].
     pub batches: [u64; Cause::COUNT],
 }
 
@@ -167,30 +169,30 @@ pub struct Entries {
 pub struct Postcards {
     /// Postcards accepted from reports.
     pub accepted: u64,
-    /// Written as part of a path.
+    /// Postcards written as part of a path.
     pub written: u64,
-    /// Waiting for the others of their paths now.
+    /// Postcards waiting for other hops of their paths now.
     pub pending: u64,
-    /// Replaced by a newer one of the same hop before they were written.
+    /// Postcards replaced by a newer one of the same hop before they were written.
     pub replaced: u64,
-    /// Dropped when a collector reconnected with other stores.
+    /// Postcards dropped because a collector reconnected with other stores.
     pub dropped: u64,
-    /// Paths written, by [`Cause`].
+    /// Paths written, indexed by [`Cause`].
     pub paths: [u64; Cause::COUNT],
 }
 
 /// Columns and epochs of sketches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sketches {
-    /// Columns of reporters that were merged.
+    /// Reporters' columns that were merged.
     pub merged: u64,
-    /// Merged columns written, including repetitions after the collector reconnected with other memory.
+    /// Merged columns written, including those written again after the collector lost its memory.
     pub written: u64,
     /// Epochs written with all columns of all reporters.
     pub complete: u64,
-    /// Epochs written although some were missing.
+    /// Epochs written with columns of some reporters missing.
     pub partial: u64,
-    /// Epochs whose buffer was needed, or whose collector was no longer attached, before they were written.
+    /// Epochs lost before they were written, because they could not be written or the collector's stores changed.
     pub dropped: u64,
 }
 
@@ -216,9 +218,9 @@ pub struct Controls {
     pub acks: u64,
     /// NACKs, by code minus 1: gap, malformed, unknown, overload.
     pub nacks: [u64; 4],
-    /// NACKs for missing columns of sketches.
+    /// NACKs for missing sketch columns.
     pub sketch_nacks: u64,
-    /// Notices of congestion that were sent.
+    /// Congestion notices that were sent.
     pub notices: u64,
 }
 
@@ -241,15 +243,15 @@ pub struct Stats {
     pub sequences: Sequences,
     /// Control messages to reporters.
     pub controls: Controls,
-    /// Times a collector's congestion rose to level 1, 2, 3.
+    /// Number of times a collector's congestion level rose to 1, 2 and 3.
     pub levels: [u64; 3],
-    /// Addresses in the table of senders now, whether metered or not.
+    /// Addresses in the table of senders now.
     pub senders: u64,
 }
 
 impl Stats {
-    /// Returns whether reports are malformed, dropped, done or waiting; copies, entries and postcards written, pending, or lost
-    /// for a counted reason.
+    /// Returns whether every report is malformed, dropped, done or queued, and every copy, entry and postcard is written,
+    /// pending, or lost for a counted reason.
     pub fn is_balanced(&self) -> bool {
         let reports = &self.reports;
         let became = reports.unreadable.iter().sum::<u64>()

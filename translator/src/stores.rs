@@ -1,4 +1,5 @@
-//! One collector's stores, and the execution of each primitive in them: wire-formats 5.5.
+//! The stores of one collector in the translator, and the execution of the five DTA primitives on them. Key-Write and
+//! Key-Increment become RDMA operations at once; the other primitives collect data first.
 
 use wire::dta::hash::{self, Family, Hashes};
 use wire::dta::layout::{self, Geometry};
@@ -12,14 +13,15 @@ use super::sketch::{Delivery, Sketch};
 use super::stats::{Cause, Entries, Reason, Stats};
 use rdma::transport::Transport;
 
-/// Bytes of a slot up to which a short buffer suffices.
+/// Slots up to this length are built in a short buffer.
 const SHORT: usize = 64;
-/// Bytes of the longest slot.
+/// Length of the longest slot, bytes.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
-/// Slots of the hash table of a collector's stores: twice the maximum number of stores.
+/// Slots of the hash table of stores: twice the maximum number of stores.
 const PLACES: usize = 128;
 
-/// Stores of one kind by ID. A search begins at the ID's low bits and ends after few steps.
+/// Stores of one kind, found by ID by linear probing from the ID's low bits. `places` has indices of `stores`; 255 marks a
+/// free place.
 #[derive(Debug)]
 struct ById<T> {
     places: Box<[u8; PLACES]>,
@@ -34,7 +36,7 @@ impl<T> ById<T> {
         }
     }
 
-    /// Adds a store. A collector has at most 64, so a free place is found.
+    /// Adds a store. A collector has at most 64, so a free place exists.
     fn insert(&mut self, id: u16, store: T) {
         let mut at = usize::from(id) % PLACES;
         while self.places[at] != u8::MAX {
@@ -44,6 +46,7 @@ impl<T> ById<T> {
         self.stores.push((id, store));
     }
 
+    /// Returns the store with this ID. The search ends at a free place, and at least half of the places are free.
     #[inline(always)]
     fn find(&mut self, id: u16) -> Option<&mut T> {
         let mut at = usize::from(id) % PLACES;
@@ -66,6 +69,7 @@ impl<T> ById<T> {
     }
 }
 
+/// Geometry of a Key-Write store: `slots` slots, `stride` bytes apart.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     region: u16,
@@ -75,6 +79,7 @@ struct Slots {
     stride: u64,
 }
 
+/// Geometry of a Key-Increment store: `slots` counters of 8 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Counters {
     region: u16,
@@ -82,7 +87,7 @@ struct Counters {
     slots: u64,
 }
 
-/// The time of a report's execution, the congestion level, and whether the report's layout is the artifact's.
+/// Context of a report's execution: the time, the congestion level, and whether it uses the artifact's layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     pub(super) now: u64,
@@ -90,10 +95,10 @@ pub(super) struct Context {
     pub(super) artifact: bool,
 }
 
-/// Bytes that stay in the L2 cache of a core under load: a part of its size.
+/// Bytes that are likely to stay in a core's L2 cache under load: a fraction of its size.
 const NEAR: usize = 1 << 16;
 
-/// See the module documentation.
+/// The stores of one collector by kind.
 #[derive(Debug)]
 pub(super) struct Stores {
     key_write: ById<Slots>,
@@ -118,7 +123,8 @@ impl Stores {
         }
     }
 
-    /// Creates the stores of a collector. Pending data of `before` for the same stores stays; the rest is lost, and counted.
+    /// Creates a collector's stores. Pending data moves over from stores of `before` with the same settings; other pending
+    /// data is dropped and counted.
     pub(super) fn replace(
         before: Self,
         memory: &CollectorConfig,
@@ -192,7 +198,8 @@ impl Stores {
         stores
     }
 
-    /// Continues a list at this number, see [`super::Translator::set_next`]. Returns false if there is no such list.
+    /// Sets the number at which a list continues, see [`super::Translator::set_next`]. Returns `false` if there is no such
+    /// list.
     pub(super) fn set_next(&mut self, list: u32, next: u64) -> bool {
         match self.list(list) {
             Some((lists, at)) => {
@@ -203,7 +210,7 @@ impl Stores {
         }
     }
 
-    /// See [`super::Translator::renew`]. Returns the regions that must be written again as a whole.
+    /// Schedules all sketches to be written again, see [`super::Translator::renew`]. Returns their regions.
     pub(super) fn renew(&mut self) -> impl Iterator<Item = u16> {
         self.sketches.iter_mut().map(|sketch| {
             sketch.renew();
@@ -211,7 +218,7 @@ impl Stores {
         })
     }
 
-    /// Counts the pending entries and postcards.
+    /// Returns the number of pending entries and of pending postcards.
     pub(super) fn pending(&self) -> (u64, u64) {
         (
             self.append.iter().map(Lists::pending).sum(),
@@ -219,7 +226,7 @@ impl Stores {
         )
     }
 
-    /// Returns when the first timer expires.
+    /// Returns when the first timer expires, ns, or `None` if nothing is pending.
     pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
         let entries = self
             .append
@@ -239,6 +246,7 @@ impl Stores {
         entries.chain(paths).chain(sketches).min()
     }
 
+    /// Executes a report's operation on its store. The store writes at once or collects the data for a later write.
     #[inline(always)]
     pub(super) fn perform<W: Transport>(
         &mut self,
@@ -261,6 +269,8 @@ impl Stores {
                     .key_write
                     .find(store)
                     .ok_or(Fault::Drop(Reason::UnknownStore))?;
+                // Under congestion fewer copies are written, which saves bandwidth but makes queries less likely to
+                // succeed.
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
                 let written = store.write(key, data, most, notice, reliable, sender)?;
@@ -350,7 +360,8 @@ impl Stores {
         }
     }
 
-    /// Executes a plain Append. Returns `None` if nothing was done, and [`Stores::perform`] finds the reason.
+    /// Executes a plain Append on the fast path. Returns `None` if nothing was done; [`Stores::perform`] must then execute
+    /// it, or find the reason.
     #[inline(always)]
     pub(super) fn append_plain<W: Transport>(
         &mut self,
@@ -375,7 +386,7 @@ impl Stores {
         }
     }
 
-    /// Records that no NACK was sent for the columns that are missing before this report's.
+    /// Records that the NACK for the columns missing before this report was not sent.
     #[cold]
     pub(super) fn nack_not_sent(&mut self, report: &Report<'_>) {
         if let Operation::SketchMerge { sketch, epoch, .. } = report.operation
@@ -385,7 +396,7 @@ impl Stores {
         }
     }
 
-    /// Returns the region of a list, and the list's index there.
+    /// Returns the Append store that contains a list, and the list's index in it.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
         self.append
@@ -393,13 +404,13 @@ impl Stores {
             .find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
-    /// Returns whether all lists' heads and pending blocks are likely to be in the cache, so that prefetching is not needed.
+    /// Returns whether the state of all lists probably fits the cache, so that prefetching does not pay.
     #[inline(always)]
     pub(super) fn are_lists_few(&self) -> bool {
         self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR
     }
 
-    /// Prefetches a list's head and its pending block.
+    /// Prefetches a list's state and its pending block.
     #[inline(always)]
     pub(super) fn prefetch_list(&self, list: u32) {
         for lists in &self.append {
@@ -407,7 +418,7 @@ impl Stores {
         }
     }
 
-    /// Returns the bytes of an entry of a list, if the list is here.
+    /// Returns the entry length of a list in bytes, or `None` if there is no such list.
     pub(super) fn entry_len(&self, list: u32) -> Option<usize> {
         self.append
             .iter()
@@ -415,7 +426,7 @@ impl Stores {
             .map(Lists::entry_len)
     }
 
-    /// Appends an entry of a trigger to its list.
+    /// Appends a trigger's entry to its list.
     pub(super) fn append<W: Transport>(
         &mut self,
         now: u64,
@@ -431,15 +442,15 @@ impl Stores {
         }
         let before = stats.entries.accepted;
         let done = lists.append(at, now, entry, request, sender, &mut stats.entries);
-        // Counted as an entry of a trigger instead.
+        // Counts it as a trigger's entry instead of a report's.
         let triggered = stats.entries.accepted - before;
         stats.entries.accepted = before;
         stats.entries.triggered += triggered;
         done
     }
 
-    /// Writes data whose timer has expired at `now`, or all if the translator stops (`cause`). False if the transport did not accept
-    /// all.
+    /// Writes data whose timers have expired, or all data if the translator stops. Returns `false` if the transport did not
+    /// accept all of it.
     pub(super) fn flush<W: Transport>(
         &mut self,
         now: u64,
@@ -459,7 +470,7 @@ impl Stores {
                 all &= paths.flush_until(until, cause, sender, &mut stats.postcards);
             }
         }
-        // Also complete columns that had no credit.
+        // With limit 0 nothing is closed, but complete columns that had no credit are written.
         let until = flush_limit(now, cause, config.sketch_timer).unwrap_or(0);
         for sketch in self.sketches.iter_mut() {
             all &= sketch.flush_until(until, cause, config.sketch_columns, sender, &mut stats.sketches);
@@ -468,7 +479,7 @@ impl Stores {
     }
 }
 
-/// Returns the time such that data pending since then or longer are written; `None` if none are.
+/// Returns the latest arrival time of data to be written, or `None` if no data can be old enough.
 fn flush_limit(now: u64, cause: Cause, timer: u64) -> Option<u64> {
     match cause {
         Cause::Stopped => Some(u64::MAX),
@@ -476,14 +487,14 @@ fn flush_limit(now: u64, cause: Cause, timer: u64) -> Option<u64> {
     }
 }
 
-/// Removes and returns the store with the same settings, with its pending data.
+/// Removes and returns the known store with the same settings, including its pending data.
 fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, entry_of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
     let at = known.iter().position(|known| entry_of(known) == entry)?;
     Some(known.swap_remove(at))
 }
 
 impl Slots {
-    /// Writes copies. Returns their number.
+    /// Writes the copies of a key's value and returns how many were written.
     #[inline(always)]
     fn write<W: Transport>(
         &self,
@@ -503,7 +514,7 @@ impl Slots {
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
         if len <= SHORT {
-            // For the usual sizes a shorter buffer is cleared.
+            // Zeroing a short buffer is cheaper, and suffices for the usual sizes.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
             self.write_copies(
@@ -526,6 +537,7 @@ impl Slots {
         }
     }
 
+    /// Computes the key's checksum and at least `copies` slot hashes. The fourth is skipped if it is not needed.
     #[inline(always)]
     fn hashes(&self, key: &[u8], copies: u8) -> Hashes {
         match (self.family, copies) {
@@ -540,6 +552,8 @@ impl Slots {
         }
     }
 
+    /// Writes `slot` at each of these hashes and returns how many writes were accepted. Only the last one carries the
+    /// immediate value.
     #[inline(always)]
     fn write_copies<W: Transport>(
         &self,
@@ -560,7 +574,7 @@ impl Slots {
             match sender.write(target, slot) {
                 Ok(()) => {}
                 Err(blocked) if n == 0 => return Err(blocked.into()),
-                // One copy is written: a query can answer.
+                // At least one copy is written, so a query can find the value.
                 Err(_) => return Ok(n as u8),
             }
         }
@@ -569,7 +583,7 @@ impl Slots {
 }
 
 impl Counters {
-    /// Adds to all counters of a key: fewer would make their minimum wrong.
+    /// Adds to all of a key's counters. Fewer additions would make their minimum, the estimate, too small.
     #[inline(always)]
     fn add<W: Transport>(
         &self,
@@ -579,6 +593,7 @@ impl Counters {
         notice: Option<u32>,
         sender: &mut Sender<'_, W>,
     ) -> Result<(), Fault> {
+        // The immediate value takes a message of its own, since a fetch-and-add cannot carry one.
         let messages = u32::from(copies) + u32::from(notice.is_some());
         if !sender.has_credit(messages, u64::from(messages) * layout::COUNTER_LEN, true) {
             return Err(Fault::Blocked);

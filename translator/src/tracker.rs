@@ -1,23 +1,28 @@
-//! Sequences of essential reports: received, missing and duplicate numbers. Wire-formats 5.8.
+//! Sequence tracking of essential DTA reports: classifies each sequence number of a reporter as due, duplicate or after a
+//! gap, and decides when a NACK is due (`docs/reference/wire-formats.md`, section 5.8).
+//!
+//! A reporter keeps its last 256 reports and retransmits from the number that a NACK names (go-back-N). A restarted
+//! reporter starts at another number. Numbers ahead look like a gap, and NACKs resolve it. Numbers behind look like
+//! duplicates: a run of eight consecutive ones that nothing else explains means a restart.
 
 use super::config::Config;
 
-/// Essential reports that a reporter keeps for retransmission: an older number is not a duplicate.
+/// Essential reports that a reporter buffers for retransmission. A number further back is not a duplicate.
 const WINDOW: u16 = 256;
-/// Number of consecutive sequence numbers before the window that mean that the reporter restarted.
+/// Length of a run of consecutive earlier numbers that indicates a restart.
 const RESTART_RUN: u8 = 8;
-/// After this time without new numbers, ns, and without a NACK that requested them, consecutive numbers from within the window
-/// are no duplicates either: the network duplicates sooner, and a reporter retransmits only its last report by itself.
+/// If no new number and no NACK came for this time, ns, then consecutive numbers within the window are not duplicates
+/// either: networks duplicate packets sooner than that, and without a NACK a reporter retransmits only its last report.
 const CALM: u64 = 250_000_000;
 /// Accepted reports per ACK.
 const ACK_EVERY: u8 = 64;
 
-/// Number of bits of a sequence number.
+/// Width of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
-    /// Sequence numbers of DTA v1.
+    /// Sequence numbers of DTA v1 (16 bits).
     Sixteen,
-    /// Sequence numbers of the artifact.
+    /// Sequence numbers of the published DTA code (8 bits).
     Eight,
 }
 
@@ -30,51 +35,51 @@ impl Width {
     }
 }
 
-/// State of one reporter's essential reports to one collector.
+/// Sequence state of one reporter's essential reports to one collector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tracker {
-    /// The only address that may use this reporter's ID.
+    /// The address that the reporter's ID is bound to.
     pub(super) address: u128,
-    /// Arrival time of its last report, accepted or not, ns.
+    /// Arrival time of its last essential report that was not taken for a duplicate of an earlier one, ns.
     pub(super) seen: u64,
     /// Time at which its last columns without a sequence number were merged, ns.
     pub(super) merged: u64,
-    /// Whether the reporter is in the settings and never expires.
+    /// The reporter is in the settings, so it never expires.
     pub(super) pinned: bool,
-    /// Whether `last` is valid.
+    /// Tells that `last` is valid.
     begun: bool,
-    /// The last sequence number in order.
+    /// Last sequence number received in order.
     last: u16,
-    /// Number of NACKs for the gap after `last`.
+    /// NACKs sent for the gap after `last`.
     nacks: u8,
     nacked_at: u64,
-    /// A due report was refused since the last NACK for a gap: later ones are missing because of the refusal.
+    /// A due report was refused since the last NACK, so later reports are missing because of that.
     refused: bool,
-    /// The run of consecutive numbers before the window: its length, its first number, and the number expected next.
+    /// The run of consecutive earlier numbers: its length, first number and next number.
     run: u8,
     run_first: u16,
     run_next: u16,
-    /// Arrival time of the newest report of the run, ns.
+    /// Arrival time of the newest report in the run, ns.
     run_at: u64,
-    /// Whether only a restart of the reporter explains the run, see [`CALM`].
+    /// Only a restart explains the run, see [`CALM`].
     run_calm: bool,
-    /// Accepted since the last ACK.
+    /// Reports accepted since the last ACK, modulo [`ACK_EVERY`].
     accepted: u8,
 }
 
 /// Classification of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The number is due.
+    /// The expected number, or one after a gap that was given up.
     Due {
-        /// Numbers before it that were given up.
+        /// Numbers before it that were given up as lost.
         lost: u16,
         /// The reporter has restarted.
         restart: bool,
     },
-    /// It was received before.
+    /// The number was received before.
     Duplicate,
-    /// Some before it are missing.
+    /// Earlier numbers are missing.
     Gap {
         /// A NACK is due.
         nack: bool,
@@ -84,7 +89,7 @@ pub(super) enum Verdict {
 }
 
 impl Tracker {
-    /// Creates the state of a reporter at this address that was not seen before `seen`.
+    /// Creates the state of a reporter at this address, first seen at `seen` (ns).
     pub(super) fn new(address: u128, seen: u64, pinned: bool) -> Self {
         Self {
             address,
@@ -94,12 +99,12 @@ impl Tracker {
         }
     }
 
-    /// Returns when the reporter was last active, with or without sequence numbers.
+    /// Returns when the reporter was last active, with or without sequence numbers, ns.
     pub(super) fn active(&self) -> u64 {
         self.seen.max(self.merged)
     }
 
-    /// Returns the last number in order; before there is one, that before `sequence`.
+    /// Returns the last number received in order, or the one before `sequence` if there is none yet.
     pub(super) fn last(&self, sequence: u16, width: Width) -> u16 {
         if self.begun {
             self.last
@@ -108,12 +113,12 @@ impl Tracker {
         }
     }
 
-    /// Returns whether this number is due. Does not change the state.
+    /// Returns whether this number is due, without changing the state.
     pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
         !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
     }
 
-    /// Classifies a number. [`Tracker::accept`] accepts a due number; lost numbers are given up at once.
+    /// Classifies a number. A due number must be confirmed by [`Tracker::accept`]; lost numbers are given up at once.
     #[inline]
     pub(super) fn classify(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
         let mask = width.mask();
@@ -133,7 +138,7 @@ impl Tracker {
         self.classify_later(sequence, ahead, width, now, config)
     }
 
-    /// Classifies a number that is not above the last one: a duplicate, or a number of a reporter that restarted with smaller
+    /// Classifies a number at or before the last one: a duplicate, or a report from a reporter that restarted with smaller
     /// numbers.
     fn classify_earlier(
         &mut self,
@@ -143,8 +148,8 @@ impl Tracker {
         now: u64,
         config: &Config,
     ) -> Verdict {
-        // A reporter retransmits only its last report without a NACK. Other reports after a long silence
-        // are not duplicates: our state of the reporter may be outdated.
+        // Without a NACK a reporter retransmits only its last report. After a long silence, an earlier number is no
+        // duplicate either: the state here may be outdated.
         let silent = now.saturating_sub(self.seen) >= config.idle;
         if ahead == 0 && !silent {
             self.seen = now;
@@ -153,7 +158,7 @@ impl Tracker {
         if !self.is_restart(sequence, ahead, width, now, config) && !silent {
             return Verdict::Duplicate;
         }
-        // The reporter still buffers the reports that were mistaken for duplicates: a NACK requests them.
+        // The reporter still buffers the reports of the run, which were dropped as duplicates. A NACK requests them.
         let first = if self.run > 0 { self.run_first } else { sequence };
         self.last = first.wrapping_sub(1) & width.mask();
         self.seen = now;
@@ -174,8 +179,8 @@ impl Tracker {
         }
     }
 
-    /// Returns whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
-    /// number, such as that of a reporter's last report, counts as consecutive.
+    /// Returns whether this number completes a run that only a restart explains: before the window, or within it after a
+    /// calm period. A repeated number, such as a retransmission of the last report, continues the run.
     fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, now: u64, config: &Config) -> bool {
         if width == Width::Eight {
             return false;
@@ -183,9 +188,9 @@ impl Tracker {
         let is_far = ahead.wrapping_neg() >= WINDOW;
         let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
         let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
-        // Numbers within the window that have another explanation do not count.
+        // A number within the window continues the run only if it is as unexplained as the run's other numbers.
         let in_a_row = self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_calm);
-        // Stragglers before a silence do not belong to the numbers after it.
+        // Stragglers from before a silence do not belong to the run after it.
         let is_old = now.saturating_sub(self.run_at) >= config.idle;
         if self.run == 0 || is_old || sequence.wrapping_sub(self.run_first) >= WINDOW {
             self.run = 0;
@@ -211,7 +216,8 @@ impl Tracker {
         now: u64,
         config: &Config,
     ) -> Verdict {
-        // Each NACK waits four times as long as the one before: the first may be lost, later ones may only be early.
+        // Each NACK waits four times as long as the previous one. The first may have been lost, while later ones may only
+        // be early.
         let wait = config
             .nack_interval
             .saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
@@ -238,19 +244,20 @@ impl Tracker {
         }
     }
 
-    /// Congestion prevents the acceptance of a due report: the reporter will send it again. True if a NACK is due.
+    /// Records that congestion prevents accepting a due report, which the reporter sends again. Returns whether a NACK is
+    /// due.
     pub(super) fn refuse(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> bool {
         if !self.begun {
             self.begun = true;
             self.last = sequence.wrapping_sub(1) & width.mask();
         }
-        // Later reports will arrive before it, which is not a loss.
+        // Reports behind it will arrive first, which is not a loss.
         self.nacks = 1;
         self.refused = true;
         self.try_nack(now, config)
     }
 
-    /// Returns whether a NACK of another cause is due. If so, starts the interval until the next.
+    /// Returns whether a NACK for another cause is due, and if so starts the interval until the next one.
     pub(super) fn try_nack(&mut self, now: u64, config: &Config) -> bool {
         let due = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if due {
@@ -259,7 +266,7 @@ impl Tracker {
         due
     }
 
-    /// Accepts a number that is due. True if an ACK is due too.
+    /// Accepts a due number. Returns whether an ACK is due.
     #[inline]
     pub(super) fn accept(&mut self, sequence: u16) -> bool {
         self.begun = true;
@@ -334,7 +341,7 @@ mod tests {
                     );
                 }
             }
-            // The next number wraps.
+            // After the largest number the next is 0.
             assert_eq!(after(width.mask(), width).classify(0, width, 9, &config), DUE);
         }
     }
@@ -350,7 +357,7 @@ mod tests {
         );
         assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
         assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
-        // Three NACKs, and the gap is still there: 11 and 12 are lost.
+        // Three NACKs did not fill the gap: 11 and 12 are lost.
         assert_eq!(
             at(21_100 * US, 13),
             Verdict::Due {
@@ -378,7 +385,7 @@ mod tests {
             }
         }
         assert_eq!(nacks, 100_000);
-        // The refused report does not arrive: it is given up as usual.
+        // If the refused report never arrives, it is given up like any other missing one.
         let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
@@ -422,16 +429,16 @@ mod tests {
             (tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)),
             (0xffff, DUE)
         );
-        // Repetitions within the window are never a restart: the ring is sent again.
+        // Repetitions within the window are not a restart: the reporter retransmits its ring.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        // Nor are numbers that are not in a row.
+        // Numbers that are not consecutive are not a restart either.
         for sequence in (0..3_000).step_by(2) {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        // If one of the consecutive numbers was lost, those before it are requested, too.
+        // If a number in the run was lost, the run counts again after it, but the NACK requests all from the first one.
         for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
@@ -451,21 +458,21 @@ mod tests {
                 .collect()
         };
         let [calm, soon] = [250_000 * US, 249_999 * US];
-        // 4,900 to 4,907 again, from a reporter that had reached 5,000.
+        // A reporter that had reached 5,000 sends 4,900 to 4,907 again.
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, soon), [Verdict::Duplicate; 8]);
         let mut tracker = after(5_000, Width::Sixteen);
         assert_eq!(from(&mut tracker, 4_900, calm)[6..], [Verdict::Duplicate, ANEW]);
         assert_eq!(tracker.last(4_907, Width::Sixteen), 4_899);
-        // A NACK may have requested them.
+        // After a recent NACK they may be retransmissions.
         let mut tracker = after(4_999, Width::Sixteen);
         tracker.try_nack(1, &config);
         tracker.accept(5_000);
         assert_eq!(from(&mut tracker, 4_900, calm), [Verdict::Duplicate; 8]);
-        // After a long silence it has not, and those before are requested.
+        // Long after the NACK they cannot be, and the new NACK also requests the numbers before them.
         assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
         assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
-        // The first eight have another explanation: the count starts again after them, and all are requested.
+        // The network may have duplicated the first eight, so the count restarts after them; the NACK still requests them.
         let mut tracker = after(5_000, Width::Sixteen);
         from(&mut tracker, 4_900, soon);
         assert_eq!(
@@ -473,7 +480,7 @@ mod tests {
             [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat()
         );
         assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
-        // The count of a whole window of them does not overflow.
+        // The run counter does not overflow for more repetitions than a window has numbers.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = (0..300).map(|_| tracker.classify(4_900, Width::Sixteen, soon, &config));
         assert!(verdicts.into_iter().all(|verdict| verdict == Verdict::Duplicate));
@@ -491,7 +498,7 @@ mod tests {
         }
         assert_eq!(tracker.classify(9, Width::Sixteen, 1, &config), ANEW);
         assert_eq!(tracker.last(9, Width::Sixteen), 6);
-        // A single report, sent again and again.
+        // The reporter repeats a single report.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = [(); 8].map(|()| tracker.classify(7, Width::Sixteen, 1, &config));
         assert_eq!(

@@ -1,4 +1,8 @@
-//! Processes reports: sequence, congestion, operation and triggers.
+//! Processes DTA reports. Each report passes its sender's rate limit, the sequence check if it is essential, and congestion
+//! control; then its primitive is executed on the collector's stores and triggers fire.
+//!
+//! Congestion levels decide on a report: level 1 drops low priority, level 2 also medium priority, and level 3 diverts
+//! essential and high-priority reports to local memory, from where [`Translator::tick`] executes them later in order.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -20,14 +24,15 @@ use crate::stats::{Cause, Operations, Reason, Stats};
 use crate::stores::{Context, Stores};
 use crate::tracker::Verdict;
 
-/// Maximum reports from local memory per tick.
+/// Maximum reports executed from local memory per tick.
 const PER_TICK: usize = 4096;
-/// Retry interval of writes without credit, ns.
+/// Retry interval of writes that had no credit, ns.
 const RETRY: u64 = 1_000_000;
-/// Reports whose tables are prefetched together.
+/// Reports whose table entries are prefetched together.
 const TOGETHER: usize = 16;
 
-/// See the module documentation.
+/// The DTA translator. A driver passes it reports and calls [`tick`](Translator::tick) at its
+/// [`deadline`](Translator::deadline).
 ///
 /// ```
 /// use translator::{CollectorConfig, Config, ConfigError, StoreEntry, Translator};
@@ -52,7 +57,7 @@ pub struct Translator {
     operations: Operations,
     collectors: Vec<CollectorState>,
     reporters: Reporters,
-    /// For each trigger, the time of its last entry plus one, ns; 0 for none.
+    /// Per trigger, the time of its last entry plus one, ns; 0: none yet.
     fired: Vec<u64>,
     messages: Emitter,
     now: u64,
@@ -61,20 +66,20 @@ pub struct Translator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Done,
-    /// The report went to local memory, because of this congestion level.
+    /// The report went to local memory because of this congestion level.
     Diverted(u8),
     /// The report was dropped because of this congestion level.
     Congested(u8, Reason),
     Dropped(Reason),
-    /// A sketch's columns are missing: the expected column, and whether to send a NACK.
+    /// Columns of the sketch are missing: the first missing one, and whether to send a NACK.
     ColumnGap(u32, bool),
 }
 
 impl Translator {
-    /// Returns an empty translator. Allocates all memory for the known collectors.
+    /// Creates a translator and allocates memory for the collectors that are known.
     ///
     /// # Errors
-    /// Settings that cannot be used.
+    /// [`ConfigError`] for invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let mut translator = Self {
@@ -99,11 +104,11 @@ impl Translator {
         Ok(translator)
     }
 
-    /// Attaches a collector's memory after the exchange with it: for the first time, or again after a restart. Pending data of the
-    /// same stores stays; that of others is lost, and counted. Allocates.
+    /// Attaches a collector's memory after the exchange with it, for the first time or after a restart. Pending data of
+    /// stores with the same settings is kept; other pending data is dropped and counted. Allocates.
     ///
     /// # Errors
-    /// Stores that cannot be used; then nothing has changed.
+    /// [`ConfigError`] for invalid stores; nothing has changed.
     pub fn attach(&mut self, collector: u8, memory: CollectorConfig) -> Result<(), ConfigError> {
         memory.check(self.config.postcards)?;
         let at = usize::from(collector);
@@ -116,7 +121,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Returns the epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
+    /// Returns the epochs of a collector's sketches that accept no more columns, for each sketch the older one first.
     pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
         let collectors = self.collectors.get(usize::from(collector)).into_iter();
         collectors
@@ -124,9 +129,9 @@ impl Translator {
             .flat_map(Sketch::merged)
     }
 
-    /// Prepares for a collector that restarted, and whose memory may be new and empty. Call it between [`Translator::attach`] and
-    /// connecting the transport. All sketches are written again as a whole: a reader could not detect that earlier columns are
-    /// missing.
+    /// Prepares for a collector whose memory may be new and empty after a restart. Call it after [`Translator::attach`] and
+    /// before the transport connects. All sketches are written again, because a reader could not detect that earlier
+    /// columns are missing.
     pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
         let Some(memory) = self.collectors.get_mut(usize::from(collector)) else {
             return;
@@ -136,16 +141,16 @@ impl Translator {
         }
     }
 
-    /// Sets the sequence number of the next batch of a tagged list, or the position of the next entry of a bare one, as the collector
-    /// found it in its memory: a restarted translator continues there. False if there is no such list.
+    /// Sets where a list continues: the sequence number of the next batch of a tagged list, or the position of the next
+    /// entry of a bare one. A restarted translator gets it from the collector. Returns `false` if there is no such list.
     pub fn set_next(&mut self, collector: u8, list: u32, next: u64) -> bool {
         self.collectors
             .get_mut(usize::from(collector))
             .is_some_and(|memory| memory.stores.set_next(list, next))
     }
 
-    /// Returns the first trigger whose entries do not fit its list in this collector's memory, by its index in the settings: it
-    /// appends nothing, and its entries are counted as missed.
+    /// Returns the index of the first trigger whose entries do not fit its list in this collector's memory. Such a trigger
+    /// appends nothing, and its entries count as missed.
     pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
         let memory = self.collectors.get(usize::from(collector))?;
         self.config.triggers.iter().position(|trigger| {
@@ -154,7 +159,7 @@ impl Translator {
         })
     }
 
-    /// Processes the UDP payload of a report that arrived at `now`, ns of a monotonic clock.
+    /// Processes the UDP payload of a report that arrived at `now` (ns, monotonic).
     #[inline]
     pub fn process(
         &mut self,
@@ -171,7 +176,7 @@ impl Translator {
         {
             return self.process_artifact(now, origin, payload, transport, out);
         }
-        // Passed on by reference: copying the report costs more than reading it.
+        // Passed by reference, because copying the report costs more than parsing it.
         match &Report::parse(payload) {
             Ok(report) => self.process_report(
                 &Received {
@@ -191,7 +196,7 @@ impl Translator {
         }
     }
 
-    /// Processes a report in the artifact's layouts: there the sender's address is the reporter.
+    /// Processes a report in the artifact's layout, which has no reporter ID: the sender's address identifies the reporter.
     #[inline(never)]
     fn process_artifact(
         &mut self,
@@ -251,7 +256,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Processes columns of a sketch: no other sender may use the ID of a reporter whose columns were merged.
+    /// Processes columns of a sketch. They bind the reporter's ID to the sender, but only once they are merged.
     fn process_sketch(
         &mut self,
         received: &Received<'_>,
@@ -265,7 +270,7 @@ impl Translator {
         }
         let outcome = self.execute(received, transport);
         if matches!(outcome, Outcome::Done | Outcome::Diverted(_)) {
-            // It cannot fail: the ID was checked.
+            // Cannot fail, because the ID was checked above.
             if let Ok(at) = self.reporters.tracker(now, identity, &self.config) {
                 self.reporters.at(at).merged = now;
             }
@@ -273,7 +278,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Processes several reports for one collector that arrived together: prefetches their entries of large tables.
+    /// Processes reports for one collector that arrived together, and prefetches their table entries.
     pub fn process_burst<'a>(
         &mut self,
         now: u64,
@@ -288,7 +293,7 @@ impl Translator {
         self.now = now;
         loop {
             let smooth = self.is_smooth(now, collector);
-            // Reports that need no large table are processed first.
+            // If lists are in the cache anyway, execute plain Appends at once, without a prefetch pass.
             let at_once = smooth && self.collectors[usize::from(collector)].stores.are_lists_few();
             let Some(first) = burst
                 .find(|(_, payload)| !(at_once && self.process_plain(now, collector, payload, transport)))
@@ -304,7 +309,7 @@ impl Translator {
             for (_, payload) in &some[..count] {
                 self.prefetch(collector, payload);
             }
-            // The first one was tried already.
+            // The first report was already tried on the fast path.
             let mut smooth = smooth && !at_once;
             for (sender, payload) in &some[..count] {
                 if smooth && self.process_plain(now, collector, payload, transport) {
@@ -325,8 +330,8 @@ impl Translator {
         }
     }
 
-    /// Returns whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no
-    /// trigger.
+    /// Returns whether the fast path applies: no meter, congestion, queued report, active notice or trigger can affect a
+    /// report.
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.collectors.get(usize::from(collector)) else {
@@ -338,7 +343,7 @@ impl Translator {
         v1 && unmetered && calm && self.reporters.is_nobody_notified(now) && self.config.triggers.is_empty()
     }
 
-    /// Processes a plain Append on the fast path. Returns false if nothing was done and the slow path is needed.
+    /// Processes a plain Append on the fast path. Returns `false` if nothing was done and the report needs the slow path.
     #[inline(always)]
     fn process_plain(
         &mut self,
@@ -370,7 +375,7 @@ impl Translator {
         true
     }
 
-    /// Prefetches the memory that a report will need, by its first bytes, which are not validated.
+    /// Prefetches the table entries that a report will need, judged by its first bytes, which are not validated yet.
     #[inline(always)]
     fn prefetch(&self, collector: u8, payload: &[u8]) {
         let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else {
@@ -387,8 +392,8 @@ impl Translator {
         }
     }
 
-    /// Writes batches, paths and epochs whose timers have expired, retries writes without credit, and executes reports from local
-    /// memory. Call it about every millisecond, and at [`Translator::deadline`].
+    /// Runs the timers: writes batches, paths and epochs that are due, retries writes that had no credit, and executes
+    /// reports from local memory. Call it about every millisecond, and at [`Translator::deadline`].
     pub fn tick(&mut self, now: u64, transport: &mut impl Transport) {
         self.now = now;
         self.reporters.sweep(now, &self.config);
@@ -401,7 +406,7 @@ impl Translator {
         }
     }
 
-    /// Returns when the next timer expires, or reports in local memory are to be retried.
+    /// Returns when the next timer expires or queued reports are to be retried, ns, or `None` if nothing is pending.
     pub fn deadline(&self) -> Option<u64> {
         let waits = self.collectors.iter().any(|memory| !memory.local.is_empty());
         let again = waits.then(|| self.now.saturating_add(RETRY));
@@ -412,7 +417,7 @@ impl Translator {
         timers.chain(again).min()
     }
 
-    /// Writes all pending data, as far as the transport accepts it. Returns true when nothing is left.
+    /// Writes all pending data. Returns `true` when nothing is left; call again otherwise.
     pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
         let mut all = true;
@@ -424,7 +429,7 @@ impl Translator {
         all
     }
 
-    /// Returns the last congestion level of a collector, 0 to 3.
+    /// Returns the current congestion level of a collector, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
         self.collectors
             .get(usize::from(collector))
@@ -450,7 +455,7 @@ impl Translator {
         stats
     }
 
-    /// Returns the settings; the collectors are those last attached.
+    /// Returns the settings, with the collectors as last attached.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -460,7 +465,7 @@ impl Translator {
         self.stats.reports.dropped[reason as usize] += 1;
     }
 
-    /// Executes, diverts or drops a report, depending on congestion: wire-formats 5.5.
+    /// Executes, diverts or drops a report, depending on the congestion level.
     #[inline(always)]
     fn execute(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
         let collector = received.origin.collector;
@@ -497,7 +502,7 @@ impl Translator {
         }
     }
 
-    /// Decides on a report under congestion, or behind waiting reports; `None`: execute it.
+    /// Decides on a report under congestion, or behind queued reports. Returns `None` to execute it.
     fn under_load(
         &mut self,
         level: u8,
@@ -505,11 +510,11 @@ impl Translator {
         transport: &mut impl Transport,
     ) -> Option<Outcome> {
         let collector = received.origin.collector;
-        // If waiting reports have no credit, reporters are notified of level 3, regardless of the meter.
+        // If queued reports have no credit, important reports get level 3, whatever the meter says.
         let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
-                // Waiting reports go first: an older value must not overwrite a newer one.
+                // Queued reports go first, so that an older value does not overwrite a newer one.
                 level >= 3 || !self.collectors[usize::from(collector)].local.is_empty()
             }
             Priority::Low => level >= 1,
@@ -523,7 +528,7 @@ impl Translator {
         is_dropped.then(|| self.shed(reported, received, transport))
     }
 
-    /// Diverts important reports, and drops others.
+    /// Diverts important reports to local memory, and drops others.
     #[cold]
     fn shed(&mut self, level: u8, received: &Received<'_>, transport: &impl Transport) -> Outcome {
         if !received.is_important() {
@@ -551,7 +556,7 @@ impl Translator {
             payload,
         };
         let local = &mut self.collectors[usize::from(received.origin.collector)].local;
-        // Reports of high priority that are not essential may use half of it.
+        // High-priority reports that are not essential may fill only half of the queue.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
             Outcome::Diverted(level)
@@ -560,8 +565,8 @@ impl Translator {
         }
     }
 
-    /// Executes reports from local memory, the oldest first, below congestion level 3. True if the transport had no credit for the
-    /// oldest.
+    /// Executes up to `most` reports from local memory, oldest first, while the congestion level is below 3. Returns `true`
+    /// if the transport had no credit for the oldest.
     fn reinject(&mut self, now: u64, collector: u8, most: usize, transport: &mut impl Transport) -> bool {
         for _ in 0..most {
             let memory = &mut self.collectors[usize::from(collector)];
@@ -572,7 +577,7 @@ impl Translator {
                 return false;
             };
             let Ok(report) = reread(&record) else {
-                // Unreachable: the report was parsed before.
+                // Unreachable: the report was parsed before it was queued.
                 memory.local.pop();
                 self.drop(Reason::TransportRefused);
                 continue;
@@ -636,7 +641,7 @@ impl Translator {
             .flush(now, cause, &self.config, &mut sender, &mut self.stats)
     }
 
-    /// Counts the outcome of a report, fires triggers, and notifies the reporter.
+    /// Counts a report's outcome, fires triggers, and sends the reporter a congestion notice if one is due.
     #[inline(always)]
     fn settle(
         &mut self,
@@ -680,7 +685,7 @@ impl Translator {
             self.drop(reason);
         }
         if level == 0 {
-            // It waits only behind other reports: there is no congestion to report.
+            // The report waits only behind other reports; there is no congestion to announce.
             return;
         }
         let sender = received.origin.sender;
@@ -733,7 +738,7 @@ impl Translator {
         {
             self.messages.notify(received, notice, self.config.hold, out);
         }
-        // Tracks a reporter's first report too: otherwise its loss would go unnoticed.
+        // Also tracks a reporter's first report, because its loss would otherwise go unnoticed.
         if received.report.base.essential
             && let Ok(at) = self
                 .reporters
@@ -747,7 +752,7 @@ impl Translator {
         }
     }
 
-    /// Processes an essential report: checks its sequence first.
+    /// Processes an essential report: checks its sequence number first.
     fn process_essential(
         &mut self,
         received: &Received<'_>,
@@ -795,8 +800,8 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Acknowledges the last report of a reporter, which retransmits it because it does not know whether it arrived. `seen`: when the report
-    /// before arrived. One of many in a row is enough.
+    /// Acknowledges a reporter's last report, which it retransmits because it does not know that it arrived. `seen` is the
+    /// arrival time of the report before (ns), so that a series of duplicates gets one ACK per interval.
     #[cold]
     fn acknowledge_last(&mut self, received: &Received<'_>, at: usize, seen: u64, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
@@ -809,7 +814,7 @@ impl Translator {
         }
     }
 
-    /// Does not accept a report although it has the expected sequence number: the reporter will send it again.
+    /// Refuses a report with the expected sequence number because of load; the reporter sends it again.
     #[cold]
     fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
@@ -824,8 +829,8 @@ impl Translator {
         }
     }
 
-    /// Accepts an essential report with the expected sequence number. A report that can never be executed is
-    /// accepted too, with a NACK that has the reason: sending it again would not help.
+    /// Accepts an essential report with the expected sequence number. A report that can never be executed is accepted too,
+    /// with a NACK that tells the reason, because sending it again would not help.
     fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
         let ack = self.reporters.at(at).accept(sequence);
@@ -849,8 +854,8 @@ impl Translator {
         }
     }
 
-    /// Drops a malformed report. If it is essential and its base header is valid, its sequence number is accepted, so that later
-    /// reports are not a gap, and it gets a NACK.
+    /// Drops a malformed report. If it is essential with a valid base header, its sequence number is accepted, so that
+    /// later reports are not a gap, and the reporter gets a NACK.
     #[cold]
     fn process_unreadable(
         &mut self,
@@ -885,7 +890,7 @@ impl Translator {
         let Some(at) = self.reporters.known_tracker(received.identity(), &self.config) else {
             return;
         };
-        // After a gap there is nothing to do: the reporter will send it again.
+        // After a gap nothing is to be done, because the reporter sends it again.
         if self.reporters.at(at).is_next(base.sequence, received.width()) {
             self.reporters.at(at).seen = now;
             self.accept(&received, at, Outcome::Dropped(Reason::WrongShape), out);
@@ -893,7 +898,7 @@ impl Translator {
     }
 }
 
-/// Parses a report from local memory again.
+/// Parses a report from local memory.
 fn reread<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
     if record.artifact {
         return artifact::parse(record.payload, record.reporter).map(|(report, _)| report);

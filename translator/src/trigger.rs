@@ -1,52 +1,52 @@
-//! Match and action: a report for which the conditions hold appends an entry to a list, in addition to its own operation. The
-//! paper's alternative (5.1, footnote) to collectors that filter during collection.
+//! Match-action triggers: a DTA report that fulfils a trigger's conditions appends an entry to a list, in addition to its
+//! own operation. This moves the filtering from collectors into the translator (DTA paper, section 5.1, footnote).
 
 use wire::dta::{Operation, Report};
 
 /// Maximum number of triggers.
 pub const MAX_TRIGGERS: usize = 64;
-/// Maximum number of comparisons of one trigger.
+/// Maximum number of conditions of a trigger.
 pub const MAX_CONDITIONS: usize = 8;
-/// Maximum number of parts of an entry.
+/// Maximum number of parts of a trigger's entry.
 pub const MAX_PARTS: usize = 16;
-/// Maximum number of bytes of an entry that a trigger makes.
+/// Maximum length of a trigger's entry, bytes.
 pub const MAX_ENTRY: usize = 256;
 
-/// The matched reports, and the entry that they append.
+/// A trigger: which reports it matches, and which entry they append.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trigger {
-    /// Reports of this primitive (wire-formats 5.3: 1 Key-Write, 2 Append, 3 Key-Increment, 4 Postcarding, 5 Sketch-Merge).
+    /// Primitive of the reports: 1 Key-Write, 2 Append, 3 Key-Increment, 4 Postcarding, 5 Sketch-Merge.
     pub opcode: u8,
-    /// Reports for this collector; for all when `None`.
+    /// Collector of the reports; `None`: any.
     pub collector: Option<u8>,
-    /// Reports for this store, list or sketch; for all when `None`.
+    /// Store, list or sketch of the reports; `None`: any.
     pub target: Option<u32>,
-    /// All of these hold. For an Append each entry is checked, for other primitives the report.
+    /// Conditions that must all hold. They are checked for each entry of an Append, and once for another report.
     pub conditions: Vec<Condition>,
-    /// The list that gets an entry, in the same collector's memory.
+    /// List that receives the entry, in the same collector's memory.
     pub list: u32,
-    /// The parts of the entry, in order; together as long as the list's entries.
+    /// Parts of the entry in order. Their total length must equal the list's entry length.
     pub entry: Vec<Part>,
-    /// Send an immediate value to the collector's CPU at once.
+    /// Notify the collector's CPU at once by an immediate value.
     pub immediate: bool,
-    /// Shortest time between two entries of this trigger, ns; 0: no limit.
+    /// Minimum time between two entries of the trigger, ns; 0: no limit.
     pub interval: u64,
 }
 
-/// A comparison of a field with a number.
+/// A comparison of a field with a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// The compared field. If the report does not have it, the condition is false.
+    /// The compared field. A report without this field fails the condition.
     pub field: Field,
-    /// Bits of it that are compared.
+    /// Bits of the field that are compared.
     pub mask: u64,
-    /// The relation that must hold.
+    /// Relation that must hold between the masked field and the value.
     pub relation: Relation,
-    /// The value that it is compared with.
+    /// Constant to compare with.
     pub value: u64,
 }
 
-/// A number in a report.
+/// A numeric field of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
     /// The ID of the reporter.
@@ -57,19 +57,19 @@ pub enum Field {
     Essential,
     /// 1 if the report requests an immediate notification.
     Immediate,
-    /// Key-Increment: the amount added. Postcarding: the hop's value. Others have none.
+    /// The amount added (Key-Increment) or the hop's value (Postcarding). Other reports have none.
     Value,
-    /// Postcarding: number of the hop.
+    /// Number of the hop (Postcarding).
     Hop,
-    /// Postcarding: the number of hops of the path, 0 if unknown.
+    /// Number of hops of the path, 0 if unknown (Postcarding).
     PathLen,
-    /// Bytes of the key, as a number, most significant first: offset and length (1 to 8).
+    /// Bytes of the key as a big-endian number: offset and length (1 to 8).
     Key(u8, u8),
-    /// Bytes of the data, the entry, or a column's counters likewise.
+    /// Bytes of the data, of the entry, or of a column's counters as a big-endian number: offset and length (1 to 8).
     Data(u16, u8),
 }
 
-/// A relation between a field and a number.
+/// The relation between a field and a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
     /// The field is equal.
@@ -86,29 +86,29 @@ pub enum Relation {
     GreaterOrEqual,
 }
 
-/// A piece of an entry.
+/// A part of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// A field and its length in bytes (1 to 8), most significant first; 0 if the report has none.
+    /// A field and its length in bytes (1 to 8), big-endian; 0 if the report does not have it.
     Field(Field, u8),
-    /// Offset and length of a part of the key; zeros after its end.
+    /// Offset and length of a part of the key, padded with zeros.
     Key(u8, u8),
-    /// Offset and length of a part of the data; zeros after its end.
+    /// Offset and length of a part of the data, padded with zeros.
     Data(u16, u16),
-    /// The time at which the report was processed, 8 bytes, ns, most significant first.
+    /// The processing time, 8 bytes, ns, big-endian.
     Time,
-    /// A constant and its length in bytes (1 to 8), most significant first.
+    /// A constant and its length in bytes (1 to 8), big-endian.
     Constant(u64, u8),
 }
 
-/// Writes the low bytes of a number, most significant first.
+/// Writes the low bytes of a number in big-endian order.
 fn write_number(place: &mut [u8], number: u64) {
     let bytes = number.to_be_bytes();
     let len = place.len().min(8);
     place[..len].copy_from_slice(&bytes[8 - len..]);
 }
 
-/// Copies as many bytes as are present.
+/// Copies the available bytes from offset `at`.
 fn copy(place: &mut [u8], from: &[u8], at: usize) {
     let from = from.get(at..).unwrap_or(&[]);
     let len = place.len().min(from.len());
@@ -125,7 +125,7 @@ impl Part {
         }
     }
 
-    /// Returns whether the part is of length 0.
+    /// Returns whether the part has length 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -149,7 +149,7 @@ impl Field {
     }
 }
 
-/// Input of a trigger: a report, and the part of it that counts as its data.
+/// Input of a trigger: a report, and its data or one of its entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TriggerInput<'a> {
     pub(super) report: &'a Report<'a>,
@@ -157,7 +157,7 @@ pub(super) struct TriggerInput<'a> {
 }
 
 impl<'a> TriggerInput<'a> {
-    /// Returns the inputs of a report: one, or for an Append one for each entry.
+    /// Returns the inputs of a report: one per entry of an Append, and one for any other report.
     pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
         let (data, len) = match report.operation {
             Operation::KeyWrite { data, .. } => (data, data.len()),
@@ -199,7 +199,7 @@ impl<'a> TriggerInput<'a> {
     }
 }
 
-/// Reads bytes as a number, most significant first.
+/// Reads `len` bytes as a big-endian number, or returns `None` if there are too few.
 fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
     let bytes = bytes.get(at..at + usize::from(len))?;
     Some(
@@ -228,7 +228,7 @@ impl Condition {
 }
 
 impl Trigger {
-    /// Returns whether the trigger applies to this operation.
+    /// Returns whether the trigger matches this operation for this collector.
     #[inline]
     pub(super) fn is_for(&self, collector: u8, operation: &Operation<'_>) -> bool {
         let id = match *operation {
@@ -248,7 +248,7 @@ impl Trigger {
         self.conditions.iter().all(|condition| condition.holds(input))
     }
 
-    /// Builds the entry and returns its bytes.
+    /// Builds the entry in `out` and returns its bytes.
     pub(super) fn build<'b>(
         &self,
         now: u64,
@@ -273,15 +273,15 @@ impl Trigger {
         &out[..at]
     }
 
-    /// Bytes of its entries.
+    /// Returns the length of its entries, bytes.
     pub fn entry_len(&self) -> usize {
         self.entry.iter().map(|part| part.len()).sum()
     }
 
-    /// Checks that it can be used.
+    /// Validates the trigger.
     ///
     /// # Errors
-    /// The reason, as a sentence.
+    /// A message that describes the first problem.
     pub fn check(&self) -> Result<(), &'static str> {
         let good = [
             ("the opcode must be 1 to 5", (1..=5).contains(&self.opcode)),

@@ -1,15 +1,16 @@
-//! Triggers in text form: `when = "value >= 1000 and data[0:4] != 0"`, `entry = "key data[0:8] time"`.
+//! Parses DTA triggers in the text form of the configuration: `when = "value >= 1000 and data[0:4] != 0"`,
+//! `entry = "key[0:13] data[0:8] time"`.
 
 use crate::trigger::{Condition, Field, Part, Relation};
 
-/// The names of fields, for error messages.
+/// Names of fields, for error messages.
 const FIELDS: &str =
     "reporter, priority, essential, immediate, value, hop, path_length, key[FROM:BYTES] or data[FROM:BYTES]";
 
-/// Parses conditions joined by `and`; an empty text has none.
+/// Parses conditions joined by `and`; an empty text gives none.
 ///
 /// # Errors
-/// A sentence with the reason and the correct form.
+/// A message with the problem and the correct form.
 pub fn conditions(text: &str) -> Result<Vec<Condition>, String> {
     let parts = text.split(" and ").map(str::trim).filter(|part| !part.is_empty());
     parts.map(condition).collect()
@@ -52,10 +53,10 @@ fn condition(text: &str) -> Result<Condition, String> {
     })
 }
 
-/// Parses the parts of an entry.
+/// Parses the parts of an entry, separated by spaces or commas.
 ///
 /// # Errors
-/// A sentence with the reason and the correct form.
+/// A message with the problem and the correct form.
 pub fn parts(text: &str) -> Result<Vec<Part>, String> {
     text.split([' ', ','])
         .filter(|word| !word.is_empty())

@@ -1,5 +1,7 @@
-//! DTA and RoCEv2: the cost of a key, a report and a frame on one core, all data in the cache. `cargo bench -p hopwise-wire
-//! --bench dta`, or with case names behind `--`. Prints the minimum and the median of several short runs, ns per piece.
+//! Benchmark of DTA and RoCEv2 parsing on one core with cached data: the cost of a key's hashes, a report and a frame.
+//!
+//! Usage: `cargo bench -p hopwise-wire --bench dta -- [CASE…]`. Prints the minimum and median of many short runs, ns per
+//! item.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +11,7 @@ use wire::dta::layout::{self, BlockTrailer};
 use wire::dta::{Base, Operation, Report};
 use wire::roce::{AtomicEth, Head, MAX_FRAME, Packet, Path, Psn, Reth, Transport, Writer};
 
-/// Pieces of a run: more than a branch predictor can memorize, few enough for the first-level cache.
+/// Items per run: too many for a branch predictor to memorize, few enough for the L1 cache.
 const PIECES: usize = 256;
 const ROUNDS: usize = 40;
 
@@ -19,7 +21,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Measures `piece`, which is given the numbers 0 to 255 in turn.
+    /// Measures `piece`, which is called with the numbers 0 to 255 in turn.
     fn case<T>(&self, name: &str, mut piece: impl FnMut(usize) -> T) {
         if !self.wanted.is_empty() && !self.wanted.iter().any(|word| word == name) {
             return;
@@ -45,7 +47,7 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    // `cargo test --benches` also runs this; one round is then enough.
+    // `cargo test --benches` also runs this program, without `--bench`; one run is enough there.
     let runs = if std::env::args().any(|word| word == "--bench") {
         301
     } else {
@@ -60,7 +62,7 @@ fn main() {
     reads(&bench);
 }
 
-/// Bytes that follow no pattern.
+/// Returns a pseudo-random byte generator (a linear congruential generator).
 fn noise(seed: u64) -> impl FnMut() -> u8 {
     let mut state = seed;
     move || {
@@ -140,7 +142,7 @@ fn writer(v6: bool, transport: Transport) -> Writer {
     Writer::new(Path::new(host(1), host(2), 0xc001), transport, 0x12).expect("one family")
 }
 
-/// Frame number `at` with a slot of 24 bytes.
+/// Builds frame number `at`, which writes a 24-byte slot, and returns its length.
 fn slot_frame(writer: &mut Writer, out: &mut [u8], at: usize, data: &[u8; 24]) -> usize {
     let reth = Reth {
         address: 0x7f00_0000_0000 + 32 * at as u64,

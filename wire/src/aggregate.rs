@@ -1,23 +1,29 @@
-//! Aggregates of postcards, which an aggregator makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
-//! section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical Networks".
+//! Postcard aggregates: datagrams to UDP port [`PORT`] in which an aggregator combines many INT-XD postcards, or summaries
+//! of them (`docs/reference/wire-formats.md`, section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical
+//! Networks").
 //!
-//! An aggregate begins like a Report 1.0 (version nibble 1): the destination port identifies it, never its bytes.
-//! [`Aggregate::parse`] checks everything before it returns anything.
+//! ```text
+//! │ header, 24 bytes │ record │ record │ …
+//! record: postcard (20 bytes), postcard with packet fields (32), or summary (24)
+//! ```
+//!
+//! An aggregate begins like a Telemetry Report 1.0 (version nibble 1), so only the destination port identifies it.
+//! [`Aggregate::parse`] checks the whole datagram before it returns anything.
 
 use core::fmt;
 
 use crate::bytes::{flag, put_u16, put_u24, put_u32, put_u64, try_u32, u16_at, u24_at, u32_at};
 use crate::refusal::Refusal;
 
-/// UDP port of aggregates, unless configured otherwise.
+/// Default UDP port of aggregates.
 pub const PORT: u16 = 32767;
-/// Bytes of an aggregate's header.
+/// Length of an aggregate's header, bytes.
 pub const HEADER_LEN: usize = 24;
-/// Bytes of a [`Postcard`].
+/// Length of a [`Postcard`], bytes.
 pub const POSTCARD_LEN: usize = 20;
-/// Bytes of a [`Postcard`] followed by its [`PacketFields`].
+/// Length of a [`Postcard`] with its [`PacketFields`], bytes.
 pub const LONG_POSTCARD_LEN: usize = 32;
-/// Bytes of a [`Summary`].
+/// Length of a [`Summary`], bytes.
 pub const SUMMARY_LEN: usize = 24;
 
 const VERSION: u8 = 1;
@@ -25,7 +31,7 @@ const TIMER: u8 = 0x80;
 const PACKET_FIELDS: u8 = 0x40;
 
 mod field {
-    // Of the header.
+    // Offsets in the header.
     pub(super) const VERSION_KIND: usize = 0;
     pub(super) const TIMER: usize = 1;
     pub(super) const COUNT: usize = 2;
@@ -35,19 +41,19 @@ mod field {
     pub(super) const SEQUENCE: usize = 12;
     pub(super) const NODE_SCOPE: usize = 16;
     pub(super) const FLOW_SCOPE: usize = 20;
-    // Of a postcard.
+    // Offsets in a postcard.
     pub(super) const NODE: usize = 0;
     pub(super) const FLOW_ID: usize = 4;
     pub(super) const INGRESS_TS: usize = 8;
     pub(super) const EGRESS_TS: usize = 12;
     pub(super) const QUEUE: usize = 16;
-    // Of its packet fields.
+    // Offsets in a postcard's packet fields.
     pub(super) const INGRESS_IF: usize = 20;
     pub(super) const EGRESS_IF: usize = 22;
     pub(super) const HOP_LIMIT: usize = 24;
     pub(super) const MARKS: usize = 25;
     pub(super) const DIGEST: usize = 28;
-    // Of a summary.
+    // Offsets in a summary.
     pub(super) const METRIC: usize = 0;
     pub(super) const MIN: usize = 4;
     pub(super) const MAX: usize = 8;
@@ -56,8 +62,8 @@ mod field {
 }
 
 crate::named! {
-    /// Contents of an aggregate: which postcards belong together, and whether it contains them or only a summary of them. The
-    /// discriminants are the numbers on the wire.
+    /// The kind of an aggregate: which postcards it combines, and whether it contains them or a summary. The discriminants
+    /// are the numbers on the wire.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     #[repr(u8)]
     pub enum Kind, name {
@@ -77,7 +83,7 @@ crate::named! {
 }
 
 impl Kind {
-    /// Returns the kind with this number, or `None` for 0, 4 and more than 7.
+    /// Returns the kind with this number, or `None` for 0, 4 and numbers above 7.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -91,25 +97,25 @@ impl Kind {
         }
     }
 
-    /// Returns whether the records of this kind are summaries.
+    /// Returns whether aggregates of this kind contain summaries.
     #[inline]
     pub const fn is_correlated(self) -> bool {
         self as u8 & 4 != 0
     }
 
-    /// Returns whether an aggregate of this kind is about one node.
+    /// Returns whether an aggregate of this kind covers a single node.
     #[inline]
     pub const fn node_scope(self) -> bool {
         self as u8 & 2 != 0
     }
 
-    /// Returns whether an aggregate of this kind is about one flow at its node.
+    /// Returns whether an aggregate of this kind covers a single flow at its node.
     #[inline]
     pub const fn flow_scope(self) -> bool {
         self as u8 & 3 == 3
     }
 
-    /// Returns the bytes of a record as it is written, which is also the minimum that is accepted.
+    /// Returns the length of a record as written, bytes, which is also the minimum length accepted.
     #[inline]
     pub const fn record_len(self) -> usize {
         if self.is_correlated() {
@@ -119,9 +125,8 @@ impl Kind {
         }
     }
 
-    /// Returns the maximum number of postcards in one datagram of this kind: R is at most this for Agg kinds, 72 at a
-    /// path MTU of 1500 over IPv4 (4.3). The size of a summary does not depend on R, so for Cor kinds it is the largest
-    /// possible R.
+    /// Returns the maximum number of postcards (R) in an aggregate of this kind: for Agg kinds, 72 at a path MTU of 1500
+    /// over IPv4. A summary's size does not depend on R, so Cor kinds allow the largest possible number.
     pub const fn max_postcards(self, pmtu: u16, over_ipv6: bool) -> usize {
         if self.is_correlated() {
             return u32::MAX as usize;
@@ -129,7 +134,7 @@ impl Kind {
         Self::max_postcards_of(POSTCARD_LEN, pmtu, over_ipv6)
     }
 
-    /// Returns the maximum number of postcards of `len` bytes in one datagram.
+    /// Returns the maximum number of `len`-byte postcards in one datagram.
     pub const fn max_postcards_of(len: usize, pmtu: u16, over_ipv6: bool) -> usize {
         let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
         (pmtu as usize).saturating_sub(headers) / len
@@ -142,34 +147,34 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An aggregate's header as values.
+/// An aggregate's header fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// Kind of the postcards or summaries that the datagram contains.
     pub kind: Kind,
-    /// T: a timer sent it before R postcards had arrived.
+    /// T bit: a timer sent the aggregate before R postcards had arrived.
     pub by_timer: bool,
-    /// P: each postcard has [`PacketFields`].
+    /// P bit: each postcard has [`PacketFields`].
     pub packet_fields: bool,
-    /// Records that follow, at least 1.
+    /// Number of records that follow, at least 1.
     pub count: u16,
-    /// Bytes of each, at least those of the kind.
+    /// Length of a record in bytes, at least that of the kind.
     pub record_len: u16,
     /// ID of the aggregator that sent the datagram.
     pub aggregator: u32,
-    /// Per aggregator and destination, +1 per aggregate.
+    /// Sequence number per aggregator and destination.
     pub sequence: u32,
-    /// The node of all its postcards: present if, and only if, the kind has one.
+    /// Node of all postcards; `Some` exactly if the kind has a node scope.
     pub node_scope: Option<u32>,
-    /// The Flow ID of all its postcards, likewise.
+    /// Flow ID of all postcards; `Some` exactly if the kind has a flow scope.
     pub flow_scope: Option<u32>,
 }
 
 impl Header {
-    /// Reads and checks a header, and the length of the records against it.
+    /// Parses a header and checks the payload's length against it.
     ///
     /// # Errors
-    /// All errors of section 4.3 that are found without reading a record.
+    /// [`Refusal`] for every defect that can be found without reading a record.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         let Some(header) = payload.first_chunk::<HEADER_LEN>() else {
             return Err(Refusal::Truncated);
@@ -207,10 +212,10 @@ impl Header {
         })
     }
 
-    /// Writes the header's [`HEADER_LEN`] bytes.
+    /// Writes the header, [`HEADER_LEN`] bytes.
     ///
     /// # Panics
-    /// If `out` is shorter.
+    /// If `out` is shorter than [`HEADER_LEN`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..HEADER_LEN];
@@ -230,7 +235,7 @@ impl Header {
     }
 }
 
-/// Reads a scope, which must be present if it is `wanted`, and absent otherwise.
+/// Decodes a scope, which must be present if `wanted`, and absent otherwise.
 fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
     match (word, wanted) {
         (u32::MAX, false) => Ok(None),
@@ -239,16 +244,16 @@ fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
     }
 }
 
-/// One postcard inside an aggregate (4.2). All-ones means that a value is missing; the methods return `None` for it.
+/// A postcard in an aggregate. All-ones fields are missing values, for which the methods return `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Postcard {
-    /// The node that sent it.
+    /// ID of the node that sent it.
     pub node: u32,
-    /// The flow of its packet.
+    /// Flow ID of its packet.
     pub flow_id: u32,
-    /// Ingress timestamp of the packet, ns, the low 32 bits.
+    /// Low 32 bits of the packet's ingress timestamp, ns.
     pub ingress_ts: u32,
-    /// Egress timestamp of the packet, likewise.
+    /// Low 32 bits of the packet's egress timestamp, ns.
     pub egress_ts: u32,
     /// Queue through which the packet left.
     pub queue_id: u8,
@@ -257,7 +262,7 @@ pub struct Postcard {
 }
 
 impl Postcard {
-    /// All values are missing.
+    /// A postcard without any values.
     pub const EMPTY: Self = Self {
         node: u32::MAX,
         flow_id: u32::MAX,
@@ -267,7 +272,7 @@ impl Postcard {
         queue_length: 0x00ff_ffff,
     };
 
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Panics
     /// If `record` is shorter than [`POSTCARD_LEN`].
@@ -284,10 +289,10 @@ impl Postcard {
         }
     }
 
-    /// Writes a record of [`POSTCARD_LEN`] bytes; a queue occupancy is truncated to its low 24 bits.
+    /// Writes a record of [`POSTCARD_LEN`] bytes. A queue occupancy is truncated to 24 bits.
     ///
     /// # Panics
-    /// If `out` is shorter.
+    /// If `out` is shorter than [`POSTCARD_LEN`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..POSTCARD_LEN];
@@ -299,13 +304,13 @@ impl Postcard {
         put_u24(out, field::QUEUE + 1, self.queue_length);
     }
 
-    /// Returns the node, if present.
+    /// Returns the node ID, if present.
     #[inline]
     pub fn node(&self) -> Option<u32> {
         present(self.node)
     }
 
-    /// Returns the Flow ID, if present.
+    /// Returns the flow ID, if present.
     #[inline]
     pub fn flow_id(&self) -> Option<u32> {
         present(self.flow_id)
@@ -323,14 +328,14 @@ impl Postcard {
         present(self.egress_ts)
     }
 
-    /// Returns the egress timestamp less the ingress timestamp modulo 2^32, ns, if both are present.
+    /// Returns egress minus ingress timestamp modulo 2^32, ns, if both are present.
     #[inline]
     pub fn hop_latency(&self) -> Option<u32> {
         Some(self.egress_ts()?.wrapping_sub(self.ingress_ts()?))
     }
 
-    /// Returns the queue and its occupancy, if present. As everywhere in INT, the pair is missing when its
-    /// whole word is all-ones.
+    /// Returns the queue ID and occupancy, if present. As elsewhere in INT, the pair is missing if its whole word is
+    /// all-ones.
     #[inline]
     pub fn queue(&self) -> Option<(u8, u32)> {
         let missing = self.queue_id == u8::MAX && self.queue_length == 0x00ff_ffff;
@@ -338,21 +343,21 @@ impl Postcard {
     }
 }
 
-/// Fields of a postcard about the packet itself: where it passed the node, and which packet it was (4.2). A P4 aggregator
-/// that lacks the space for them leaves them out.
+/// The packet's own fields in a postcard: its interfaces at the node, hop limit and digest, for path verification. A P4
+/// aggregator without space for them leaves them out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PacketFields {
-    /// Ingress interface of the packet.
+    /// Ingress interface of the packet, if known.
     pub ingress_if: Option<u16>,
-    /// Egress interface of the packet.
+    /// Egress interface of the packet, if known.
     pub egress_if: Option<u16>,
-    /// Hop limit or time to live of the packet.
+    /// Hop limit (IPv6) or TTL (IPv4) of the packet, if known.
     pub hop_limit: Option<u8>,
     /// The packet entered the domain at this node.
     pub entered: bool,
     /// The packet left the domain at this node.
     pub left: bool,
-    /// The digest, or 0 for none. See [`crate::report::PacketDigest`].
+    /// Digest of the packet, or 0 for none. See [`crate::report::PacketDigest`].
     pub digest: u32,
 }
 
@@ -361,7 +366,7 @@ impl PacketFields {
     const ENTERED: u8 = 0x40;
     const LEFT: u8 = 0x20;
 
-    /// Reads the fields of a record.
+    /// Parses the fields of a record.
     ///
     /// # Panics
     /// If `record` is shorter than [`LONG_POSTCARD_LEN`].
@@ -379,10 +384,10 @@ impl PacketFields {
         }
     }
 
-    /// Writes them into a record of [`LONG_POSTCARD_LEN`] bytes.
+    /// Writes the fields into a record of [`LONG_POSTCARD_LEN`] bytes.
     ///
     /// # Panics
-    /// If `out` is shorter.
+    /// If `out` is shorter than [`LONG_POSTCARD_LEN`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..LONG_POSTCARD_LEN];
@@ -402,14 +407,14 @@ fn present(word: u32) -> Option<u32> {
     (word != u32::MAX).then_some(word)
 }
 
-/// The metric that a summary is about.
+/// The metric of a summary.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum SummaryMetric {
-    /// 1: egress less ingress, ns.
+    /// Code 1: egress minus ingress timestamp, ns.
     HopLatency,
-    /// 2: queue occupancy, device units.
+    /// Code 2: queue occupancy, device units.
     QueueLength,
-    /// A metric that this version does not know; its values must be consistent, as those of the others.
+    /// An unknown code. Its values must be consistent too.
     Other(u8),
 }
 
@@ -424,7 +429,7 @@ impl SummaryMetric {
         }
     }
 
-    /// Returns the metric with this number.
+    /// Returns the metric with this code.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         match number {
@@ -435,7 +440,7 @@ impl SummaryMetric {
     }
 }
 
-/// Minimum, maximum, sum and count of the values of one metric (4.3). Missing values are not counted.
+/// Minimum, maximum, sum and count of one metric's values. Missing values are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Summary {
     /// The metric that is summarised.
@@ -446,12 +451,12 @@ pub struct Summary {
     pub max: u32,
     /// Sum of the values.
     pub sum: u64,
-    /// Count of the values, at least 1.
+    /// Number of values, at least 1.
     pub count: u32,
 }
 
 impl Summary {
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Panics
     /// If `record` is shorter than [`SUMMARY_LEN`].
@@ -470,7 +475,7 @@ impl Summary {
     /// Writes a record of [`SUMMARY_LEN`] bytes.
     ///
     /// # Panics
-    /// If `out` is shorter.
+    /// If `out` is shorter than [`SUMMARY_LEN`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..SUMMARY_LEN];
@@ -481,8 +486,7 @@ impl Summary {
         put_u32(out, field::SAMPLES, self.count);
     }
 
-    /// Returns the average, rounded down, or 0 without values. The receiver divides because P4 targets
-    /// cannot.
+    /// Returns the mean, rounded down, or 0 without values. The receiver divides because P4 targets cannot.
     #[inline]
     pub fn average(&self) -> u32 {
         self.sum
@@ -491,7 +495,7 @@ impl Summary {
             .min(u64::from(u32::MAX)) as u32
     }
 
-    /// Returns whether any values can have this count, minimum, maximum and sum.
+    /// Returns whether some set of values has this count, minimum, maximum and sum.
     #[inline]
     fn is_consistent(&self) -> bool {
         let count = u64::from(self.count);
@@ -500,7 +504,7 @@ impl Summary {
     }
 }
 
-/// A checked aggregate: the header's count is the number of records, and no record contradicts the header or itself.
+/// A validated aggregate: the number of records matches the header, and no record contradicts the header or itself.
 ///
 /// ```
 /// use wire::Aggregate;
@@ -520,13 +524,13 @@ pub struct Aggregate<'a> {
 }
 
 impl<'a> Aggregate<'a> {
-    /// Reads a UDP payload.
+    /// Parses and validates a UDP payload.
     ///
     /// # Errors
-    /// Section 4.3: [`Truncated`](Refusal::Truncated) inside the header, [`UnknownVersion`](Refusal::UnknownVersion),
-    /// [`BadAggregateKind`](Refusal::BadAggregateKind), [`EmptyAggregate`](Refusal::EmptyAggregate),
-    /// [`BadRecordLength`](Refusal::BadRecordLength) when record length or count contradict the kind or the payload,
-    /// [`BadScope`](Refusal::BadScope) when a scope is missing, not the kind's, or not that of each record,
+    /// [`Truncated`](Refusal::Truncated) inside the header; [`UnknownVersion`](Refusal::UnknownVersion);
+    /// [`BadAggregateKind`](Refusal::BadAggregateKind); [`EmptyAggregate`](Refusal::EmptyAggregate);
+    /// [`BadRecordLength`](Refusal::BadRecordLength) if record length or count contradict the kind or the payload;
+    /// [`BadScope`](Refusal::BadScope) if a scope is missing, does not belong to the kind, or differs from a record;
     /// [`BadSummary`](Refusal::BadSummary) for a count, minimum, maximum and sum that no values can have.
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
         let header = Header::parse(payload)?;
@@ -558,7 +562,7 @@ impl<'a> Aggregate<'a> {
         self.records.chunks_exact(usize::from(self.header.record_len))
     }
 
-    /// Iterates over the postcards, in the order in which they arrived; none if the kind has summaries.
+    /// Iterates over the postcards in order of arrival; empty if the kind has summaries.
     #[inline]
     pub fn postcards(&self) -> impl Iterator<Item = Postcard> + use<'a> {
         let skip = if self.header.kind.is_correlated() {
@@ -569,8 +573,8 @@ impl<'a> Aggregate<'a> {
         self.records().skip(skip).map(Postcard::read)
     }
 
-    /// Iterates over the postcards like [`postcards`](Self::postcards), with the fields of each packet if the
-    /// aggregate contains them.
+    /// Iterates over the postcards like [`postcards`](Self::postcards), with their packet fields if the aggregate contains
+    /// them.
     #[inline]
     pub fn postcards_with_packets(&self) -> impl Iterator<Item = (Postcard, Option<PacketFields>)> + use<'a> {
         let skip = if self.header.kind.is_correlated() {
@@ -587,7 +591,7 @@ impl<'a> Aggregate<'a> {
         })
     }
 
-    /// Iterates over the summaries; none if the kind has postcards.
+    /// Iterates over the summaries; empty if the kind has postcards.
     #[inline]
     pub fn summaries(&self) -> impl Iterator<Item = Summary> + use<'a> {
         let skip = if self.header.kind.is_correlated() {
@@ -600,7 +604,7 @@ impl<'a> Aggregate<'a> {
 }
 
 impl Header {
-    /// Returns whether a postcard is of this aggregate's node and flow.
+    /// Returns whether a postcard has this aggregate's node and flow.
     #[inline]
     fn covers(&self, record: &[u8]) -> bool {
         let scopes = [(self.node_scope, field::NODE), (self.flow_scope, field::FLOW_ID)];

@@ -1,22 +1,22 @@
-//! Big-endian reads and writes.
+//! Big-endian integer access for all parsers and writers of this crate.
 //!
-//! Functions that return `Option` are for unchecked bytes; those that index are for positions that a
-//! constructor has checked: they panic on a programming error, never on input.
+//! `try_` functions check the position and return `None` beyond the end. The others index positions that a constructor has
+//! checked: they panic on a programming error, never on input.
 
-/// Returns `bit` if `on`, or else 0.
+/// Returns `bit` if `on`, and otherwise 0.
 #[inline]
 pub(crate) const fn flag(on: bool, bit: u8) -> u8 {
     if on { bit } else { 0 }
 }
 
-/// Reads two bytes at `at`, or returns `None` if they are not there.
+/// Reads two bytes at `at`, or returns `None` if there are too few.
 #[inline]
 pub(crate) fn try_u16(bytes: &[u8], at: usize) -> Option<u16> {
     let [a, b] = *bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes([a, b]))
 }
 
-/// Reads four bytes at `at`, or returns `None` if they are not there.
+/// Reads four bytes at `at`, or returns `None` if there are too few.
 #[inline]
 pub(crate) fn try_u32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
@@ -25,7 +25,7 @@ pub(crate) fn try_u32(bytes: &[u8], at: usize) -> Option<u32> {
         .map(|word| u32::from_be_bytes(*word))
 }
 
-/// Reads eight bytes at `at`, or returns `None` if they are not there.
+/// Reads eight bytes at `at`, or returns `None` if there are too few.
 #[inline]
 pub(crate) fn try_u64(bytes: &[u8], at: usize) -> Option<u64> {
     bytes

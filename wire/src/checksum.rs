@@ -1,4 +1,4 @@
-//! The internet checksum (RFC 1071), plain and over the pseudo-headers of IPv4 and IPv6.
+//! The internet checksum (RFC 1071) with IPv4 and IPv6 pseudo-headers, and its incremental update (RFC 1624).
 
 /// A running sum. Every part but the last must have an even length.
 #[derive(Clone, Copy, Default, Debug)]
@@ -9,8 +9,8 @@ impl Sum {
     #[must_use]
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // The sum of 32-bit words equals the sum of their halves, modulo 0xffff, and the byte order affects only the byte order
-        // of the result (RFC 1071). Carries are folded once, at the end.
+        // The sum of 32-bit words equals the sum of their halves modulo 0xffff, and byte order only swaps the result's
+        // bytes (RFC 1071). Carries are folded once, at the end.
         let (words, rest) = bytes.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
@@ -34,21 +34,20 @@ impl Sum {
     }
 }
 
-/// Returns the checksum of `bytes`, which is 0 if they contain their own good checksum.
+/// Returns the checksum of `bytes`; 0 if they include their own correct checksum.
 #[inline]
 pub fn of(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
-/// Returns whether `bytes` begin with a whole IPv4 header, of the length in its first octet, that has a good
-/// checksum.
+/// Returns whether `bytes` begin with a complete IPv4 header, of the length in its first octet, with a correct checksum.
 pub(crate) fn holds(bytes: &[u8]) -> bool {
     let len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
     bytes.get(..len).is_some_and(|header| of(header) == 0)
 }
 
-/// Returns the checksum of an L4 header and its payload. `addresses` are source and destination as in the IP
-/// header, 8 bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
+/// Returns the checksum of an L4 header and its payload with pseudo-header. `addresses` are source and destination as in
+/// the IP header: 8 bytes for IPv4 or 32 for IPv6. UDP transmits a checksum of 0 as 0xFFFF; see [`udp`].
 pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
     let len = segment.len() as u32;
     Sum::default()
@@ -59,7 +58,7 @@ pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
         .finish()
 }
 
-/// Returns the checksum as [`transport`] does, but for UDP: never 0, which means "none".
+/// Returns the UDP checksum: like [`transport`], but 0xFFFF instead of 0, which means "no checksum".
 pub fn udp(addresses: &[u8], segment: &[u8]) -> u16 {
     match transport(addresses, 17, segment) {
         0 => 0xffff,
@@ -67,7 +66,7 @@ pub fn udp(addresses: &[u8], segment: &[u8]) -> u16 {
     }
 }
 
-/// Updates a checksum after 16 bits that it covers went from `old` to `new` (RFC 1624).
+/// Updates a checksum after a covered 16-bit word changed from `old` to `new` (RFC 1624).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
@@ -75,8 +74,8 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// Returns the sum of the 32-bit words of `bytes`, for [`update_by_sum`]; an incomplete last word is padded
-/// with zeros.
+/// Returns the sum of the big-endian 32-bit words of `bytes`, for [`update_by_sum`]. An incomplete last word is padded with
+/// zeros.
 #[inline(always)]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -88,21 +87,21 @@ pub fn words(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// Returns the value for [`update_by_sum`] that subtracts `sum`.
+/// Returns the value that subtracts `sum` when passed to [`update_by_sum`].
 #[inline(always)]
 pub fn complement(sum: u64) -> u64 {
     u64::from(!fold(sum))
 }
 
-/// Updates a checksum after the sum of the covered words grew by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and
-/// 2^16 are 1 modulo 0xffff). Never 0xffff.
+/// Updates a checksum after the sum of the covered words grew by `more`, a sum of 16-bit or 32-bit words (RFC 1624; 2^16
+/// and 2^32 are congruent to 1 modulo 0xffff). Never returns 0xffff.
 #[inline(always)]
 pub fn update_by_sum(checksum: u16, more: u64) -> u16 {
-    // Adding 0xffff does not change the sum modulo 0xffff, but keeps it from being 0.
+    // Adding 0xffff does not change the sum modulo 0xffff, but keeps it nonzero.
     !fold(u64::from(!checksum) + 0xffff + u64::from(fold(more)))
 }
 
-/// Folds a sum of 16-bit or of 32-bit words to 16 bits; 0 only for 0.
+/// Folds a sum of 16-bit or 32-bit words to 16 bits. The result is 0 only for 0.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -117,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// The IPv4 header of the first example in wire-formats section 1.8.
+    /// The IPv4 header of the first example in `docs/reference/wire-formats.md`, section 1.8.
     const HEADER: [u8; 20] = [
         0x45, 0x00, 0x00, 0x6e, 0x00, 0x01, 0x40, 0x00, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2,
     ];
@@ -153,7 +152,7 @@ mod tests {
             let (front, back) = bytes.split_at(len / 3 / 4 * 4);
             let whole = of(&bytes);
             if whole == 0xffff {
-                continue; // nothing but zeros
+                continue; // all bytes are zero
             }
             assert_eq!(update_by_sum(of(front), words(back)), whole, "{bytes:02x?}");
             assert_eq!(

@@ -1,12 +1,13 @@
-//! CRCs by table: reflected, 32 bits, all ones before and after unless noted otherwise.
+//! Table-based CRC-32C (slicing-by-16) and CRC-32. Both are reflected, with all ones as initial value and final XOR unless
+//! noted otherwise.
 
-/// The contribution of a byte to a CRC if 0 to 15 more bytes follow.
+/// `tables[n][byte]` is the contribution of a byte that `n` bytes follow, for n up to 15.
 pub(crate) type Tables = [[u32; 256]; 16];
 
 /// Tables of CRC-32C (Castagnoli).
 pub(crate) static CRC_32C: Tables = tables(0x82f6_3b78);
 
-/// Computes the tables of a reflected polynomial.
+/// Computes the tables of a polynomial given in reflected form.
 pub(crate) const fn tables(reflected: u32) -> Tables {
     let mut table = [[0; 256]; 16];
     let mut byte = 0;
@@ -27,7 +28,7 @@ pub(crate) const fn tables(reflected: u32) -> Tables {
     table
 }
 
-/// Returns the register after one byte, from a register of 0.
+/// Returns the CRC register after one byte, starting from 0.
 pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
     let mut crc = byte as u32;
     let mut bit = 0;
@@ -38,7 +39,7 @@ pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
     crc
 }
 
-/// Continues a CRC, without initial value and final inversion.
+/// Continues a CRC register, without initial value and final XOR.
 #[inline]
 pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<16>();
@@ -55,8 +56,7 @@ pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-/// Continues a CRC over 4 to 16 bytes, with independent look-ups: a CRC is the exclusive or of the
-/// contributions of its bytes.
+/// Continues a CRC over 4 to 16 bytes with independent lookups: the CRC is the XOR of its bytes' contributions.
 #[inline(always)]
 fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let state = crc.to_le_bytes();
@@ -74,31 +74,31 @@ fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// Computes the CRC-32C of `bytes`, as iSCSI and the CRC catalogues define it: all ones before and after.
+/// Computes the CRC-32C of `bytes`, as iSCSI defines it.
 #[inline]
 pub fn crc_32c(bytes: &[u8]) -> u32 {
     !crc_32c_update(u32::MAX, bytes)
 }
 
-/// Continues a CRC-32C: the initial value is all ones; invert the final one.
+/// Continues a CRC-32C: start with all ones, and invert the final state.
 #[inline]
 pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
     update(&CRC_32C, state, bytes)
 }
 
-/// Continues a CRC-32 (zlib's): the initial value is all ones; invert the final one.
+/// A function that continues a CRC-32 as zlib does: start with all ones, and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// Returns the fastest function for CRCs of strings of a given length. (The function also accepts other lengths.)
+/// Returns the fastest CRC-32 function for inputs of a given length. The function accepts any length.
 pub type ChooseCrc32 = fn(usize) -> Crc32;
 
-/// Returns the [`Crc32`] of this crate, for any length.
+/// Returns this crate's [`Crc32`], whatever the length.
 pub fn choose_crc_32(_len: usize) -> Crc32 {
     crc_32_update
 }
 
-/// Continues a [`Crc32`], with the instructions that `crc32fast` detects. Callers with a faster
-/// implementation pass that.
+/// Continues a CRC-32 with the instructions that `crc32fast` detects. Callers with a faster implementation pass theirs
+/// instead.
 #[inline]
 pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);
@@ -110,7 +110,7 @@ pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Computes the CRC-32C bit by bit, as it is defined.
+    /// Computes the CRC-32C bit by bit, directly from its definition.
     fn slowly(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(u32::MAX, |crc, byte| {
             crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte)

@@ -1,14 +1,14 @@
-//! Ethernet II (IEEE 802.3), VLAN tags and QinQ (802.1Q, 802.1ad).
+//! Ethernet II headers, and the VLAN and QinQ tags of IEEE 802.1Q.
 
 use crate::bytes::{array_at, put_u16, u16_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the Ethernet header.
+/// Length of the Ethernet header, bytes.
 pub const HEADER_LEN: usize = 14;
-/// Bytes of a VLAN tag: its control word and the EtherType of what follows.
+/// Length of a VLAN tag after the EtherType that announces it, bytes: control information and the next EtherType.
 pub const TAG_LEN: usize = 4;
 
-/// EtherTypes that this crate reads.
+/// EtherTypes that this crate knows.
 pub mod ethertype {
     /// EtherType of IPv4 packets.
     pub const IPV4: u16 = 0x0800;
@@ -16,22 +16,22 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     /// EtherType of a VLAN tag.
     pub const VLAN: u16 = 0x8100;
-    /// Service tag of QinQ.
+    /// EtherType of a QinQ service tag (802.1ad).
     pub const QINQ: u16 = 0x88a8;
-    /// Service tag of QinQ before 802.1ad.
+    /// EtherType of QinQ service tags before 802.1ad.
     pub const QINQ_OLD: u16 = 0x9100;
-    /// Service tag of QinQ, another one before 802.1ad.
+    /// Another EtherType of QinQ service tags before 802.1ad.
     pub const QINQ_OTHER: u16 = 0x9200;
     /// EtherType of MPLS packets.
     pub const MPLS: u16 = 0x8847;
-    /// MPLS with an upstream-assigned label.
+    /// EtherType of MPLS packets with an upstream-assigned label.
     pub const MPLS_MULTICAST: u16 = 0x8848;
-    /// Ethernet inside a tunnel.
+    /// EtherType of Ethernet frames in a tunnel (transparent Ethernet bridging).
     pub const ETHERNET: u16 = 0x6558;
     /// EtherTypes of all VLAN tags.
     pub const TAGS: [u16; 4] = [VLAN, QINQ, QINQ_OLD, QINQ_OTHER];
 
-    /// Returns whether a VLAN tag follows.
+    /// Returns whether this EtherType announces a VLAN tag.
     #[inline]
     pub const fn is_tag(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | QINQ | QINQ_OLD | QINQ_OTHER)
@@ -45,7 +45,7 @@ mod field {
     pub(super) const ETHERTYPE: usize = 12;
     pub(super) const DST_BYTES: Range<usize> = 0..6;
     pub(super) const SRC_BYTES: Range<usize> = 6..12;
-    // Of a tag.
+    // Offsets in a tag.
     pub(super) const CONTROL: usize = 0;
     pub(super) const INNER: usize = 2;
 }
@@ -58,7 +58,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Creates a view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole.
+    /// [`Refusal::Truncated`] if the header is incomplete.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         if buffer.as_ref().len() < HEADER_LEN {
             Err(Refusal::Truncated)
@@ -97,7 +97,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header as values.
+/// The fields of an Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Destination MAC address of the frame.
@@ -109,7 +109,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads the values of a frame's header.
+    /// Reads the fields of a frame's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             dst: packet.dst(),
@@ -118,7 +118,7 @@ impl Repr {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }
@@ -134,16 +134,16 @@ impl Repr {
     }
 }
 
-/// A VLAN tag as values: what follows the EtherType that announced it.
+/// The fields of a VLAN tag, after the EtherType that announces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tag {
     /// Priority code point (PCP), three bits.
     pub priority: u8,
     /// Drop eligible indicator (DEI).
     pub drop_eligible: bool,
-    /// VLAN id, twelve bits.
+    /// VLAN ID, twelve bits.
     pub vlan: u16,
-    /// EtherType of what follows.
+    /// EtherType of the data after the tag.
     pub ethertype: u16,
 }
 
@@ -151,7 +151,7 @@ impl Tag {
     /// Reads a tag.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole.
+    /// [`Refusal::Truncated`] if the tag is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let tag = bytes.get(..TAG_LEN).ok_or(Refusal::Truncated)?;
         let control = u16_at(tag, field::CONTROL);

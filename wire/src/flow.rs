@@ -1,17 +1,17 @@
-//! The 5-tuple of a flow, IPv4 or IPv6.
+//! The flow key: an IPv4 or IPv6 5-tuple, or a flow ID alone, with its hashes and its text form.
 
 use crate::crc::CRC_32C;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
-/// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with `FlowKey::V6` clear.
+/// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) without the `V6` bit.
 ///
-/// Ports are absent (zero, with `FlowKey::PORTS` clear) when the packet was cut before them, is a fragment, or
-/// carries a protocol without ports.
+/// Ports are absent (zero, without the `PORTS` bit) if the packet was cut before them, is a fragment, or has a protocol
+/// without ports.
 ///
-/// A key may also be a Flow ID alone ([`FlowKey::of_id`]), which postcards and aggregates carry if they do not contain
-/// the packet (wire-formats 4.1). It has no addresses, ports or protocol, and is written `flow-id:0x0000f10a`.
+/// A key may also be a flow ID alone ([`FlowKey::of_id`]), as in postcards and aggregates that do not contain the packet.
+/// It then has no addresses, ports or protocol, and is printed as `flow-id:0x0000f10a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(C)]
 pub struct FlowKey {
@@ -28,7 +28,7 @@ impl FlowKey {
     const PORTS: u8 = 2;
     const ID: u8 = 4;
 
-    /// Creates a flow of which only its Flow ID is known.
+    /// Creates a flow of which only the flow ID is known.
     #[inline]
     pub fn of_id(id: u32) -> Self {
         let src = u128::from(id).to_be_bytes();
@@ -42,14 +42,14 @@ impl FlowKey {
         }
     }
 
-    /// Returns the Flow ID, if nothing else is known of the flow. The flow then has no addresses, and the
-    /// results of [`FlowKey::src`] and [`FlowKey::dst`] are meaningless.
+    /// Returns the flow ID if nothing else is known. Such a flow has no addresses, so [`FlowKey::src`] and [`FlowKey::dst`]
+    /// are meaningless.
     #[inline]
     pub fn known_id(&self) -> Option<u32> {
         (self.kind & Self::ID != 0).then_some(u128::from_be_bytes(self.src) as u32)
     }
 
-    /// Creates a flow between two addresses of one family; a mixed pair is read as IPv6.
+    /// Creates a flow between two addresses. If their families differ, both are treated as IPv6.
     pub fn new(src: IpAddr, dst: IpAddr, ports: Option<(u16, u16)>, proto: u8) -> Self {
         match (src, dst) {
             (IpAddr::V4(s), IpAddr::V4(d)) => Self::v4(s.octets(), d.octets(), ports, proto),
@@ -57,20 +57,20 @@ impl FlowKey {
         }
     }
 
-    /// Returns the key of an IPv4 flow; `ports` are source and destination.
+    /// Creates an IPv4 flow; `ports` are source and destination port.
     #[inline]
     pub fn v4(src: [u8; 4], dst: [u8; 4], ports: Option<(u16, u16)>, proto: u8) -> Self {
         Self::v4_words(u32::from_be_bytes(src), u32::from_be_bytes(dst), ports, proto)
     }
 
-    /// Creates an IPv4 flow, from addresses as numbers.
+    /// Creates an IPv4 flow from addresses as integers.
     #[inline]
     pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
-        // Built from whole words, so that a later wide load does not wait for narrow stores.
+        // Built from whole words, so that a later wide load does not stall on narrow stores (store forwarding).
         Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
 
-    /// Returns the key of an IPv6 flow; `ports` are source and destination.
+    /// Creates an IPv6 flow; `ports` are source and destination port.
     #[inline]
     pub fn v6(src: [u8; 16], dst: [u8; 16], ports: Option<(u16, u16)>, proto: u8) -> Self {
         let (src_port, dst_port) = ports.unwrap_or((0, 0));
@@ -101,27 +101,27 @@ impl FlowKey {
         self.address(&self.dst)
     }
 
-    /// Returns the source address as 16 bytes, IPv4 mapped into IPv6.
+    /// Returns the source address as 16 bytes, with IPv4 mapped into IPv6.
     pub fn src_octets(&self) -> &[u8; 16] {
         &self.src
     }
 
-    /// Returns the destination address as 16 bytes, IPv4 mapped into IPv6.
+    /// Returns the destination address as 16 bytes, with IPv4 mapped into IPv6.
     pub fn dst_octets(&self) -> &[u8; 16] {
         &self.dst
     }
 
-    /// Returns the source port, if the packet had one that was not cut off.
+    /// Returns the source port, or `None` if ports are absent.
     pub fn src_port(&self) -> Option<u16> {
         self.ports().map(|(src_port, _)| src_port)
     }
 
-    /// Returns the destination port, if the packet had one that was not cut off.
+    /// Returns the destination port, or `None` if ports are absent.
     pub fn dst_port(&self) -> Option<u16> {
         self.ports().map(|(_, dst_port)| dst_port)
     }
 
-    /// Returns source and destination port, if the packet had them and they were not cut off.
+    /// Returns source and destination port, or `None` if they are absent.
     pub fn ports(&self) -> Option<(u16, u16)> {
         (self.kind & Self::PORTS != 0).then_some((self.src_port, self.dst_port))
     }
@@ -136,8 +136,7 @@ impl FlowKey {
         self.kind & Self::V6 != 0
     }
 
-    /// Returns the result of `==`, for callers where it is nearly always true: all fields are compared
-    /// without a branch per field.
+    /// Compares like `==`, but without a branch per field, for callers where keys are nearly always equal.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
         let src = u128::from_ne_bytes(self.src) ^ u128::from_ne_bytes(other.src);
@@ -145,7 +144,7 @@ impl FlowKey {
         src | dst == 0 && self.tail() == other.tail()
     }
 
-    /// Packs all fields except the addresses, in the memory order of little-endian machines.
+    /// Packs all fields except the addresses into a word, in little-endian memory order.
     #[inline(always)]
     fn tail(&self) -> u64 {
         u64::from(self.src_port)
@@ -154,8 +153,8 @@ impl FlowKey {
             | u64::from(self.kind) << 40
     }
 
-    /// Computes a 64-bit hash under `seed`. It is not cryptographic; the seed prevents a sender from filling
-    /// one bucket on purpose.
+    /// Computes a 64-bit hash with `seed`. It is not cryptographic; a secret seed keeps senders from filling one hash
+    /// bucket on purpose.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
         let tail = u64::from(self.src_port) << 32
@@ -177,16 +176,14 @@ impl FlowKey {
         fold(state ^ tail, 0x8ebc_6af0_9c88_c6e3 ^ seed.rotate_left(32))
     }
 
-    /// Returns the stable identity of this flow: the same number in every process, run and file. It is a
-    /// hash, so two flows of a very large network may share it; code that must be exact compares the whole
-    /// key.
+    /// Returns the flow's stable ID: the same number in every process, run and file. It is a hash, so two flows of a very
+    /// large network may share it; exact code compares the whole key.
     pub fn id(&self) -> u64 {
         self.hash(0)
     }
 
-    /// Returns the Flow ID in postcards, unless a node is configured otherwise: CRC-32C of the canonical
-    /// 5-tuple, which is source, destination, the ports and the protocol, 13 bytes for IPv4 and 37 for IPv6
-    /// (wire-formats 4.1, 5.6). Absent ports count as 0.
+    /// Returns the default flow ID of postcards: the CRC-32C of the canonical 5-tuple (source, destination, ports,
+    /// protocol; 13 bytes for IPv4, 37 for IPv6). Absent ports count as 0.
     #[inline]
     pub fn flow_id(&self) -> u32 {
         if let Some(id) = self.known_id() {
@@ -201,16 +198,16 @@ impl FlowKey {
         }
     }
 
-    /// Returns the Flow ID of an IPv4 flow, without building a key.
+    /// Returns the flow ID of an IPv4 flow without building a key.
     #[inline]
     pub fn flow_id_v4(src: u32, dst: u32, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         let bytes = u128::from(src) << 96 | u128::from(dst) << 64 | u128::from(ports) << 32;
-        // Thirteen bytes: the three after the protocol are not hashed.
+        // Only the first 13 bytes, up to the protocol, are hashed.
         !crc_32c_of_bytes::<13>(u32::MAX, bytes | u128::from(proto) << 24)
     }
 
-    /// Returns the Flow ID of an IPv6 flow, without building a key.
+    /// Returns the flow ID of an IPv6 flow without building a key.
     #[inline]
     pub fn flow_id_v6(src: u128, dst: u128, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let crc = crc_32c_of_bytes::<16>(crc_32c_of_bytes::<16>(u32::MAX, src), dst);
@@ -227,7 +224,7 @@ impl FlowKey {
     }
 }
 
-/// Maps an IPv4 address into IPv6.
+/// Maps an IPv4 address into IPv6 (`::ffff:a.b.c.d`).
 #[inline]
 fn mapped(address: u32) -> [u8; 16] {
     (0xffff_0000_0000 | u128::from(address)).to_be_bytes()
@@ -246,14 +243,14 @@ fn halves(octets: &[u8; 16]) -> (u64, u64) {
     ((wide >> 64) as u64, wide as u64)
 }
 
-/// Computes the CRC-32C of eight bytes in wire order: the hash by which a switch finds the register of a node
-/// (the high half) and a flow.
+/// Computes the CRC-32C of eight big-endian bytes. Switches use it to find the register of a node (high half) and flow (low
+/// half).
 #[inline]
 pub fn crc_32c_of(key: u64) -> u32 {
     !crc_32c_of_bytes::<8>(u32::MAX, u128::from(key) << 64)
 }
 
-/// Continues a CRC-32C over the first `LEN` bytes of a number in wire order, 4 to 16, in one step.
+/// Continues a CRC-32C over the first `LEN` (4 to 16) big-endian bytes of a number, with independent lookups.
 #[inline(always)]
 fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     let word = bytes.swap_bytes() ^ u128::from(crc);
@@ -273,18 +270,18 @@ fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     crc
 }
 
-/// Multiplies to 128 bits and folds the halves: every input bit reaches every output bit.
+/// Multiplies to 128 bits and XORs the halves, so that every input bit can affect every output bit.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let wide = u128::from(a) * u128::from(b);
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// The prefix of a flow of which only the Flow ID is known, as text.
+/// Prefix of the text form of a flow ID.
 const ID_PREFIX: &str = "flow-id:";
 
-/// `10.0.0.1:5000>10.0.0.2:80/17`, `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`; a Flow ID alone
-/// `flow-id:0x0000f10a`.
+/// Prints `10.0.0.1:5000>10.0.0.2:80/17` or `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`; a
+/// flow ID alone as `flow-id:0x0000f10a`.
 impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(id) = self.known_id() {
@@ -298,7 +295,7 @@ impl fmt::Display for FlowKey {
     }
 }
 
-/// Not written as [`FlowKey`]'s `Display` writes it.
+/// The text does not have the form that [`FlowKey`]'s `Display` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAFlow;
 
@@ -313,7 +310,7 @@ impl fmt::Display for NotAFlow {
 
 impl core::error::Error for NotAFlow {}
 
-/// Reads what `Display` writes.
+/// Parses the form that `Display` prints.
 impl FromStr for FlowKey {
     type Err = NotAFlow;
 
@@ -381,7 +378,7 @@ mod tests {
         assert_eq!(crc_32c(b"123456789"), 0xe306_9283, "the catalogue's check");
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
         assert_eq!(flow.flow_id() & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
-        // 37 bytes in one go are those of the key.
+        // The CRC over the parts of an IPv6 key equals the CRC over its 37 bytes at once.
         let v6 = FlowKey::v6([1; 16], [2; 16], Some((0x0304, 0x0506)), 17);
         let mut key = [0; 37];
         key[..16].fill(1);
@@ -442,7 +439,7 @@ mod tests {
             FlowKey::v4(src.to_be_bytes(), dst.to_be_bytes(), ports, proto)
         };
         let v6 = |last| FlowKey::v6([last; 16], [2; 16], Some((3, 4)), 17);
-        // Each differs from the first in one thing.
+        // Each key differs from the first in one field.
         let keys = [
             of(1, 2, Some((3, 4)), 17),
             of(9, 2, Some((3, 4)), 17),

@@ -1,12 +1,13 @@
-//! A frame's headers down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
+//! Finds the UDP datagram in a captured frame: Ethernet, VLAN and QinQ tags, MPLS labels, IPv4 with options, IPv6 with
+//! extension headers. The collector's inputs use it on report frames.
 
 use crate::bytes::{array_at, try_u16, u16_at};
 use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, UDP, is_tag};
 use crate::refusal::Refusal;
 use core::net::IpAddr;
 
-/// Maximum headers examined between Ethernet and the end of the tags or labels, and again between IPv6 and UDP, including the one
-/// that ends the search: seven VLAN tags or eight MPLS labels, and seven extension headers.
+/// Maximum number of headers examined among tags and labels, and again among IPv6 extension headers, including the header
+/// that ends the search: seven VLAN tags, eight MPLS labels or seven extension headers.
 const MAX_TAGS: usize = 8;
 
 /// A UDP datagram inside a frame.
@@ -20,28 +21,28 @@ pub struct Datagram<'a> {
     pub src_port: u16,
     /// UDP destination port of the datagram.
     pub dst_port: u16,
-    /// The UDP payload, of the length in the UDP header, or up to the end of a truncated frame.
+    /// UDP payload of the length in the UDP header, or what a truncated frame contains of it.
     pub payload: &'a [u8],
 }
 
-/// Source address and destination port of a frame, as far as its headers contain them: for frames that [`datagram`] refuses.
+/// Source address and destination port of a frame that [`datagram`] refused, as far as its headers contain them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartialHeaders {
-    /// Source IP address, if the frame contains it.
+    /// Source IP address, or `None` if the frame does not contain it.
     pub src: Option<IpAddr>,
-    /// UDP destination port; of a fragmented packet only the first fragment contains it.
+    /// UDP destination port. Only the first fragment of a packet contains it.
     pub dst_port: Option<u16>,
 }
 
 impl PartialHeaders {
-    /// Reads the headers of an Ethernet frame.
+    /// Parses the headers of an Ethernet frame.
     pub fn of_frame(frame: &[u8]) -> Self {
         let mut envelope = Self::default();
         let _ = any_datagram(frame, &mut envelope);
         envelope
     }
 
-    /// Reads the payload of a link header that names its EtherType.
+    /// Parses the payload of a link header with this EtherType.
     pub fn of_network(ethertype: u16, payload: &[u8]) -> Self {
         let mut envelope = Self::default();
         let _ = behind(ethertype, payload, &mut envelope);
@@ -56,7 +57,7 @@ impl PartialHeaders {
 /// Returns the UDP datagram in an Ethernet frame.
 ///
 /// # Errors
-/// If there is none, or if it is a fragment, or if the lengths contradict each other (ruling n).
+/// [`Refusal`] if there is no UDP datagram, if it is a fragment, or if lengths contradict each other.
 ///
 /// ```
 /// let frame = testkit::vectors::bytes("tr20_int");
@@ -75,8 +76,8 @@ pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     }
 }
 
-/// Reads the common frame: Ethernet, IPv4 without options, UDP. Other and malformed frames are left to
-/// [`any_datagram`].
+/// Fast path for the common frame: Ethernet, IPv4 without options, UDP. Returns `None` for any other or malformed frame,
+/// for [`any_datagram`].
 #[inline(always)]
 fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
     let head = frame.first_chunk::<42>()?;
@@ -102,11 +103,10 @@ fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders) -> Result<Da
     behind(ethertype, frame.get(14..).unwrap_or(&[]), envelope)
 }
 
-/// Returns the UDP datagram after a link header that names the EtherType of its payload, as captures of other
-/// link layers have it.
+/// Returns the UDP datagram in the payload of a link header with this EtherType, for captures of other link layers.
 ///
 /// # Errors
-/// As [`datagram`].
+/// As for [`datagram`].
 pub fn network(ethertype: u16, payload: &[u8]) -> Result<Datagram<'_>, Refusal> {
     behind(ethertype, payload, &mut PartialHeaders::default())
 }
@@ -159,7 +159,7 @@ fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
     );
     envelope.src = Some(addresses.0);
     let payload = packet.get(len..).ok_or(Refusal::Truncated);
-    // More fragments, or an offset.
+    // Nonzero if more fragments follow or this one has an offset.
     let fragment = u16_at(header, 6) & 0x3fff;
     if header[9] == UDP && fragment & 0x1fff == 0 {
         envelope.port_of(payload.unwrap_or(&[]));
@@ -193,12 +193,15 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
             return udp(packet.get(at..).ok_or(Refusal::Truncated)?, left, addresses);
         }
         let units = match next {
+            // Extension headers: length unit in bytes after the first 8. 51 is AH, 44 the fragment header (no length
+            // field).
             0 | 43 | 60 | 135 | 139 | 140 => 8,
             51 => 4,
             44 => 0,
             _ => return Err(Refusal::NotUdp),
         };
         let head = packet.get(at..at + 8).ok_or(Refusal::Truncated)?;
+        // An atomic fragment (no offset, no more fragments) is a whole datagram.
         if next == 44 && u16_at(head, 2) & 0xfff9 != 0 {
             if head[0] == UDP && u16_at(head, 2) & 0xfff8 == 0 {
                 envelope.port_of(packet.get(at + 8..).unwrap_or(&[]));
@@ -211,7 +214,7 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
     Err(Refusal::NotUdp)
 }
 
-/// Reads a UDP datagram. `ip_payload` is the length of the payload by the IP header; a capture may hold less.
+/// Parses a UDP datagram. `ip_payload` is the payload length in the IP header; a truncated capture may contain less.
 fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<Datagram<'_>, Refusal> {
     let (header, body) = bytes.split_at_checked(8).ok_or(Refusal::Truncated)?;
     let len = usize::from(u16_at(header, 4));

@@ -1,11 +1,11 @@
-//! Geneve (RFC 8926): the base header and the headers of its options.
+//! The Geneve encapsulation (RFC 8926): base header and option headers. INT can be carried in a Geneve option.
 
 use crate::bytes::{put_u16, put_u24, u16_at, u24_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the base header.
+/// Length of the base header, bytes.
 pub const HEADER_LEN: usize = 8;
-/// Bytes of an option's header.
+/// Length of an option's header, bytes.
 pub const OPTION_LEN: usize = 4;
 /// UDP destination port of Geneve.
 pub const PORT: u16 = 6081;
@@ -19,32 +19,32 @@ mod field {
     pub(super) const FLAGS: usize = 1;
     pub(super) const PROTOCOL: usize = 2;
     pub(super) const VNI: usize = 4;
-    // Of an option.
+    // Offsets in an option.
     pub(super) const CLASS: usize = 0;
     pub(super) const KIND: usize = 2;
     pub(super) const OPTION_LENGTH: usize = 3;
 }
 
-/// The base header as values.
+/// The base header's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Words of all options, their headers included, at most 63.
+    /// Length of all options including their headers, in 4-byte words, at most 63.
     pub options_len: u8,
-    /// O: a control packet.
+    /// O bit: this is a control packet.
     pub control: bool,
-    /// C: critical options are present.
+    /// C bit: critical options are present.
     pub critical: bool,
-    /// EtherType of what follows the options.
+    /// EtherType of the data after the options.
     pub protocol: u16,
     /// Virtual network identifier, 24 bits.
     pub vni: u32,
 }
 
 impl Repr {
-    /// Reads a header of version 0.
+    /// Parses a base header.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if header or options are not whole; [`Refusal::BadGeneve`] if the version is not 0.
+    /// [`Refusal::Truncated`] if header or options are incomplete; [`Refusal::BadGeneve`] if the version is not 0.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
         if header[field::VERSION_LEN] >> 6 != 0 {
@@ -63,12 +63,12 @@ impl Repr {
         })
     }
 
-    /// Returns the bytes of header and options.
+    /// Returns the length of base header and options, bytes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN + self.options_len as usize * 4
     }
 
-    /// Writes the base header; the options are the caller's.
+    /// Writes the base header; the caller writes the options.
     ///
     /// # Panics
     /// If `out` is shorter than [`HEADER_LEN`].
@@ -81,22 +81,22 @@ impl Repr {
     }
 }
 
-/// The header of one option as values.
+/// The header fields of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OptionRepr {
-    /// Option class, 16 bits: the namespace of the type.
+    /// Option class, the namespace of the option type.
     pub class: u16,
     /// Option type within its class.
     pub kind: u8,
-    /// Words of the option's data, at most 31.
+    /// Length of the option's data, in 4-byte words, at most 31.
     pub len: u8,
 }
 
 impl OptionRepr {
-    /// Reads the header of an option whose data must fit `bytes`.
+    /// Parses the header of an option and checks that its data fits `bytes`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole; [`Refusal::BadGeneve`] if its data extend beyond the end.
+    /// [`Refusal::Truncated`] if the header is incomplete; [`Refusal::BadGeneve`] if the data exceeds `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..OPTION_LEN).ok_or(Refusal::Truncated)?;
         let len = header[field::OPTION_LENGTH] & 0x1f;

@@ -1,9 +1,9 @@
-//! GRE (RFC 2784, RFC 2890). The routing field of RFC 1701 is not read.
+//! GRE headers (RFC 2784 with the key and sequence number of RFC 2890). The routing field of RFC 1701 is refused.
 
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the header without optional fields.
+/// Length of the header without optional fields, bytes.
 pub const HEADER_LEN: usize = 4;
 
 mod field {
@@ -17,24 +17,24 @@ mod field {
     pub(super) const SEQ_BIT: u8 = 0x10;
 }
 
-/// The header as values.
+/// The fields of a GRE header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// EtherType of what follows.
+    /// EtherType of the payload.
     pub protocol: u16,
-    /// Checksum in the high half, offset in the low one.
+    /// Checksum (high half) and offset (low half), if present.
     pub checksum: Option<u32>,
-    /// The key field, if present.
+    /// Key of the tunnel, if present.
     pub key: Option<u32>,
-    /// The sequence number field, if present.
+    /// Sequence number, if it is present.
     pub seq: Option<u32>,
 }
 
 impl Repr {
-    /// Reads a header of version 0.
+    /// Parses a header of version 0.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole; [`Refusal::BadGre`] for another version or a routing field.
+    /// [`Refusal::Truncated`] if the header is incomplete; [`Refusal::BadGre`] for another version or a routing field.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
         let flags = header[field::FLAGS];
@@ -61,7 +61,7 @@ impl Repr {
         })
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + [self.checksum, self.key, self.seq].iter().flatten().count() * 4
     }

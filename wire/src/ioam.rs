@@ -1,38 +1,37 @@
-//! IOAM (RFC 9197, RFC 9326): the trace options and direct export, as IPv6 options carry them. Wire-formats section 7.
-//!
-//! Proof of transit and edge-to-edge are not read.
+//! IOAM options in IPv6 packets: pre-allocated and incremental trace (RFC 9197) and direct export (RFC 9326);
+//! `docs/reference/wire-formats.md`, section 7. Proof of transit and edge-to-edge options are ignored.
 
 use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, try_u64, u16_at, u24_at, u32_at};
 use crate::hop::{Hop, Items};
 use crate::ipv6::{self, Extensions};
 use crate::refusal::Refusal;
 
-/// IPv6 option type whose data may change on the path.
+/// IPv6 option type for mutable IOAM data.
 pub const OPTION_MUTABLE: u8 = 0x31;
-/// IPv6 option type whose data does not change on the path.
+/// IPv6 option type for immutable IOAM data.
 pub const OPTION_IMMUTABLE: u8 = 0x11;
 
 mod field {
-    // Of the IPv6 option's data.
+    // Offsets in the IPv6 option's data.
     pub(super) const IOAM_TYPE: usize = 1;
     pub(super) const OPTION: usize = 2;
-    // Of the IOAM option, trace and direct export alike.
+    // Offsets in the IOAM option; trace and direct export have them in common.
     pub(super) const NAMESPACE: usize = 0;
     pub(super) const NODE_LEN: usize = 2;
     pub(super) const REMAINING: usize = 3;
     pub(super) const TRACE_TYPE: usize = 4;
     pub(super) const DATA: usize = 8;
-    // Of direct export.
+    // Offsets in direct export.
     pub(super) const EXPORT_FLAGS: usize = 2;
     pub(super) const EXTENSION_FLAGS: usize = 3;
 }
 
-/// Types of IOAM options.
+/// Types of the IOAM options.
 const PREALLOCATED: u8 = 0;
 const INCREMENTAL: u8 = 1;
 const DIRECT_EXPORT: u8 = 4;
 
-/// Returns Trace-Type bit `k`, counted from the most significant of 24.
+/// Returns Trace-Type bit `k`, counted from the most significant of 24 bits.
 const fn bit(k: u32) -> u32 {
     0x0080_0000 >> k
 }
@@ -41,21 +40,21 @@ const WIDE: u32 = bit(8) | bit(9) | bit(10);
 const OPAQUE: u32 = bit(22);
 const RESERVED: u32 = bit(23);
 
-/// IOAM data found in a packet.
+/// An IOAM option of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ioam<'a> {
-    /// Data of the nodes passed.
+    /// A trace with data of the nodes that the packet has passed.
     Trace(Trace<'a>),
-    /// An instruction to the nodes to export their data directly.
+    /// An instruction to nodes to export their data directly.
     Export(DirectExport),
 }
 
 impl<'a> Ioam<'a> {
-    /// Reads the data of an IPv6 option of type [`OPTION_MUTABLE`] or [`OPTION_IMMUTABLE`]; `None` for IOAM types that
-    /// are not read.
+    /// Parses the data of an IPv6 option of type [`OPTION_MUTABLE`] or [`OPTION_IMMUTABLE`]. Returns `None` for IOAM types
+    /// that are ignored.
     ///
     /// # Errors
-    /// [`Refusal::BadIoam`] if the option contradicts itself.
+    /// [`Refusal::BadIoam`] if the option is inconsistent.
     pub fn parse(data: &'a [u8]) -> Result<Option<Self>, Refusal> {
         let Some((head, option)) = data.split_at_checked(field::OPTION) else {
             return Err(Refusal::BadIoam);
@@ -69,12 +68,13 @@ impl<'a> Ioam<'a> {
         }
     }
 
-    /// Returns whether nodes write an id.
+    /// Returns whether nodes write an ID.
     pub fn has_node_ids(&self) -> bool {
         matches!(self, Self::Trace(trace) if trace.has_node_ids())
     }
 
-    /// Returns the contribution of the option to the path: the more nodes with an id, the greater it is.
+    /// Returns a key that ranks options by how much they tell about the path: nodes with IDs first, then the number of
+    /// nodes.
     pub(crate) fn rank(&self) -> (bool, usize) {
         (self.has_node_ids() && self.hop_count() > 0, self.hop_count())
     }
@@ -87,8 +87,7 @@ impl<'a> Ioam<'a> {
         }
     }
 
-    /// Returns node `i` in forwarding order, as far as its data are items of a [`Hop`], or a default one
-    /// beyond the last.
+    /// Decodes node `i` in forwarding order into the items of a [`Hop`]; beyond the last node, a default one.
     pub fn hop(&self, i: usize) -> Hop {
         let Self::Trace(trace) = self else {
             return Hop::default();
@@ -114,7 +113,7 @@ impl<'a> OptionList<'a> {
         Self { headers }
     }
 
-    /// Returns the options that [`Ioam::parse`] reads.
+    /// Iterates over the options that [`Ioam::parse`] accepts.
     pub fn iter(&self) -> impl Iterator<Item = Ioam<'a>> + use<'a> {
         let headers = self.headers;
         let options = headers
@@ -132,25 +131,25 @@ impl<'a> OptionList<'a> {
 pub struct Trace<'a> {
     /// Namespace-ID of the option.
     pub namespace: u16,
-    /// Words per node, opaque snapshots not counted.
+    /// Words per node (NodeLen), without opaque snapshots.
     pub node_len: u8,
-    /// O (8), L (4), A (2) and a reserved bit (1).
+    /// Flags: O (8), L (4), A (2) and a reserved bit (1).
     pub flags: u8,
-    /// RemainingLen: free words of node data.
+    /// RemainingLen: free words for node data.
     pub remaining: u8,
     /// IOAM-Trace-Type, 24 bits: the items that nodes write.
     pub trace_type: u32,
-    /// Incremental trace; otherwise pre-allocated.
+    /// The option is incremental; otherwise pre-allocated.
     pub incremental: bool,
-    /// The nodes' data, newest first, free space left out.
+    /// Node data, newest first, without free space.
     pub data: &'a [u8],
 }
 
 impl<'a> Trace<'a> {
-    /// Reads the option from the Namespace-ID on.
+    /// Parses the option starting at the Namespace-ID.
     ///
     /// # Errors
-    /// [`Refusal::BadIoam`] if lengths, type and data contradict each other.
+    /// [`Refusal::BadIoam`] if lengths, type and data are inconsistent.
     pub fn parse(option: &'a [u8], incremental: bool) -> Result<Self, Refusal> {
         let Some((head, data)) = option.split_at_checked(field::DATA) else {
             return Err(Refusal::BadIoam);
@@ -158,7 +157,7 @@ impl<'a> Trace<'a> {
         let trace_type = u24_at(head, field::TRACE_TYPE);
         let node_len = head[field::NODE_LEN] >> 3;
         let remaining = head[field::REMAINING] & 0x7f;
-        // In a pre-allocated trace the free space comes first; an incremental one has none.
+        // In a pre-allocated trace, free space precedes the data. An incremental trace has none.
         let free = if incremental {
             0
         } else {
@@ -174,13 +173,13 @@ impl<'a> Trace<'a> {
             data: data.get(free..).ok_or(Refusal::BadIoam)?,
         };
         let whole = trace.nodes().map(|node| node.bytes.len()).sum::<usize>() == trace.data.len();
-        // An opaque snapshot is data of a node, too, but not part of the length.
+        // An opaque snapshot is node data too, but not included in NodeLen.
         let has_data = node_len != 0 || trace_type & OPAQUE != 0;
         let sound = node_len == node_words(trace_type) && has_data && trace_type & RESERVED == 0 && whole;
         if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
     }
 
-    /// Returns flag O: a node on the path had no space left, so its data are missing.
+    /// Returns the O flag: a node found no space left, so its data is missing.
     pub fn is_incomplete(&self) -> bool {
         self.flags & 8 != 0
     }
@@ -193,12 +192,12 @@ impl<'a> Trace<'a> {
             .filter_map(move |(bit, name)| (flags & bit != 0).then_some(name))
     }
 
-    /// Returns whether nodes write an id.
+    /// Returns whether nodes write an ID.
     pub fn has_node_ids(&self) -> bool {
         self.trace_type & (bit(0) | bit(8)) != 0
     }
 
-    /// Returns the nodes, newest first.
+    /// Iterates over the nodes, newest first.
     pub fn nodes(&self) -> Nodes<'a> {
         Nodes {
             trace_type: self.trace_type,
@@ -207,7 +206,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes before the nodes' data.
+    /// Returns the number of bytes that [`emit`](Self::emit) writes before the node data.
     pub fn header_len(&self) -> usize {
         field::OPTION
             + field::DATA
@@ -218,10 +217,10 @@ impl<'a> Trace<'a> {
             }
     }
 
-    /// Writes the IPv6 option's data: IOAM type, header, free space (zeros) and the nodes' data. Returns its length.
+    /// Writes the IPv6 option's data (IOAM type, header, zeroed free space, node data) and returns its length.
     ///
     /// # Panics
-    /// If `out` is shorter than [`header_len`](Self::header_len) and the data.
+    /// If `out` is shorter than [`header_len`](Self::header_len) plus the node data.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let len = self.header_len() + self.data.len();
         let out = &mut out[..len];
@@ -241,13 +240,13 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Returns the words of one node's data under a Trace-Type, opaque snapshot left out.
+/// Returns the words of a node's data for a Trace-Type, without the opaque snapshot.
 pub fn node_words(trace_type: u32) -> u8 {
     let counted = trace_type & !(OPAQUE | RESERVED) & 0x00ff_ffff;
     (counted.count_ones() + (counted & WIDE).count_ones()) as u8
 }
 
-/// The nodes of a trace, newest first. Ends at the first node that is not whole.
+/// Iterator over the nodes of a trace, newest first. It ends at an incomplete node.
 #[derive(Clone, Debug)]
 pub struct Nodes<'a> {
     trace_type: u32,
@@ -275,11 +274,11 @@ impl<'a> Iterator for Nodes<'a> {
     }
 }
 
-/// One node's data. An item is `None` if it is absent or unavailable.
+/// One node's data. An item is `None` if absent or unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node<'a> {
     trace_type: u32,
-    /// All bytes of the node, opaque snapshot included.
+    /// All bytes of the node, including its opaque snapshot.
     pub bytes: &'a [u8],
 }
 
@@ -289,12 +288,12 @@ impl<'a> Node<'a> {
         self.trace_type & bit(k) != 0
     }
 
-    /// Returns whether [`Node::node_id`] returns the id of 56 bits.
+    /// Returns whether [`Node::node_id`] returns a 56-bit ID.
     pub fn has_wide_node_id(&self) -> bool {
         self.has(8) && self.short_node_id().is_none()
     }
 
-    /// Returns whether the node has data that are not items of a [`Hop`].
+    /// Returns whether the node has data that does not fit the items of a [`Hop`].
     pub fn has_more_than_items(&self) -> bool {
         [0, 2, 3, 5, 8, 10, 22].into_iter().any(|k| self.has(k))
     }
@@ -318,8 +317,8 @@ impl<'a> Node<'a> {
         short.or_else(|| self.long(8).map(|long| (long >> 56) as u8))
     }
 
-    /// Returns the node id: 24 bits, or 56 if only the wide form is available. A node whose id is not
-    /// configured still writes its hop limit.
+    /// Returns the node ID: 24 bits, or 56 bits if only the wide form is available. A node without a configured ID still
+    /// writes its hop limit.
     pub fn node_id(&self) -> Option<u64> {
         const NONE: u64 = u64::MAX >> 8;
         let short = self.short_node_id().map(u64::from);
@@ -331,7 +330,7 @@ impl<'a> Node<'a> {
         self.word(0).map(|word| word & NONE).filter(|id| *id != NONE)
     }
 
-    /// Returns ingress and egress interface, 16 bits each; each is `None` if unavailable.
+    /// Returns the 16-bit ingress and egress interfaces, each `None` if unavailable.
     pub fn interfaces(&self) -> (Option<u16>, Option<u16>) {
         let Some(word) = self.word(1) else {
             return (None, None);
@@ -343,7 +342,7 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Returns ingress and egress interface, 32 bits each; each is `None` if unavailable.
+    /// Returns the 32-bit ingress and egress interfaces, each `None` if unavailable.
     pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
         let Some(long) = self.long(9) else {
             return (None, None);
@@ -355,27 +354,27 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Returns the seconds of the timestamp.
+    /// Returns the timestamp's seconds.
     pub fn seconds(&self) -> Option<u32> {
         self.word(2)
     }
 
-    /// Returns the fraction of the timestamp, in a unit that the namespace defines.
+    /// Returns the timestamp's fraction, in a unit defined by the namespace.
     pub fn fraction(&self) -> Option<u32> {
         self.word(3)
     }
 
-    /// Returns the transit delay in ns, or `None` also if it did not fit its 31 bits.
+    /// Returns the transit delay, ns; `None` also if it overflowed its 31 bits.
     pub fn transit_delay(&self) -> Option<u32> {
         self.word(4).filter(|delay| delay >> 31 == 0)
     }
 
-    /// Returns data of the namespace, 32 bits.
+    /// Returns the namespace-specific data, 32 bits.
     pub fn namespace_data(&self) -> Option<u32> {
         self.word(5)
     }
 
-    /// Returns data of the namespace, 64 bits.
+    /// Returns the namespace-specific data, 64 bits.
     pub fn wide_namespace_data(&self) -> Option<u64> {
         self.long(10)
     }
@@ -385,7 +384,7 @@ impl<'a> Node<'a> {
         self.word(6)
     }
 
-    /// Returns the checksum complement, as on the wire.
+    /// Returns the checksum complement, unchanged.
     pub fn checksum_complement(&self) -> Option<u32> {
         self.word(7)
     }
@@ -395,7 +394,7 @@ impl<'a> Node<'a> {
         self.word(11)
     }
 
-    /// Returns the schema, `None` if the node has none, and the data of the opaque state snapshot.
+    /// Returns the opaque state snapshot: its schema ID (`None` if it has none) and data.
     pub fn opaque(&self) -> Option<(Option<u32>, &'a [u8])> {
         const NONE: u32 = u32::MAX >> 8;
         let at = usize::from(node_words(self.trace_type)) * 4;
@@ -408,9 +407,9 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Returns the data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node id that needs more than
-    /// 32 bits is not available, since two such ids may have equal low halves. Timestamps are left out, since the namespace defines
-    /// their unit.
+    /// Converts the data to a [`Hop`]. 32-bit interfaces become level-2 interfaces. A node ID above 32 bits is dropped,
+    /// because the low halves of two such IDs may be equal. Timestamps are left out, because their unit depends on the
+    /// namespace.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),
@@ -449,20 +448,20 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Values of one node to write; `None` is written as unavailable.
+/// The values of a node to write; `None` is written as unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeValues {
     /// Hop_Lim of the node data.
     pub hop_limit: u8,
-    /// Node id; the low 24 bits go into the short form.
+    /// Node ID; the short form gets the low 24 bits.
     pub node_id: u64,
     /// ID of the ingress interface.
     pub ingress_if: Option<u32>,
     /// ID of the egress interface.
     pub egress_if: Option<u32>,
-    /// Seconds of the timestamp.
+    /// Timestamp, the seconds part.
     pub seconds: Option<u32>,
-    /// Fraction of the timestamp.
+    /// Timestamp, the fraction part.
     pub fraction: Option<u32>,
     /// Transit delay of the node, ns.
     pub transit_delay: Option<u32>,
@@ -473,7 +472,7 @@ pub struct NodeValues {
 }
 
 impl NodeValues {
-    /// Writes the node's data under a Trace-Type without opaque snapshot, and returns its length.
+    /// Writes the node's data for a Trace-Type without opaque snapshot, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`node_words`].
@@ -512,18 +511,18 @@ impl NodeValues {
     }
 }
 
-/// An IOAM direct-export option (RFC 9326).
+/// An IOAM direct export option (RFC 9326).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectExport {
     /// Namespace-ID of the option.
     pub namespace: u16,
     /// Flags of the option, eight bits.
     pub flags: u8,
-    /// IOAM-Trace-Type, 24 bits: what to export.
+    /// IOAM-Trace-Type, 24 bits: the items to export.
     pub trace_type: u32,
-    /// Flow ID, if the option carries it.
+    /// Flow ID, if present.
     pub flow_id: Option<u32>,
-    /// Sequence Number, if the option carries it.
+    /// Sequence number, if present.
     pub seq: Option<u32>,
 }
 
@@ -531,10 +530,10 @@ impl DirectExport {
     const FLOW_ID: u8 = 0x80;
     const SEQ: u8 = 0x40;
 
-    /// Reads the option from the Namespace-ID on.
+    /// Parses the option starting at the Namespace-ID.
     ///
     /// # Errors
-    /// [`Refusal::BadIoam`] if it is shorter than its flags say.
+    /// [`Refusal::BadIoam`] if the option is shorter than its flags require.
     pub fn parse(option: &[u8]) -> Result<Self, Refusal> {
         let Some((head, mut data)) = option.split_at_checked(field::DATA) else {
             return Err(Refusal::BadIoam);
@@ -557,7 +556,7 @@ impl DirectExport {
         })
     }
 
-    /// Writes the IPv6 option's data, and returns its length (at most 18).
+    /// Writes the IPv6 option's data, and returns its length, at most 18 bytes.
     ///
     /// # Panics
     /// If `out` is too short.

@@ -1,12 +1,12 @@
-//! IPv4 (RFC 791), options included.
+//! IPv4 headers with options (RFC 791): a checked view, and the fields for writers.
 
 use crate::bytes::{array_at, put_u16, u16_at};
 use crate::checksum;
 use crate::refusal::Refusal;
 
-/// Bytes of the header without options.
+/// Length of the header without options, bytes.
 pub const HEADER_LEN: usize = 20;
-/// Bytes of options at most.
+/// Maximum length of options, bytes.
 pub const MAX_OPTIONS: usize = 40;
 
 mod field {
@@ -23,7 +23,7 @@ mod field {
     pub(super) const OPTIONS: usize = 20;
 }
 
-/// An IPv4 packet, possibly truncated after its header.
+/// A view of an IPv4 packet, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -31,7 +31,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Creates a view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv4 header.
+    /// [`Refusal::Truncated`] if the header is incomplete, [`Refusal::BadIpHeader`] if it is not an IPv4 header.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         let bytes = buffer.as_ref();
         let first = *bytes.first().ok_or(Refusal::Truncated)?;
@@ -50,12 +50,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Returns the bytes of the header, options included.
+    /// Returns the header length including options, bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::VERSION_IHL] & 0x0f) * 4
     }
 
-    /// Returns the type of service: DSCP in the top six bits, ECN in the others.
+    /// Returns the type of service: DSCP in the top six bits, ECN in the low two.
     pub fn tos(&self) -> u8 {
         self.bytes()[field::TOS]
     }
@@ -70,7 +70,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::IDENT)
     }
 
-    /// Returns the flags in the top three bits, and the fragment offset in the others.
+    /// Returns the flags in the top three bits and the fragment offset in the others.
     pub fn fragment(&self) -> u16 {
         u16_at(self.bytes(), field::FRAGMENT)
     }
@@ -112,7 +112,7 @@ impl<'a> Packet<&'a [u8]> {
         &self.0[field::OPTIONS..self.header_len()]
     }
 
-    /// Returns the payload, up to the end of the packet or of the bytes.
+    /// Returns the payload up to the end of the packet, or of the buffer if it is shorter.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.total_len()).clamp(self.header_len(), self.0.len());
         &self.0[self.header_len()..end]
@@ -140,7 +140,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.0.as_mut()[field::PROTO] = proto;
     }
 
-    /// Sets the header checksum, for example to the result of [`crate::checksum::update`] when only a few fields change.
+    /// Sets the header checksum, for example to the result of [`crate::checksum::update`].
     pub fn set_checksum(&mut self, checksum: u16) {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
@@ -155,7 +155,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header as values. The checksum is computed.
+/// The header's fields except for the checksum, which is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
     /// Source IPv4 address of the packet.
@@ -172,14 +172,14 @@ pub struct Repr<'a> {
     pub ident: u16,
     /// Flags in the top three bits, fragment offset in the others.
     pub fragment: u16,
-    /// Time to live, hops.
+    /// Time to live, in hops.
     pub ttl: u8,
-    /// Options, a whole number of words, at most [`MAX_OPTIONS`].
+    /// Options, a whole number of words of at most [`MAX_OPTIONS`] bytes.
     pub options: &'a [u8],
 }
 
 impl<'a> Repr<'a> {
-    /// Reads the values of a packet's header.
+    /// Reads the fields of a packet's header.
     pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
         Self {
             src: packet.src(),
@@ -194,7 +194,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
@@ -202,7 +202,7 @@ impl<'a> Repr<'a> {
     /// Writes the header with its checksum.
     ///
     /// # Panics
-    /// If `out` is shorter than [`header_len`](Self::header_len), or options are not whole words or too long.
+    /// If `out` is shorter than [`header_len`](Self::header_len), or the options are too long or not whole words.
     pub fn emit(&self, out: &mut [u8]) {
         assert!(self.options.len() <= MAX_OPTIONS && self.options.len().is_multiple_of(4));
         let len = self.header_len();

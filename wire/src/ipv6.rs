@@ -1,9 +1,10 @@
-//! IPv6 (RFC 8200): the header, and the two extension headers that contain options.
+//! IPv6 headers (RFC 8200), the chain of extension headers, and hop-by-hop and destination options, which can carry INT and
+//! IOAM.
 
 use crate::bytes::{array_at, put_u16, put_u32, u16_at, u32_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const HEADER_LEN: usize = 40;
 /// Next header: hop-by-hop options.
 pub const HOP_BY_HOP: u8 = 0;
@@ -26,7 +27,7 @@ mod field {
     pub(super) const PAYLOAD: usize = 40;
 }
 
-/// An IPv6 packet, possibly truncated after its header.
+/// A view of an IPv6 packet, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -34,7 +35,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Creates a view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv6 header.
+    /// [`Refusal::Truncated`] if the header is incomplete, [`Refusal::BadIpHeader`] if it is not an IPv6 header.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         match buffer.as_ref() {
             [first, ..] if first >> 4 != 6 => Err(Refusal::BadIpHeader),
@@ -47,7 +48,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Returns the traffic class: DSCP in the top six bits, ECN in the others.
+    /// Returns the traffic class: DSCP in the top six bits, ECN in the low two.
     pub fn traffic_class(&self) -> u8 {
         (u32_at(self.bytes(), field::WORD) >> 20) as u8
     }
@@ -84,7 +85,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Returns the payload, up to the end of the packet or of the bytes.
+    /// Returns the payload up to the end of the packet, or of the buffer if it is shorter.
     pub fn payload(&self) -> &'a [u8] {
         let end = field::PAYLOAD + usize::from(self.payload_len());
         &self.0[field::PAYLOAD..end.min(self.0.len())]
@@ -102,7 +103,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         );
     }
 
-    /// Sets the length of what follows the header.
+    /// Sets the payload length.
     pub fn set_payload_len(&mut self, len: u16) {
         put_u16(self.0.as_mut(), field::PAYLOAD_LEN, len);
     }
@@ -118,7 +119,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header as values.
+/// The fields of an IPv6 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source IPv6 address of the packet.
@@ -133,12 +134,12 @@ pub struct Repr {
     pub traffic_class: u8,
     /// Flow label, twenty bits.
     pub flow_label: u32,
-    /// Length of what follows the header.
+    /// Length of the payload, bytes.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// Reads the values of a packet's header.
+    /// Reads the fields of a packet's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             src: packet.src(),
@@ -151,7 +152,7 @@ impl Repr {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }
@@ -171,21 +172,21 @@ impl Repr {
     }
 }
 
-/// Extension headers that are read of a packet; those behind them are not.
+/// Maximum number of extension headers read per packet.
 const MAX_EXTENSIONS: usize = 8;
 
-/// The extension headers of a packet, which may be cut.
+/// Iterator over the extension headers of a packet that may be truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions<'a> {
     bytes: &'a [u8],
-    /// Offset of the header that comes next.
+    /// Offset of the next header.
     pub(crate) at: usize,
-    /// Number of that header.
+    /// Number of the next header.
     pub(crate) next: u8,
     remaining: usize,
 }
 
-/// An extension header. Its first eight bytes are there.
+/// An extension header whose first eight bytes are present.
 #[derive(Clone, Copy)]
 pub(crate) struct Extension {
     pub(crate) kind: u8,
@@ -194,7 +195,7 @@ pub(crate) struct Extension {
 }
 
 impl<'a> Extensions<'a> {
-    /// Iterates over the headers from `at` on, the first of which has the number `next`.
+    /// Iterates over the headers starting at `at`; the first has the number `next`.
     pub(crate) fn new(bytes: &'a [u8], at: usize, next: u8) -> Self {
         Self {
             bytes,
@@ -204,19 +205,19 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// Returns the bytes of a header, up to the end of the packet.
+    /// Returns the bytes of a header, as far as the packet contains them.
     pub(crate) fn bytes_of(&self, header: Extension) -> &'a [u8] {
         let rest = self.bytes.get(header.at..).unwrap_or(&[]);
         rest.get(..header.len).unwrap_or(rest)
     }
 
-    /// Returns whether the header of a transport protocol comes next.
+    /// Returns whether a transport header comes next.
     pub(crate) fn is_at_transport(&self) -> bool {
         self.remaining > 0 && unit_of(self.next).is_none()
     }
 }
 
-/// Returns the unit of an extension header's length field, or `None` for other headers.
+/// Returns the unit in bytes of an extension header's length field, or `None` if it is not an extension header.
 fn unit_of(kind: u8) -> Option<usize> {
     match kind {
         HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HOST_IDENTITY | SHIM_6 => Some(8),
@@ -238,7 +239,7 @@ impl Iterator for Extensions<'_> {
             .filter(|_| self.remaining > 0)?;
         self.next = head[0];
         if kind == FRAGMENT && u16_at(head, 2) & 0xfff8 != 0 {
-            // A later fragment has no header of a transport protocol.
+            // A later fragment has no transport header.
             self.remaining = 0;
             return None;
         }
@@ -253,12 +254,12 @@ impl Iterator for Extensions<'_> {
     }
 }
 
-/// One option of an options header.
+/// An option in an options header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opt<'a> {
     /// Option type; 0 is Pad1, 1 is PadN.
     pub kind: u8,
-    /// Data of the option; Pad1 has none.
+    /// Option data; Pad1 has none.
     pub data: &'a [u8],
 }
 
@@ -280,10 +281,10 @@ impl Opt<'_> {
 pub struct OptionsHeader<'a>(&'a [u8]);
 
 impl<'a> OptionsHeader<'a> {
-    /// Creates a view of the header that `bytes` begin with.
+    /// Creates a view of the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole.
+    /// [`Refusal::Truncated`] if the header is incomplete.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let [_, units, ..] = bytes else {
             return Err(Refusal::Truncated);
@@ -299,18 +300,18 @@ impl<'a> OptionsHeader<'a> {
         self.0[0]
     }
 
-    /// Returns the bytes of the header.
+    /// Returns the length of the header, bytes.
     pub fn header_len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the options, padding included. They end before the first that extends beyond the header.
+    /// Iterates over the options, including padding. Ends before an option that exceeds the header.
     pub fn options(&self) -> Options<'a> {
         Options(&self.0[2..])
     }
 }
 
-/// The options of a header, padding included.
+/// Iterator over the options of a header, including padding.
 #[derive(Clone, Debug)]
 pub struct Options<'a>(&'a [u8]);
 
@@ -333,12 +334,12 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Writes an options header with `options`, padded to whole units of 8 bytes, and returns its length.
+/// Writes an options header with `options`, padded to a multiple of 8 bytes, and returns its length.
 ///
-/// The caller aligns an option by a PadN before it.
+/// The caller aligns an option by inserting a PadN before it.
 ///
 /// # Panics
-/// If `out` is too short, or an option longer than 255 bytes.
+/// If `out` is too short, or an option's data exceeds 255 bytes.
 pub fn emit_options(next_header: u8, options: &[Opt<'_>], out: &mut [u8]) -> usize {
     let used = 2 + options.iter().map(Opt::len).sum::<usize>();
     let len = used.next_multiple_of(8);

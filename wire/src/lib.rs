@@ -1,7 +1,9 @@
-//! Bytes to fields and back: Ethernet to UDP, INT, telemetry reports, postcards, IOAM, DTA, RoCEv2.
+//! Parsers and serializers for every packet format in the project: Ethernet to UDP, tunnels, INT 0.5 to 2.1, Telemetry
+//! Reports 0.5 to 2.0, postcard aggregates, IOAM, DTA, RoCEv2 and LLDP.
 //!
-//! Everything here is a view over borrowed bytes with a checked constructor, or a plain `Copy` representation.
-//! Nothing allocates, logs, or reads a clock. After a checked constructor returned `Ok` no accessor panics.
+//! Parsed values are views over borrowed bytes with a checked constructor, or plain `Copy` structs (named `Repr` for
+//! headers). Nothing allocates, logs or reads a clock. After a checked constructor returns `Ok`, no accessor panics.
+//! Malformed input is refused with a [`Refusal`], one value per cause, so that causes can be counted.
 //!
 //! # Example
 //! From a captured frame to the hops of the reports in it:

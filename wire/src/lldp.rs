@@ -1,21 +1,22 @@
-//! LLDP (IEEE 802.1AB): the LLDPDU by which a port announces itself to its neighbour.
+//! LLDP (IEEE 802.1AB): the LLDPDU by which a switch port announces itself to its neighbor; the manager discovers links
+//! with it.
 //!
-//! An LLDPDU is a sequence of TLVs: a word of a 7-bit type and a 9-bit length, and that many bytes. Chassis ID, Port ID and Time To
-//! Live come first, in this order and once each; End Of LLDPDU is last. Without it, an LLDPDU could not be told from a truncated one.
+//! An LLDPDU is a sequence of TLVs: a 7-bit type, a 9-bit length, and the value. Chassis ID, Port ID and Time To Live come
+//! first, once each in this order. End Of LLDPDU comes last, and tells a complete LLDPDU from a truncated one.
 
 use crate::bytes::{put_u16, try_u16, u16_at};
 use crate::refusal::{EmitError, Refusal};
 
 /// EtherType of LLDP frames.
 pub const ETHERTYPE: u16 = 0x88cc;
-/// Destination of frames that no bridge forwards: "nearest bridge".
+/// Destination address "nearest bridge", which no bridge forwards.
 pub const NEAREST_BRIDGE: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
-/// Longest Chassis ID and Port ID, bytes, without their subtype.
+/// Maximum length of a Chassis ID or Port ID without its subtype, bytes.
 pub const MAX_ID_LEN: usize = 255;
-/// Longest Port Description and System Name, bytes.
+/// Maximum length of a Port Description or System Name, bytes.
 pub const MAX_TEXT_LEN: usize = 255;
 
-/// Bytes of a TLV's type and length.
+/// Length of a TLV's type and length field, bytes.
 const TLV_HEADER_LEN: usize = 2;
 
 mod tlv {
@@ -27,30 +28,30 @@ mod tlv {
     pub(super) const SYSTEM_NAME: u8 = 5;
 }
 
-/// Subtypes of a Chassis ID that have a form of their own.
+/// Subtypes of a Chassis ID that this project uses.
 pub mod chassis {
     /// The chassis ID is a MAC address.
     pub const MAC: u8 = 4;
-    /// A name that the system assigned.
+    /// The chassis ID is a locally assigned name.
     pub const LOCAL: u8 = 7;
 }
 
-/// Subtypes of a Port ID that have a form of their own.
+/// Subtypes of a Port ID that this project uses.
 pub mod port {
     /// The port ID is a MAC address.
     pub const MAC: u8 = 3;
-    /// The name of an interface.
+    /// The port ID is an interface name.
     pub const INTERFACE_NAME: u8 = 5;
-    /// A name that the system assigned.
+    /// The port ID is a locally assigned name.
     pub const LOCAL: u8 = 7;
 }
 
 /// A Chassis ID or Port ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Id<'a> {
-    /// Subtype, which determines the form of `bytes`: see [`chassis`] and [`port`].
+    /// Subtype, which determines the meaning of `bytes`: see [`chassis`] and [`port`].
     pub subtype: u8,
-    /// 1 to 255 bytes.
+    /// The ID itself, 1 to 255 bytes.
     pub bytes: &'a [u8],
 }
 
@@ -68,9 +69,9 @@ impl<'a> Id<'a> {
 pub struct Lldpdu<'a> {
     /// Chassis ID of the system that sent it.
     pub chassis: Id<'a>,
-    /// The port from which it was sent.
+    /// Port ID of the sending port.
     pub port: Id<'a>,
-    /// Seconds for which the LLDPDU is valid, or 0 if the port is no longer there.
+    /// Validity in seconds; 0: the port is shutting down.
     pub ttl: u16,
     /// Port Description, if the TLV is present.
     pub port_description: Option<&'a [u8]>,
@@ -79,12 +80,12 @@ pub struct Lldpdu<'a> {
 }
 
 impl<'a> Lldpdu<'a> {
-    /// Reads the payload of a frame. TLVs of other types are skipped; of several descriptions or names, the first counts. What
-    /// follows the end is padding.
+    /// Parses the payload of a frame. Skips TLVs of other types; of several descriptions or names, the first counts. Data
+    /// after the end is padding.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the bytes end before End Of LLDPDU; [`Refusal::BadLldp`] if one of the first three TLVs is missing,
-    /// misplaced or repeated, or if the length of a TLV is not one that its type allows.
+    /// [`Refusal::Truncated`] if the bytes end before End Of LLDPDU; [`Refusal::BadLldp`] if one of the first three TLVs is
+    /// missing, misplaced or repeated, or if a TLV has an invalid length.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut tlvs = Tlvs(bytes);
         let chassis = Id::parse(tlvs.expect(tlv::CHASSIS_ID)?)?;
@@ -115,7 +116,7 @@ impl<'a> Lldpdu<'a> {
         }
     }
 
-    /// Returns the bytes that [`Lldpdu::emit`] writes.
+    /// Returns the length of the LLDPDU, bytes.
     pub fn len(&self) -> usize {
         let texts = [self.port_description, self.system_name];
         let texts = texts
@@ -135,7 +136,7 @@ impl<'a> Lldpdu<'a> {
     /// Writes the LLDPDU and returns its length.
     ///
     /// # Errors
-    /// `out` is too short, or an identifier or text is too long or, if an identifier, empty.
+    /// [`EmitError`] if `out` is too short, an ID is empty, or an ID or text is too long.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         let ids = [self.chassis, self.port];
         let mut texts = [self.port_description, self.system_name].into_iter().flatten();
@@ -176,7 +177,7 @@ impl<'a> Lldpdu<'a> {
     }
 }
 
-/// The TLVs that have not been read.
+/// The TLVs that are not parsed yet.
 struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
@@ -193,7 +194,7 @@ impl<'a> Tlvs<'a> {
         Ok(((word >> 9) as u8, value))
     }
 
-    /// Reads the value of the next TLV, which must be of this type.
+    /// Returns the value of the next TLV, which must have this type.
     fn expect(&mut self, kind: u8) -> Result<&'a [u8], Refusal> {
         let (found, value) = self.next()?;
         if found == kind {

@@ -1,29 +1,29 @@
-//! MPLS label stack entries (RFC 3032).
+//! MPLS label stack entries (RFC 3032), as they appear between Ethernet and IP.
 
 use crate::bytes::{put_u32, try_u32};
 use crate::refusal::Refusal;
 
-/// Bytes of one entry.
+/// Length of an entry, bytes.
 pub const LEN: usize = 4;
 
-/// One entry as values.
+/// The fields of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Label of the entry, twenty bits.
     pub label: u32,
     /// Traffic class, three bits.
     pub class: u8,
-    /// The last entry of the stack.
+    /// Bottom of stack: this is the last entry.
     pub bottom: bool,
-    /// Time to live, hops.
+    /// Time to live, in hops.
     pub ttl: u8,
 }
 
 impl Repr {
-    /// Reads an entry.
+    /// Parses an entry.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole.
+    /// [`Refusal::Truncated`] if the entry is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let word = try_u32(bytes, 0).ok_or(Refusal::Truncated)?;
         Ok(Self {

@@ -1,6 +1,6 @@
-//! The macro for enums whose values have names.
+//! The macro [`named!`](crate::named): enums whose values have names in configuration, JSON and metrics.
 
-/// Defines an enum, the list of its values, and the functions that return the name of a value and the value with a name.
+/// Defines an enum with `ALL`, `COUNT`, a function that returns a value's name, and `from_name`.
 ///
 /// # Example
 /// ```
@@ -31,7 +31,7 @@ macro_rules! named {
         }
 
         impl $type {
-            /// Number of values.
+            /// Number of values of the enum.
             #[allow(dead_code, reason = "only some enums are counted")]
             $visible const COUNT: usize = [$(stringify!($value)),+].len();
 
@@ -39,13 +39,13 @@ macro_rules! named {
             #[allow(dead_code, reason = "only some lists are needed")]
             $visible const ALL: [Self; Self::COUNT] = [$(Self::$value),+];
 
-            /// Returns the value with this name.
+            /// Returns the value with this name, or `None` if there is none.
             #[allow(dead_code, reason = "only some names are read")]
             $visible fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.$name() == name)
             }
 
-            /// Returns the name in configuration, rules and output.
+            /// Returns the name used in configuration, rules and output.
             $visible const fn $name(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)+

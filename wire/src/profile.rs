@@ -1,47 +1,47 @@
-//! Settings to read the bytes of one source: its dialect, and the marks of INT in its network.
+//! The profile of a report source: its dialect of INT and Telemetry Report, and the marks of INT in its network.
 
 crate::named! {
-    /// A variant of the formats that an implementation uses (wire-formats section 8.1).
+    /// A dialect: how an implementation deviates from the specifications (`docs/reference/wire-formats.md`, section 8.1).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     #[repr(u8)]
     pub enum Dialect, name {
         /// Formats as the specifications define them.
         #[default]
         Strict => "strict",
-        /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 ports.
+        /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 interfaces.
         Geant => "geant",
-        /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
+        /// Intel host-int: INT 0.5 with a private shim type, Report 0.5 with two private kinds.
         HostInt => "hostint",
-        /// The generator of INTCollector: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0
-        /// with version nibble 0 and one word for both level-2 ports, INT 0.5 without a length. INT is in every packet: its
-        /// DSCP is 0.
+        /// INTCollector's generator: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0 with
+        /// version nibble 0 and one word for both level-2 interfaces, INT 0.5 without a length. Every packet carries INT,
+        /// with DSCP 0.
         IntCollectorGen => "intcollector-gen",
         /// ONOS: Report 1.0 with the flags before the reserved bits.
         Onos => "onos",
-        /// The p4-int family: Report 2.0 with lengths of 0, one report up to the end of the datagram.
+        /// The p4-int family of P4 programs: Report 2.0 with lengths of 0, one report up to the end of the datagram.
         P4Int => "p4int",
     }
 }
 
 impl Dialect {
-    /// Returns whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. It may also
-    /// without its profile, because such a datagram has no other reading.
+    /// Returns whether a Report 2.0 with lengths of 0 may extend to the end of the datagram. The strict dialect accepts it
+    /// too, because such a datagram has no other meaning.
     pub(crate) const fn reads_length_zero(self) -> bool {
         matches!(self, Self::Strict | Self::P4Int)
     }
 }
 
-/// The place of a shim marked on TCP, a setting of the whole domain.
+/// The position of the INT shim in TCP, one for a whole domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TcpShim {
-    /// After the 20 fixed bytes, before the options.
+    /// After the fixed 20 bytes, before the options.
     #[default]
     AfterFixed,
     /// After the options, before the payload.
     AfterOptions,
 }
 
-/// The UDP ports on which reports are received, at most [`TelemetryPorts::MAX`].
+/// A set of UDP ports for reports, at most [`TelemetryPorts::MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TelemetryPorts {
     ports: [u16; Self::MAX],
@@ -57,7 +57,7 @@ impl TelemetryPorts {
         len: 0,
     };
 
-    /// Creates the set of the given ports, or returns `None` if there are more than [`Self::MAX`].
+    /// Creates a set, or returns `None` if there are more than [`Self::MAX`] ports.
     pub fn new(list: &[u16]) -> Option<Self> {
         let mut ports = [list.first().copied().unwrap_or(0); Self::MAX];
         ports.get_mut(..list.len())?.copy_from_slice(list);
@@ -76,7 +76,7 @@ impl TelemetryPorts {
     /// Returns whether `port` is in the set.
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
-        // Unused elements repeat the first port, so that all are compared without a branch on the count.
+        // Unused elements repeat the first port, so that all are compared without a branch on the length.
         self.ports
             .iter()
             .fold(false, |found, place| found | (*place == port))
@@ -85,7 +85,7 @@ impl TelemetryPorts {
 }
 
 impl Default for TelemetryPorts {
-    /// Returns 32766, the port of reports.
+    /// Returns port 32766, the default for reports.
     fn default() -> Self {
         Self {
             ports: [32766; TelemetryPorts::MAX],
@@ -94,49 +94,49 @@ impl Default for TelemetryPorts {
     }
 }
 
-/// The domain-specific INT data of a domain: how many words the source alone adds, at the stack's end.
+/// A domain with domain-specific INT data: the number of words that only the source adds, at the end of the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Domain {
     /// Domain Specific ID of the INT header.
     pub id: u16,
-    /// Words at the end of the stack that belong to the source alone.
+    /// Words at the end of the stack that only the source adds.
     pub source_only_words: u8,
 }
 
-/// The formats and marks of one source: everything needed to decode its bytes. Units and names are not part of it.
+/// The formats and marks of a source: everything needed to parse its bytes. Units and names are not included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Profile {
-    /// Variant of the formats that the source uses.
+    /// Dialect of the source.
     pub dialect: Dialect,
-    /// A packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 disables this mark.
+    /// DSCP that marks INT: a packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 disables this mark.
     pub dscp: u8,
-    /// Mask of the DSCP bits that are compared: see [`Profile::dscp`].
+    /// Mask of the compared DSCP bits, see [`Profile::dscp`].
     pub dscp_mask: u8,
-    /// A second DSCP that marks INT, compared whole.
+    /// A second DSCP that marks INT, compared without a mask.
     pub dscp_other: Option<u8>,
-    /// A UDP packet to this port carries INT; 0 disables this mark.
+    /// UDP destination port that marks INT; 0 disables this mark.
     pub int_udp_port: u16,
-    /// The 8 bytes after the L4 header that announce INT.
+    /// The 8-byte probe marker after the L4 header.
     pub probe_marker: Option<u64>,
-    /// GRE protocol type that announces INT.
+    /// GRE protocol type of INT.
     pub gre_protocol: u16,
-    /// The place of the shim in TCP.
+    /// Position of the shim in TCP.
     pub tcp_shim: TcpShim,
-    /// Ports of reports: a report about a packet to one of them is a report about a report.
+    /// Ports of reports. A report about a packet to one of them is a report about a report.
     pub telemetry_ports: TelemetryPorts,
-    /// Domains whose source-only words are known.
+    /// Domains with a known number of source-only words.
     pub domains: [Option<Domain>; 2],
 }
 
 impl Profile {
-    /// UDP port that marks INT, unless configured otherwise.
+    /// Default UDP port that marks INT.
     pub const INT_UDP_PORT: u16 = 33122;
-    /// GRE protocol type that announces INT, unless configured otherwise: IEEE local experimental EtherType 1.
+    /// Default GRE protocol type of INT: IEEE local experimental EtherType 1.
     pub const GRE_PROTOCOL: u16 = 0x88b6;
-    /// DSCP that marks INT, unless configured otherwise.
+    /// Default DSCP that marks INT.
     pub const DSCP: u8 = 0x17;
 
-    /// Returns the usual settings of a dialect.
+    /// Returns the default profile of a dialect.
     pub const fn new(dialect: Dialect) -> Self {
         let (dscp, dscp_mask, dscp_other) = match dialect {
             Dialect::HostInt => (0x01, 0x01, None),
@@ -167,7 +167,7 @@ impl Profile {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)
     }
 
-    /// Returns the number of words that the source alone adds to a domain's stack.
+    /// Returns the number of words that only the source adds to a domain's stack.
     #[inline]
     pub(crate) fn source_only_words(&self, domain: u16) -> u8 {
         self.domains

@@ -1,21 +1,21 @@
-//! Causes for which received bytes were refused: one small value per cause, so that each cause has a counter.
-//! The last two are about the sender, not the bytes: a parser never returns them.
+//! The reasons why received bytes are refused, one value per cause so that each cause has a counter
+//! (`docs/reference/refusals.md`). The last two are about the sender rather than the bytes; parsers never return them.
 
 use core::ops::{Deref, DerefMut};
 use core::{array, fmt, slice};
 
 crate::named! {
-    /// Everything that can be wrong with received bytes.
+    /// A defect of received bytes.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     #[repr(u8)]
     pub enum Refusal, name {
         /// The bytes end inside a header of the frame or the report.
         Truncated => "truncated",
-        /// Not IPv4 or IPv6, or an unsupported link layer.
+        /// The frame is not IPv4 or IPv6, or has an unsupported link layer.
         NotIp => "not_ip",
-        /// An IP packet, but not UDP.
+        /// The packet is IP, but not UDP.
         NotUdp => "not_udp",
-        /// An IP fragment; datagrams are not reassembled.
+        /// The packet is an IP fragment; fragments are not reassembled.
         Fragment => "fragment",
         /// The IP header's version, header length or total length contradicts the bytes.
         BadIpHeader => "bad_ip_header",
@@ -23,7 +23,7 @@ crate::named! {
         BadUdpLength => "bad_udp_length",
         /// No telemetry report has this version nibble.
         UnknownVersion => "unknown_version",
-        /// A group header without a report.
+        /// A group header has no report.
         EmptyGroup => "empty_group",
         /// A report's length field contradicts the bytes or its own metadata bits.
         BadLength => "bad_length",
@@ -31,19 +31,19 @@ crate::named! {
         BadNextProtocol => "bad_next_protocol",
         /// Report 2.0: the metadata length contradicts the metadata bits or the report length.
         BadMetadataLength => "bad_metadata_length",
-        /// Report 2.0: a report type whose contents are not defined; skipped by its length.
+        /// Report 2.0: the report type has no defined contents; skipped by its length.
         UndefinedReportType => "undefined_report_type",
-        /// Report 2.0: an inner type that is not defined; skipped by its length.
+        /// Report 2.0: the inner type is not defined; skipped by its length.
         UndefinedInnerType => "undefined_inner_type",
-        /// Report 2.0: inner type "none", but the report has inner contents; skipped by its length.
+        /// Report 2.0: the inner type is "none", but there are inner contents; skipped by its length.
         LeftoverWords => "leftover_words",
         /// The packet was truncated inside the INT shim, header or stack.
         IntTruncated => "int_truncated",
         /// The bytes at the position where INT was marked are not an INT shim.
         BadShim => "bad_shim",
-        /// The shim's next-protocol type contradicts the mark by which INT was found.
+        /// The shim's next-protocol type contradicts the mark of INT.
         BadNextProtocolType => "bad_next_protocol_type",
-        /// The INT metadata header has a version that its carrier does not allow.
+        /// The INT metadata header has a version that its encapsulation does not allow.
         BadIntVersion => "bad_int_version",
         /// The INT length contradicts the header.
         BadIntLength => "bad_int_length",
@@ -51,114 +51,115 @@ crate::named! {
         BadHopMl => "bad_hop_ml",
         /// INT 0.5: the instruction count contradicts the instruction bitmap.
         BadInstructionCount => "bad_instruction_count",
-        /// INT 0.5: more hops than the header's own maximum.
+        /// INT 0.5: there are more hops than the header's maximum.
         TooManyHops => "too_many_hops",
         /// The stack is not a whole number of hops.
         PartialHop => "partial_hop",
-        /// A GRE header of an unknown version, or with fields of unknown length.
+        /// A GRE header has an unknown version, or fields of unknown length.
         BadGre => "bad_gre",
-        /// A Geneve option extends beyond the end of the options.
+        /// A Geneve option exceeds the end of the options.
         BadGeneve => "bad_geneve",
-        /// An IOAM option contradicts itself.
+        /// An IOAM option is inconsistent.
         BadIoam => "bad_ioam",
-        /// A report about a report.
+        /// The report is about a report.
         Nested => "nested",
-        /// The IPv6 option that contains INT contradicts its shim, or extends beyond its header.
+        /// The IPv6 option with INT contradicts its shim, or exceeds its header.
         BadOption => "bad_option",
-        /// The SF flag of the INT header contradicts the shim's type: plain and stateful nodes share a path, or another extension
-        /// uses the bits.
+        /// The SF flag of the INT header contradicts the shim type: plain and stateful nodes share a path, or another
+        /// extension uses the bit.
         SfMismatch => "sf_mismatch",
-        /// SF-INT: no state, no node id requested, or fields in use that it does not have.
+        /// SF-INT: there is no state, no node ID is requested, or unsupported fields are used.
         BadSfHeader => "bad_sf_header",
-        /// SF-INT that is not urgent and does not have exactly one record: a node of plain INT has added one.
+        /// SF-INT: a packet that is not urgent does not have exactly one record, because a plain INT node added one.
         BadSfStack => "bad_sf_stack",
-        /// A report without metadata of its own, about a packet with INT that no configured mark announces: neither the DSCP nor
-        /// the port nor the probe marker of the profile.
+        /// A report without metadata of the reporter is about a packet with INT that no configured mark announces (DSCP,
+        /// port or probe marker of the profile).
         IntNotMarked => "int_not_marked",
-        /// Report 2.0: the report's length contradicts its types, its metadata or its contents, so that nothing behind it can be read.
+        /// Report 2.0: the report's length contradicts its types, metadata or contents, so that nothing after it can be
+        /// parsed.
         BadReportLength => "bad_report_length",
-        /// The bits of a report's version, but neither a packet that can be recognised nor a measurement: another protocol.
+        /// The bytes begin like a report but contain neither a recognizable packet nor a measurement: another protocol.
         NotAReport => "not_a_report",
-        /// A datagram of sFlow version 5.
+        /// The datagram is sFlow version 5.
         Sflow => "sflow",
-        /// A datagram of NetFlow version 5.
+        /// The datagram is NetFlow version 5.
         NetflowV5 => "netflow_v5",
-        /// A datagram of NetFlow version 9.
+        /// The datagram is NetFlow version 9.
         NetflowV9 => "netflow_v9",
-        /// A message of IPFIX.
+        /// The datagram is IPFIX.
         Ipfix => "ipfix",
-        /// An aggregate of a kind that is not defined.
+        /// An aggregate has an undefined kind.
         BadAggregateKind => "bad_aggregate_kind",
-        /// An aggregate without records.
+        /// An aggregate has no records.
         EmptyAggregate => "empty_aggregate",
-        /// An aggregate's records are too short for its kind, or count and length contradict the bytes.
+        /// An aggregate's records are too short for its kind, or count and length contradict the datagram.
         BadRecordLength => "bad_record_length",
-        /// An aggregate's node or flow is missing, or not that of its records.
+        /// An aggregate's node or flow is missing, or differs from its records.
         BadScope => "bad_scope",
-        /// A summary whose count, minimum, maximum and sum no values can have.
+        /// A summary's count, minimum, maximum and sum are inconsistent.
         BadSummary => "bad_summary",
-        /// DTA: an opcode that is not defined, or not allowed in this message.
+        /// DTA: the opcode is undefined, or not allowed in this message.
         BadDtaOpcode => "bad_dta_opcode",
-        /// DTA: priority 3, which is not defined.
+        /// DTA: the priority is 3, which is undefined.
         BadDtaPriority => "bad_dta_priority",
-        /// DTA: lengths in the headers contradict the length of the datagram.
+        /// DTA: lengths in the headers contradict the datagram's length.
         BadDtaLength => "bad_dta_length",
-        /// DTA: no copies, or more than four.
+        /// DTA: the number of copies is not 1 to 4.
         BadCopies => "bad_copies",
-        /// DTA: no key, or one of more than 64 bytes.
+        /// DTA: the key length is not 1 to 64 bytes.
         BadKeyLength => "bad_key_length",
-        /// DTA: no data, or more than 1024 bytes of it.
+        /// DTA: the data length is not 1 to 1024 bytes.
         BadDataLength => "bad_data_length",
-        /// DTA: an Append of no entries, or of empty entries.
+        /// DTA: an Append has no entries, or empty ones.
         BadEntries => "bad_entries",
-        /// DTA: a postcard of hop 0, or of a hop beyond the path's end.
+        /// DTA: a postcard's hop is 0 or beyond the path's end.
         BadHop => "bad_hop",
-        /// DTA: a postcard with the value that is reserved for a missing hop.
+        /// DTA: a postcard has the value reserved for missing hops.
         BadHopValue => "bad_hop_value",
-        /// DTA: no columns, rows not 1 to 16, or counters that are not of 4 or 8 bytes (samples: of 8).
+        /// DTA: there are no columns, the rows are not 1 to 16, or the counters not 4 or 8 bytes (samples: 8).
         BadSketch => "bad_sketch",
-        /// DTA: an unknown operation to merge counters.
+        /// DTA: the merge operation is unknown.
         BadMergeOp => "bad_merge_op",
-        /// DTA: a control message with a type, length or level that is not defined.
+        /// DTA: a control message has an undefined type, length or level.
         BadControl => "bad_control",
-        /// UDP, but not to RoCEv2's port.
+        /// The datagram is not for RoCEv2's UDP port.
         NotRoce => "not_roce",
-        /// RoCEv2: a transport version other than 0.
+        /// RoCEv2: the transport version is not 0.
         BadTransportVersion => "bad_transport_version",
-        /// RoCEv2: a partition key that is not the default one.
+        /// RoCEv2: the partition key is not the default one.
         BadPartitionKey => "bad_partition_key",
-        /// RoCEv2: the invariant CRC contradicts the packet.
+        /// RoCEv2: the invariant CRC (ICRC) is wrong.
         BadIcrc => "bad_icrc",
-        /// RoCEv2: too few or too many bytes for the opcode and its headers.
+        /// RoCEv2: the packet is too short or too long for the opcode.
         BadRoceLength => "bad_roce_length",
         /// RoCEv2: the pad count contradicts the payload.
         BadRocePad => "bad_roce_pad",
-        /// RoCEv2: an opcode that is not supported.
+        /// RoCEv2: the opcode is not supported.
         BadRoceOpcode => "bad_roce_opcode",
-        /// LLDP: a mandatory TLV is missing, misplaced or repeated, or the length of a TLV is not one that its type allows.
+        /// LLDP: a mandatory TLV is missing, misplaced or repeated, or a TLV has an invalid length.
         BadLldp => "bad_lldp",
-        /// INT with records beside an IOAM trace with nodes in a hop-by-hop header: the network wrote one of the two, and a host may have
-        /// written the other.
+        /// A packet has both INT with records and an IOAM trace with nodes in a hop-by-hop header: the network wrote one of
+        /// them, and a host may have written the other.
         IntBesideTrace => "int_beside_trace",
-        /// The configuration does not allow this address to report here.
+        /// The configuration does not allow reports from this address.
         SenderNotAllowed => "sender_not_allowed",
-        /// The configuration does not allow this address to report as the node that the header names, or the header names none.
+        /// The configuration does not allow this address to report as the node in the header, or the header has none.
         NodeNotAllowed => "node_not_allowed",
     }
 }
 
 impl Refusal {
-    /// Number of causes, from the first, that the decoder in the kernel also reports.
+    /// Number of causes, counted from the first, that the kernel's decoder also reports.
     pub const IN_KERNEL: usize = Self::Ipfix as usize + 1;
 
-    /// Returns the position of this cause in an array of counters.
+    /// Returns the index of this cause in an array of counters.
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Returns whether the bytes are not known to be a report at all: neither a sequence number nor a report
-    /// behind them can be trusted. Other causes concern the packet inside a report.
+    /// Returns whether the bytes may not be a report at all, so that neither the sequence number nor later reports can be
+    /// trusted. Other causes concern the packet in a report.
     pub(crate) const fn is_of_framing(self) -> bool {
         matches!(
             self,
@@ -178,20 +179,19 @@ impl Refusal {
         )
     }
 
-    /// Returns whether the sequence number of a datagram counts like that of a report, although its first
-    /// report of a defined type is refused for this cause. If not, the datagram may not be a report: its
-    /// number counts only if the stream expects it.
+    /// Returns whether a datagram's sequence number counts although its first report of a defined type is refused for this
+    /// cause. If not, the datagram may not be a report, and its number counts only if it is the expected one.
     pub const fn counts_number(self) -> bool {
         matches!(self, Self::BadMetadataLength) || !(self.is_of_framing() || self.is_undefined())
     }
 
-    /// Returns whether the contents of a report are not defined, though its length is known.
+    /// Returns whether a report's contents are undefined although its length is known.
     pub(crate) const fn is_undefined(self) -> bool {
         matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)
     }
 }
 
-/// Counters by [`Refusal::index`]. An array of so many elements does not implement `Default`.
+/// Counters indexed by [`Refusal::index`]. A wrapper, because arrays of this length do not implement `Default`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RefusalCounts(pub [u64; Refusal::COUNT]);
 
@@ -241,12 +241,12 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// The reason for which nothing was written.
+/// The reason why nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EmitError {
-    /// The buffer is too short: this many bytes are needed.
+    /// The buffer is too short; contains the number of bytes needed.
     Short(usize),
-    /// The values are invalid: a receiver would refuse them with this cause.
+    /// The values are invalid: a receiver would refuse them for this cause.
     Invalid(Refusal),
 }
 

@@ -1,12 +1,12 @@
-//! TCP (RFC 9293): the header and its options, without connection state.
+//! TCP headers with options (RFC 9293), without connection state: a checked view, and the fields for writers.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::checksum;
 use crate::refusal::Refusal;
 
-/// Bytes of the header without options.
+/// Length of the header without options, bytes.
 pub const HEADER_LEN: usize = 20;
-/// Bytes of options at most.
+/// Maximum length of options, bytes.
 pub const MAX_OPTIONS: usize = 40;
 
 mod field {
@@ -21,7 +21,7 @@ mod field {
     pub(super) const OPTIONS: usize = 20;
 }
 
-/// A TCP segment, possibly truncated after its header.
+/// A view of a TCP segment, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -29,7 +29,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Creates a view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadLength`] if its own length is below 20.
+    /// [`Refusal::Truncated`] if the header is incomplete, [`Refusal::BadLength`] if its length field is below 20 bytes.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         let bytes = buffer.as_ref();
         if bytes.len() < HEADER_LEN {
@@ -50,7 +50,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Returns the bytes of the header, options included.
+    /// Returns the header length including options, bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::OFFSET_FLAGS] >> 4) * 4
     }
@@ -119,7 +119,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
 
-    /// Computes and sets the checksum over all bytes. `addresses` as in [`checksum::transport`].
+    /// Computes and sets the checksum over all bytes. `addresses` is as in [`checksum::transport`].
     pub fn fill_checksum(&mut self, addresses: &[u8]) {
         self.set_checksum(0);
         let sum = checksum::transport(addresses, 6, self.0.as_ref());
@@ -127,7 +127,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header as values.
+/// The fields of a TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
     /// Source port of the segment.
@@ -136,22 +136,22 @@ pub struct Repr<'a> {
     pub dst_port: u16,
     /// Sequence number of the first data byte.
     pub seq: u32,
-    /// Acknowledgment number: the next byte expected.
+    /// Acknowledgment number: next byte expected.
     pub ack: u32,
     /// Reserved bits and flags, twelve bits.
     pub flags: u16,
-    /// Receive window, as in the header.
+    /// Receive window, without its scale.
     pub window: u16,
     /// Checksum, as in the header.
     pub checksum: u16,
     /// Urgent pointer, as in the header.
     pub urgent: u16,
-    /// Options, a whole number of words, at most [`MAX_OPTIONS`].
+    /// Options, a whole number of words of at most [`MAX_OPTIONS`] bytes.
     pub options: &'a [u8],
 }
 
 impl<'a> Repr<'a> {
-    /// Reads the values of a segment's header.
+    /// Reads the fields of a segment's header.
     pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
         Self {
             src_port: packet.src_port(),
@@ -166,7 +166,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
@@ -174,7 +174,7 @@ impl<'a> Repr<'a> {
     /// Writes the header.
     ///
     /// # Panics
-    /// If `out` is shorter than [`header_len`](Self::header_len), or options are not whole words or too long.
+    /// If `out` is shorter than [`header_len`](Self::header_len), or the options are too long or not whole words.
     pub fn emit(&self, out: &mut [u8]) {
         assert!(self.options.len() <= MAX_OPTIONS && self.options.len().is_multiple_of(4));
         let len = self.header_len();

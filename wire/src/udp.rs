@@ -1,10 +1,10 @@
-//! UDP (RFC 768).
+//! UDP headers (RFC 768): a checked view, and the fields for writers.
 
 use crate::bytes::{put_u16, u16_at};
 use crate::checksum;
 use crate::refusal::Refusal;
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const HEADER_LEN: usize = 8;
 
 mod field {
@@ -14,7 +14,7 @@ mod field {
     pub(super) const CHECKSUM: usize = 6;
 }
 
-/// A UDP datagram, possibly truncated after its header.
+/// A view of a UDP datagram, possibly truncated after its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -22,7 +22,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Creates a view of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if the header is not whole.
+    /// [`Refusal::Truncated`] if the header is incomplete.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         if buffer.as_ref().len() < HEADER_LEN {
             Err(Refusal::Truncated)
@@ -41,7 +41,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.0.as_ref(), field::DST_PORT)
     }
 
-    /// Returns the value of the length field: header and payload.
+    /// Returns the length field: header and payload, bytes.
     pub fn len(&self) -> u16 {
         u16_at(self.0.as_ref(), field::LEN)
     }
@@ -58,7 +58,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Returns the payload, up to the end of the datagram or of the bytes.
+    /// Returns the payload up to the end of the datagram, or of the buffer if it is shorter.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.0.len());
         &self.0[HEADER_LEN..end]
@@ -86,11 +86,10 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
 
-    /// Computes and sets the checksum over the length of the datagram. `addresses` as in
-    /// [`checksum::transport`].
+    /// Computes and sets the checksum over the datagram's length. `addresses` is as in [`checksum::transport`].
     ///
     /// # Panics
-    /// If the bytes end before the datagram does.
+    /// If the buffer is shorter than the datagram.
     pub fn fill_checksum(&mut self, addresses: &[u8]) {
         let len = usize::from(self.len());
         self.set_checksum(0);
@@ -99,21 +98,21 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// The header as values.
+/// The fields of a UDP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source port of the datagram.
     pub src_port: u16,
     /// Destination port of the datagram.
     pub dst_port: u16,
-    /// Length of header and payload.
+    /// Length of header and payload, bytes.
     pub len: u16,
     /// Checksum; 0 is none.
     pub checksum: u16,
 }
 
 impl Repr {
-    /// Reads the values of a datagram's header.
+    /// Reads the fields of a datagram's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             src_port: packet.src_port(),
@@ -123,7 +122,7 @@ impl Repr {
         }
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }

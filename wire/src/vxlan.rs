@@ -1,18 +1,18 @@
-//! VXLAN (RFC 7348) and VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe).
+//! VXLAN (RFC 7348) and VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe) headers. INT can follow a VXLAN-GPE header.
 
 use crate::bytes::{put_u24, u24_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const HEADER_LEN: usize = 8;
 /// UDP port of VXLAN.
 pub const PORT: u16 = 4789;
 /// UDP port of VXLAN-GPE.
 pub const GPE_PORT: u16 = 4790;
-/// UDP port of VXLAN in Linux unless another is set. It is assigned to OTV.
+/// UDP port that Linux uses for VXLAN by default; IANA assigned it to OTV.
 pub const LINUX_PORT: u16 = 8472;
 
-/// Next protocols of VXLAN-GPE.
+/// Next-protocol codes of VXLAN-GPE.
 pub mod next {
     /// An IPv4 packet follows.
     pub const IPV4: u8 = 1;
@@ -38,20 +38,20 @@ mod field {
     pub(super) const NEXT_VALID: u8 = 0x04;
 }
 
-/// The header as values.
+/// The fields of a VXLAN header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// VXLAN network identifier, 24 bits, if the I bit is set.
+    /// VXLAN network identifier (VNI), 24 bits, if the I bit is set.
     pub vni: Option<u32>,
-    /// Next protocol, if the P bit is set: VXLAN-GPE only.
+    /// Next protocol, if the P bit is set (VXLAN-GPE only).
     pub next: Option<u8>,
 }
 
 impl Repr {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
-    /// [`Refusal::Truncated`] if it is not whole.
+    /// [`Refusal::Truncated`] if the header is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
         let flags = header[field::FLAGS];
@@ -61,7 +61,7 @@ impl Repr {
         })
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the header, bytes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }

@@ -1,11 +1,11 @@
-//! CRC-32C (Castagnoli) of register keys: every P4 target can compute it.
+//! CRC-32C (Castagnoli) of register keys, with four lookup tables. P4 targets compute the same hash.
 
 use wire::FlowKey;
 
-/// Polynomial 0x1EDC6F41 with reflected bits.
+/// Polynomial 0x1EDC6F41 with its bits reversed.
 const REFLECTED: u32 = 0x82f6_3b78;
 
-/// Tables for four bytes at a time: the contribution of a byte if 0 to 3 bytes follow it.
+/// Slicing-by-4 tables: `SLICES[n][byte]` is the contribution of a byte that `n` bytes follow.
 const SLICES: [[u32; 256]; 4] = slices();
 
 const fn slices() -> [[u32; 256]; 4] {
@@ -34,7 +34,7 @@ const fn slices() -> [[u32; 256]; 4] {
     slices
 }
 
-/// A CRC-32C that is being computed.
+/// A CRC-32C under computation.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc(u32);
 
@@ -45,14 +45,14 @@ impl Crc {
         Self(u32::MAX)
     }
 
-    /// Returns the checksum with one more byte.
+    /// Appends one byte to the input.
     #[inline]
     #[must_use]
     pub fn byte(self, byte: u8) -> Self {
         Self((self.0 >> 8) ^ SLICES[0][((self.0 ^ u32::from(byte)) & 0xff) as usize])
     }
 
-    /// Appends the four bytes of a number, the most significant first.
+    /// Appends the four bytes of a number in big-endian order.
     #[inline]
     #[must_use]
     pub fn word(self, word: u32) -> Self {
@@ -60,7 +60,7 @@ impl Crc {
         Self(SLICES[3][a] ^ SLICES[2][b] ^ SLICES[1][c] ^ SLICES[0][d])
     }
 
-    /// Appends the eight bytes of a number, the most significant first.
+    /// Appends the eight bytes of a number in big-endian order.
     #[inline]
     #[must_use]
     pub fn long(self, long: u64) -> Self {
@@ -80,8 +80,8 @@ impl Default for Crc {
     }
 }
 
-/// Returns the CRC of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. For a
-/// flow of which only the Flow ID is known, source and destination address are that number and 0.
+/// Returns the CRC of a flow's 5-tuple (13 bytes for IPv4, 37 for IPv6), whose value is the [flow ID](FlowKey::flow_id) of
+/// postcards. If only the flow ID of a flow is known, it takes the place of the source address, and the other fields are 0.
 #[inline]
 pub fn flow_crc(flow: &FlowKey) -> Crc {
     let id = match flow.known_id() {

@@ -1,4 +1,4 @@
-//! Finds the comparison that made a rule true, for a person who asks why. Called for events only.
+//! Explains a rule's result: finds the comparison that made it true or false, for the text of an event.
 
 use super::RuleSet;
 use super::history::{EMPTY, HistoryCells, NO_CELL};
@@ -6,19 +6,20 @@ use super::term::{Aggregate, Comparison, History, Subject, Term};
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
-/// A comparison that decided about a rule.
+/// The comparison that decided a rule's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decisive<'a> {
-    /// The comparison that decided.
+    /// The comparison that decided the result.
     pub term: &'a Term,
-    /// The value in this report; `None`: the report lacks it, or only a difference from an earlier report was compared.
+    /// Value in this report; `None` if the report does not have it, or only a difference from an earlier report was
+    /// compared.
     pub value: Option<u64>,
-    /// The hop that has this value, if one has.
+    /// Index of the hop with this value, if there is one.
     pub hop: Option<usize>,
 }
 
 impl Decisive<'_> {
-    /// Returns the metric of the value. The number of hops is that of the path.
+    /// Returns the metric of the value. For a number of hops it is the path.
     pub fn metric(&self) -> Metric {
         if self.term.aggregate == Aggregate::Count {
             Metric::FlowPath
@@ -27,24 +28,25 @@ impl Decisive<'_> {
         }
     }
 
-    /// Returns the number with which the value was compared, in the same unit.
+    /// Returns the number with which the value was compared, in the value's unit.
     pub fn threshold(&self) -> u64 {
         self.term.value
     }
 }
 
-/// Knowledge of a comparison after the rules were evaluated.
+/// The result of a comparison, as far as it is known after the evaluation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Truth {
     Is,
     IsNot,
-    /// It compares with the value of the previous report, which this one has replaced.
+    /// Unknown: it compares with the previous report's value, which this report has replaced.
     Replaced,
 }
 
 impl RuleSet {
-    /// Returns the reason for which rule `index` `is_true`, or is not: the first comparison that is true, one about a hop before one about the whole flow; or the
-    /// first of those of which none is true. `history` as it is after the rules were evaluated for this report.
+    /// Returns why rule `index` is true (`is_true`) or is not. For a true rule, that is the first true comparison about a
+    /// hop, or else about the whole flow. Otherwise it is the first comparison of a clause in which none is true. `history`
+    /// is as after the evaluation of this report.
     pub fn decisive(
         &self,
         index: usize,
@@ -66,7 +68,7 @@ impl RuleSet {
             let at = match (is, replaced) {
                 (Some(at), _) if is_true => at,
                 (Some(_), _) => continue,
-                // This clause, or one that could not be judged, is why the rule is not true.
+                // No comparison of this clause is true, as far as is known, so the rule is not.
                 (None, Some(at)) => at,
                 (None, None) => 0,
             };
@@ -147,7 +149,7 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
         Aggregate::Max => false,
         _ => matches!(term.comparison, Comparison::Less | Comparison::AtMost),
     };
-    // Of hops that are compared one by one, one of those for which it holds, if there are any.
+    // Of hops that are compared one by one, prefer one for which the comparison holds.
     let by_hop = matches!(
         term.aggregate,
         Aggregate::Any | Aggregate::All | Aggregate::CountWhere
@@ -187,7 +189,8 @@ mod tests {
         },
     ];
 
-    /// After these reports: whether it is true, and the comparison, its value, and the hop.
+    /// Evaluates a rule over these reports. Returns whether it is true after the last one, and the text, value and hop of
+    /// the decisive comparison.
     fn why(text: &str, reports: &[&[HopValues]]) -> (bool, String, Option<u64>, Option<usize>) {
         let rules = RuleSet::compile(&[("r".to_owned(), text.to_owned())]).unwrap();
         let mut history = vec![EMPTY; rules.cells().len()];
@@ -212,7 +215,7 @@ mod tests {
         let because = |text: &str, term: &str, value, hop| {
             assert_eq!(why(text, &[&HOPS]), (true, term.to_owned(), value, hop), "{text}");
         };
-        // About a hop before about the flow, although the flow is compared first.
+        // A comparison of a hop is preferred to one of the flow, although the flow is compared first.
         because(
             "max(queue_occupancy) > 50 and flow_latency > 5ms",
             "max(queue_occupancy) > 50",
@@ -326,7 +329,7 @@ mod tests {
         );
         let average = why("average(max(queue_occupancy), 0.5) > 40", &[&calm, &HOPS]);
         assert_eq!((average.0, average.2, average.3), (true, Some(45), None));
-        // The value before is gone.
+        // The previous value has already been overwritten, so the change is unknown.
         let change = why("change(max(queue_occupancy)) > 40", &[&calm, &HOPS]);
         assert_eq!((change.0, change.2), (true, None));
         let two = why(

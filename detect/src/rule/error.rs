@@ -1,23 +1,23 @@
-//! Errors in rules, with their positions.
+//! Errors of rules, with their position in the text.
 
 use std::fmt;
 
-/// A rule that was refused. `Display` gives several lines: the message, the line of the rule, and a marker under the position.
+/// An invalid rule. `Display` prints the message, the line of the rule, and a marker under the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
     /// The name of the rule.
     pub rule: String,
     /// The text of the rule.
     pub text: String,
-    /// The byte of `text` where the fault begins; at most `text.len()`.
+    /// Byte offset in `text` where the error begins, at most `text.len()`.
     pub position: usize,
-    /// Bytes it covers; 0 at the end of the text.
+    /// Length of the wrong part, bytes; 0 at the end of the text.
     pub length: usize,
-    /// The error, and how to correct it.
+    /// Description of the error and how to correct it.
     pub message: String,
 }
 
-/// A fault inside a rule whose name is not known here.
+/// An error in a rule whose name is not known yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
     pub position: usize,
@@ -34,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// Returns a fault of the whole rule.
+    /// Creates an error about the whole rule.
     pub(crate) fn of_rule(message: String) -> Self {
         Self::new(0, 0, message)
     }
@@ -56,7 +56,7 @@ impl Fault {
 }
 
 impl RuleError {
-    /// Line and column of the fault, both from 1; columns are characters.
+    /// Returns the line and column of the error, both from 1; columns count characters.
     pub fn line_and_column(&self) -> (usize, usize) {
         let before = &self.text[..self.position];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -79,7 +79,7 @@ impl fmt::Display for RuleError {
         else {
             return write!(f, " (at line {line}, column {column})");
         };
-        // A tab or another control character would shift the marker.
+        // Replaces control characters such as tabs, which would shift the marker.
         let shown: String = shown
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
@@ -104,5 +104,5 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// Longer lines are not printed: the marker would be hard to find.
+/// Maximum width of a printed line, characters; in a longer one the marker would be hard to find.
 const MAX_WIDTH: usize = 200;

@@ -1,10 +1,10 @@
-//! The expression of a rule, and its conjunctive normal form.
+//! The syntax tree of a rule: its reference semantics in three-valued logic, and its conversion to conjunctive normal form.
 
 use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
 use crate::observation::Observation;
 
-/// The result of parsing a rule.
+/// A parsed rule as a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
     Term(Term),
@@ -13,18 +13,18 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
 }
 
-/// The reason for which `for` cannot be applied to a condition.
+/// The reason why `for` cannot be applied to a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForError {
-    /// It is an `or`: its operands may be true alternately.
+    /// It is an `or`, whose operands could be true alternately.
     Choice,
-    /// There is a `for` in it.
+    /// It already contains a `for`.
     Nested,
 }
 
 impl Expression {
-    /// Returns the truth of the expression for the last of a flow's reports, in three-valued logic: `None` is unknown. This defines the
-    /// meaning of a rule; the tests compare the normal form and the history cells with it.
+    /// Returns the truth of the expression for a flow's last report, in three-valued logic (`None`: unknown). This defines
+    /// the meaning of a rule; tests and fuzzing compare the normal form and the history cells with it.
     pub(crate) fn truth(&self, history: &[Observation<'_>]) -> Option<bool> {
         match self {
             Self::Term(term) => truth_of(term, history),
@@ -34,7 +34,8 @@ impl Expression {
         }
     }
 
-    /// Returns the condition that all parts of this one (or of its negation) were true for the last `reports` reports.
+    /// Returns the condition that all parts of this one (of its negation with `negate`) were true for the last `reports`
+    /// reports.
     pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, ForError> {
         match (self, negate) {
             (Self::Term(term), _) if term.reports != 0 => Err(ForError::Nested),
@@ -55,7 +56,7 @@ impl Expression {
     }
 }
 
-/// Returns the truth by definition: computed from all earlier reports, without history cells.
+/// Returns a term's truth by definition, from all reports rather than from history cells.
 fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     let (last, before) = history.split_last()?;
     if term.reports != 0 {
@@ -94,7 +95,7 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     }
 }
 
-/// If one part is `deciding`, so is the result; otherwise, if one is unknown, the result is unknown.
+/// Returns `deciding` if a part has that value; otherwise unknown if a part is unknown, or the opposite value.
 fn decided(parts: &[Expression], history: &[Observation<'_>], deciding: bool) -> Option<bool> {
     let mut result = Some(!deciding);
     for part in parts {
@@ -107,14 +108,14 @@ fn decided(parts: &[Expression], history: &[Observation<'_>], deciding: bool) ->
     result
 }
 
-/// Different terms a rule may have: a clause is a set of them in one word.
+/// Maximum number of different terms in a rule, so that a clause is a bit set in one word.
 pub(crate) const MAX_LITERALS: usize = 64;
-/// Clauses a rule may have.
+/// Maximum number of clauses in a rule.
 pub(crate) const MAX_CLAUSES: usize = 64;
-/// Terms of all its clauses together.
+/// Maximum number of terms in all clauses of a rule.
 pub(crate) const MAX_TERMS: usize = 256;
 
-/// The reason for which a rule has no normal form within the bounds.
+/// The reason why a rule's normal form exceeds the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NormalFormError {
     Literals,
@@ -122,16 +123,16 @@ pub(crate) enum NormalFormError {
     Terms,
 }
 
-/// All clauses must hold; a clause holds when one of its terms does.
+/// Conjunctive normal form: all clauses must hold, and a clause holds if one of its terms does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NormalForm {
     pub clauses: Vec<Vec<Term>>,
 }
 
 impl NormalForm {
-    /// Negations go down to the terms (where unknown stays unknown), then `or` is distributed over `and`. Both steps hold
-    /// in three-valued logic, and so does dropping a clause that another one implies. Dropping `a or not a` would not:
-    /// it is unknown when `a` is.
+    /// Pushes negations down to the terms (unknown stays unknown) and distributes `or` over `and`. Both steps are valid in
+    /// three-valued logic, and so is dropping a clause that another one implies. Dropping `a or not a` would not be: it is
+    /// unknown when `a` is.
     pub(crate) fn of(expression: &Expression) -> Result<Self, NormalFormError> {
         let mut builder = Builder { literals: Vec::new() };
         let sets = builder.clauses(expression, false)?;
@@ -160,7 +161,7 @@ struct Builder {
     literals: Vec<Term>,
 }
 
-/// A clause: bit `i` is set when literal `i` is in it.
+/// Clauses as sets of literals: bit `i` is set if the clause contains literal `i`.
 type Clauses = Vec<u64>;
 
 impl Builder {
@@ -180,11 +181,11 @@ impl Builder {
                 Ok(all)
             }
             (Expression::Or(parts), false) | (Expression::And(parts), true) => {
-                // The empty clause: nothing to choose from yet.
+                // The empty clause, which is the neutral element of `or`.
                 let mut product = vec![0];
                 for part in parts {
                     let choices = self.clauses(part, negate)?;
-                    // At most MAX_CLAUSES squared, by the bound on both.
+                    // At most MAX_CLAUSES squared pairs, because both lists are limited.
                     let pairs = product.iter().flat_map(|a| choices.iter().map(move |b| a | b));
                     product = without_implied(pairs.collect())?;
                 }
@@ -205,7 +206,7 @@ impl Builder {
     }
 }
 
-/// Drops each clause that contains another one: when the smaller one holds, so does it.
+/// Drops each clause that contains another one, because the smaller one implies it.
 fn without_implied(mut clauses: Clauses) -> Result<Clauses, NormalFormError> {
     clauses.sort_by_key(|clause| (clause.count_ones(), *clause));
     let mut kept = Clauses::new();
@@ -213,7 +214,7 @@ fn without_implied(mut clauses: Clauses) -> Result<Clauses, NormalFormError> {
         if kept.iter().all(|smaller| clause & smaller != *smaller) {
             kept.push(clause);
         }
-        // Sorted by size, so a clause that was kept is not dropped later: an early exit keeps the work bounded.
+        // Clauses are sorted by size, so a kept one is never dropped later. The early exit bounds the work.
         if kept.len() > MAX_CLAUSES {
             return Err(NormalFormError::Clauses);
         }

@@ -1,4 +1,4 @@
-//! The fuzz body of rules: a plain function, so that any driver can call it, the tests among them.
+//! The fuzz target of rules as a plain function, for fuzzers and tests.
 
 use super::error::Fault;
 use super::expression::{Expression, NormalForm};
@@ -7,11 +7,11 @@ use super::parser;
 use super::{RuleSet, Term};
 use crate::observation::{ABSENT, HopValues, Observation};
 
-/// Reads `data` as a rule and, after a zero byte, as values. Any text is either refused at a position inside it, or its
-/// compiled form is equivalent to the expression; the text of a term parses to the same term.
+/// Interprets `data` as a rule and, after a zero byte, as values. Checks that a text is either rejected at a position
+/// inside it or compiles to an equivalent form, and that the text of each term parses to the same term.
 ///
 /// # Panics
-/// If one of these does not hold.
+/// If a check fails.
 pub fn rule(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
     let text = String::from_utf8_lossy(&data[..end]);
@@ -35,7 +35,7 @@ fn covers_characters(fault: &Fault, text: &str) -> bool {
     text.get(fault.position..fault.position + fault.length).is_some()
 }
 
-/// Compares both forms on the reports of one flow: values from bytes, few enough to equal the rule's numbers often.
+/// Compares both forms on the reports of one flow. Values are bytes, so they often equal the rule's numbers.
 fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
     let hops = bytes.as_chunks::<5>().0.iter().map(|bytes| {
         let values = bytes.map(|byte| if byte >= 0xf0 { ABSENT } else { u64::from(byte) });

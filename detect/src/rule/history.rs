@@ -1,32 +1,32 @@
-//! The history of a flow that rules use: a fixed number of 64-bit integer cells, which switch registers can implement.
+//! The history of a flow for rules: a fixed number of 64-bit integer cells, which switch registers can implement.
 //!
 //! # The cells
-//! - a **previous** value: the latest value of an earlier report;
-//! - an **average**: with 8 fractional bits, `A ← A + k·v − ⌊k·A / 256⌋` for the value `v` and the weight `k` in 256ths;
-//!   the first value `v` sets it to `256·v`. The average of a constant value is exactly that value; a falling average stays
-//!   above the value by less than `1/k` of a unit. `A` is compared with `256` times the number in the rule;
-//! - a **run**: the number of consecutive reports, up to this one, for which a comparison was true, at most [`MAX_RUN`].
+//! - **previous**: the value in the latest earlier report that had it;
+//! - **average**: a moving average with 8 fractional bits, `A ← A + k·v − ⌊k·A / 256⌋` for value `v` and weight `k` in
+//!   256ths; the first value sets it to `256·v`. The average of a constant is exactly that constant; a falling average
+//!   stays above the value by less than `1/k` of a unit. `A` is compared with `256` times the number in the rule;
+//! - **run**: the number of consecutive reports, up to this one, for which a comparison was true, at most [`MAX_RUN`].
 //!
-//! A missing value leaves previous values and averages unchanged, and ends runs. Values saturate at [`MAX_VALUE`], so that
-//! no product is wider than 64 bits. Terms that need the same cell share it.
+//! A missing value leaves previous values and averages unchanged and ends runs. Values saturate at [`MAX_VALUE`], so that
+//! no product exceeds 64 bits. Terms that need the same cell share it.
 
 use super::term::{Aggregate, Subject, Term};
 pub use super::term::{EMPTY, History};
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
-/// Maximum number of cells of a flow that the rules of a set use in total.
+/// Maximum number of history cells per flow, over all rules of a set.
 pub const CELLS: usize = 32;
 
-/// Values saturate at this: 48 bits, 78 hours in nanoseconds.
+/// Saturation limit of values: 48 bits, 78 hours in nanoseconds.
 pub const MAX_VALUE: u64 = (1 << 48) - 1;
 
-/// Runs are counted up to here.
+/// Saturation limit of runs.
 pub const MAX_RUN: u64 = u16::MAX as u64;
 
-/// One number of a report.
+/// A numeric value of a report, as stored in a history cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quantity {
-    /// The value that is used.
+    /// The value or per-hop metric.
     pub subject: Subject,
     /// Aggregation of the hops' values: maximum, minimum, sum or count.
     pub aggregate: Aggregate,
@@ -39,7 +39,7 @@ impl Quantity {
         Some(self.of(observation)).filter(|value| *value != ABSENT)
     }
 
-    /// Returns the value, at most [`MAX_VALUE`]; [`ABSENT`] if the report lacks it.
+    /// Returns the value, at most [`MAX_VALUE`], or [`ABSENT`] if the report does not have it.
     #[inline]
     pub fn of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {
@@ -77,22 +77,22 @@ impl Quantity {
     }
 }
 
-/// The content of one cell.
+/// The contents of a history cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cell {
     /// The value of the previous report.
     Previous(Quantity),
-    /// The moving average of the quantity, of this weight in 256ths.
+    /// The moving average of the quantity, with this weight in 256ths.
     Average(Quantity, u8),
-    /// The number of consecutive reports for which this comparison has been true. The number here is the cell that the comparison itself
-    /// uses.
+    /// The number of consecutive reports for which this comparison was true, and the cell that the comparison itself uses
+    /// ([`NO_CELL`]: none).
     Run(Term, u8),
 }
 
-/// The value of a cell's index where no cell is used.
+/// Cell index that stands for no cell.
 pub const NO_CELL: u8 = u8::MAX;
 
-/// The cells that a term uses.
+/// The history cells of a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryCells {
     /// The cell of its value, or [`NO_CELL`].
@@ -101,7 +101,7 @@ pub struct HistoryCells {
     pub run: u8,
 }
 
-/// Returns the average of weight `k` (in 256ths), with 8 fractional bits, after `value` (at most [`MAX_VALUE`]).
+/// Updates a moving average (8 fractional bits, weight `k` in 256ths) with `value`, at most [`MAX_VALUE`].
 #[inline]
 pub fn averaged(average: u64, value: u64, k: u8) -> u64 {
     if average == EMPTY {
@@ -111,7 +111,7 @@ pub fn averaged(average: u64, value: u64, k: u8) -> u64 {
     average + value * k - ((average * k) >> 8)
 }
 
-/// The cells of a rule set, in an order in which each follows those that it uses.
+/// The cells of a rule set; each cell comes after the cells that it uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells {
     cells: Vec<Cell>,
@@ -122,7 +122,7 @@ impl Cells {
         &self.cells
     }
 
-    /// Finds or adds the cells that `term` uses; `None` if they do not fit.
+    /// Finds or adds the cells that `term` needs; `None` if they do not fit.
     pub(crate) fn cells_of(&mut self, term: &Term) -> Option<HistoryCells> {
         let quantity = Quantity {
             subject: term.subject,
@@ -153,7 +153,7 @@ impl Cells {
         Some((self.cells.len() - 1) as u8)
     }
 
-    /// Updates averages and runs with a report. Returns the report's values for previous values and averages.
+    /// Updates averages and runs with a report. Returns the report's values for the previous and average cells.
     #[inline]
     pub(crate) fn update(&self, observation: &Observation<'_>, history: &mut [u64]) -> [u64; CELLS] {
         let mut now = [ABSENT; CELLS];
@@ -181,7 +181,7 @@ impl Cells {
         now
     }
 
-    /// Stores the values of a report as previous values. Call it after all terms are evaluated.
+    /// Stores a report's values as previous values. Call it after all terms are evaluated.
     #[inline]
     pub(crate) fn store(&self, now: &[u64; CELLS], history: &mut [u64]) {
         for ((cell, now), stored) in self.cells.iter().zip(now).zip(history) {
@@ -192,7 +192,7 @@ impl Cells {
     }
 }
 
-/// Returns the value of this report, and the content of a cell.
+/// Returns a cell's value in this report, and its stored contents.
 #[inline]
 pub(crate) fn read_cell(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
     let at = usize::from(cell);

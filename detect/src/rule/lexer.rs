@@ -1,4 +1,4 @@
-//! The tokens of a rule, each with its position.
+//! The lexer of the rule language: text to tokens with their positions.
 
 use super::error::Fault;
 use super::names;
@@ -19,7 +19,7 @@ pub(crate) enum Token<'a> {
     End,
 }
 
-/// The value of a number: `digits / 10^decimals`, times the factor of its unit.
+/// A number: `digits / 10^decimals`, times the factor of its unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number {
     pub digits: u64,
@@ -31,12 +31,12 @@ pub(crate) struct Number {
 pub(crate) enum Unit {
     None,
     Time(u64),
-    /// A plain factor: k, M, G.
+    /// A decimal factor: k, M or G.
     Factor(u64),
     Percent,
 }
 
-/// A token and where it is: bytes `start..start + len` of the text.
+/// A token at bytes `start..start + len` of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpannedToken<'a> {
     pub token: Token<'a>,
@@ -54,6 +54,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
+    /// Returns the next token; at the end of the text, [`Token::End`].
     pub(crate) fn next(&mut self) -> Result<SpannedToken<'a>, Fault> {
         self.at += self.rest().len() - self.rest().trim_start().len();
         let start = self.at;
@@ -74,7 +75,7 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    /// Consumes bytes as long as they are `wanted` (which must be ASCII).
+    /// Consumes bytes while `wanted` accepts them; they must be ASCII.
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.bytes().position(|byte| !wanted(byte)).unwrap_or(rest.len());
@@ -91,7 +92,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Consumes an operator or a punctuation mark. For common symbols of other languages, the error names the right one.
     fn symbol(&mut self) -> Result<Token<'a>, Fault> {
+        // Longer symbols come first, so that `<=` is not read as `<`.
         const SYMBOLS: [(&str, Token<'static>); 10] = [
             ("<=", Token::Comparison(Comparison::AtMost)),
             (">=", Token::Comparison(Comparison::AtLeast)),
@@ -150,6 +153,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
+    /// Consumes a hexadecimal number that begins at `start`. Returns its value, and 0 decimals.
     fn hex(&mut self, start: usize) -> Result<(u64, u32), Fault> {
         self.at += "0x".len();
         let digits = self.take_while(|byte| byte.is_ascii_hexdigit() || byte == b'_');
@@ -162,6 +166,8 @@ impl<'a> Lexer<'a> {
             .replace('_', "")
     }
 
+    /// Consumes a decimal number that begins at `start`. Returns all digits as one number, and how many of them are
+    /// decimals.
     fn decimal(&mut self, start: usize) -> Result<(u64, u32), Fault> {
         let mut digits = self.digits();
         let mut decimals = 0;
@@ -179,7 +185,7 @@ impl<'a> Lexer<'a> {
             decimals = fraction.len() as u32;
             digits.push_str(fraction);
         }
-        // 10^20 does not fit into 64 bits, and a number with that many decimals would not be exact.
+        // With more than 18 decimals, 10^decimals could exceed 64 bits.
         let value = digits.parse().map_err(|_| self.bad_number(start))?;
         if decimals > 18 {
             Err(self.bad_number(start))
@@ -197,13 +203,13 @@ impl<'a> Lexer<'a> {
         )
     }
 
-    /// Returns the unit directly after a number, or after blanks. A word after blanks that is not a unit is left to the
+    /// Consumes the unit directly after a number, or after blanks. Leaves a word after blanks that is not a unit to the
     /// parser.
     fn unit(&mut self) -> Result<Unit, Fault> {
         const UNITS: [(&str, Unit); 10] = [
             ("ns", Unit::Time(1)),
             ("us", Unit::Time(1_000)),
-            // The micro sign and the Greek letter look alike; keyboards produce either.
+            // The micro sign and the Greek letter mu look alike, and keyboards produce either.
             ("\u{b5}s", Unit::Time(1_000)),
             ("\u{3bc}s", Unit::Time(1_000)),
             ("ms", Unit::Time(1_000_000)),

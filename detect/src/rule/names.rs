@@ -1,6 +1,6 @@
-//! Suggestions for misspelled names.
+//! Suggestions for misspelled names in rules and filters, by edit distance.
 
-/// The known name nearest to `written`, if it is near enough for a typo: at most a third of its letters differ.
+/// Returns the known name closest to `written`, or `None` if more than a third of its letters differ.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if written.len() > MAX_BYTES {
         return None;
@@ -12,11 +12,11 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// A longer word is not a typo of any known name.
+/// Maximum length of a word that can be a misspelled name, bytes.
 const MAX_BYTES: usize = 40;
 
-/// Number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`. It takes as long as both lengths
-/// multiplied.
+/// Returns the edit distance from `a` to `b`: the number of letters to insert, delete, replace or swap with their neighbor.
+/// Takes time proportional to the product of the lengths.
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before = vec![0; b.len() + 1];

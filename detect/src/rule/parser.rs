@@ -1,4 +1,4 @@
-//! The parser of rules: tokens to an [`Expression`].
+//! The recursive-descent parser of the rule language: tokens to an [`Expression`].
 //!
 //! ```text
 //! rule       = and { "or" and }
@@ -21,9 +21,9 @@ use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::metric::Metric;
 use crate::observation::{NO_NODE, UTILIZATION_ONE};
 
-/// Longest text of a rule, bytes.
+/// Maximum length of a rule's text, bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
-/// Maximum nesting of parentheses and `not`: parsing recurses.
+/// Maximum nesting of parentheses and `not`, which bounds the recursion.
 const MAX_DEPTH: usize = 64;
 
 const AGGREGATES: [Aggregate; 7] = [
@@ -36,10 +36,10 @@ const AGGREGATES: [Aggregate; 7] = [
     Aggregate::All,
 ];
 
-/// The default weight of a new value in an average, 256ths: a quarter.
+/// Default weight of a new value in an average, 256ths: a quarter.
 const USUAL_WEIGHT: u8 = 64;
 
-/// Returns the meaning of `text`.
+/// Parses the text of a rule.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
     if text.len() > MAX_TEXT {
         let message = format!("the rule has {} bytes; at most {MAX_TEXT} are read", text.len());
@@ -67,22 +67,26 @@ pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
+    /// The next token, which is not consumed yet.
     now: SpannedToken<'a>,
+    /// Current nesting of parentheses and `not`.
     depth: usize,
 }
 
-/// The left side of a comparison, or a whole comparison.
+/// The left side of a comparison, or a complete condition.
 enum Value {
     Comparable(Term),
     Complete(Term),
 }
 
 impl<'a> Parser<'a> {
+    /// Consumes the current token and returns it.
     fn advance(&mut self) -> Result<SpannedToken<'a>, Fault> {
         let next = self.lexer.next()?;
         Ok(std::mem::replace(&mut self.now, next))
     }
 
+    /// Consumes the current token if it equals `token`, and returns whether it does.
     fn accept(&mut self, token: Token<'_>) -> Result<bool, Fault> {
         let is_it = self.now.token == token;
         if is_it {
@@ -91,6 +95,7 @@ impl<'a> Parser<'a> {
         Ok(is_it)
     }
 
+    /// Consumes the `)` that closes `open`.
     fn expect_close(&mut self, open: SpannedToken<'_>) -> Result<(), Fault> {
         if self.accept(Token::Close)? {
             return Ok(());
@@ -113,6 +118,7 @@ impl<'a> Parser<'a> {
         Fault::new(place.start, place.len, message)
     }
 
+    /// Parses conditions joined by `or` (`rule` in the grammar).
     fn any_of(&mut self) -> Result<Expression, Fault> {
         let mut parts = vec![self.all_of()?];
         while self.accept(Token::Or)? {
@@ -125,6 +131,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses conditions joined by `and` (`and` in the grammar).
     fn all_of(&mut self) -> Result<Expression, Fault> {
         let mut parts = vec![self.unary()?];
         while self.accept(Token::And)? {
@@ -137,6 +144,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses a comparison, a parenthesis or a `not` (`unary` in the grammar).
     fn unary(&mut self) -> Result<Expression, Fault> {
         if !matches!(self.now.token, Token::Not | Token::Open) {
             let comparison = self.comparison().map(Expression::Term)?;
@@ -158,7 +166,7 @@ impl<'a> Parser<'a> {
         Ok(expression)
     }
 
-    /// `for 5`, or `for 5 reports`, after a condition.
+    /// Parses `for 5` or `for 5 reports` after a condition.
     fn lasting(&mut self, condition: Expression) -> Result<Expression, Fault> {
         if self.now.token != Token::Name("for") {
             return Ok(condition);
@@ -189,6 +197,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses a comparison with the number on either side, or a complete condition such as `loop`.
     fn comparison(&mut self) -> Result<Term, Fault> {
         if let Token::Number(number) = self.now.token {
             let place = self.advance()?;
@@ -213,6 +222,7 @@ impl<'a> Parser<'a> {
         self.finish(term, sign, number, place)
     }
 
+    /// Consumes a comparison sign; `after` describes its left side for error messages.
     fn sign(&mut self, after: &str) -> Result<Comparison, Fault> {
         let Token::Comparison(sign) = self.now.token else {
             return Err(self.fault(&format!("after {after}, expected a comparison: < <= > >= == !=")));
@@ -229,7 +239,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Completes a term with its right-hand side.
+    /// Completes a term with the number on its right-hand side.
     fn finish(
         &self,
         term: Term,
@@ -264,6 +274,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses the left side of a comparison (`value` in the grammar), or a complete condition.
     fn value(&mut self) -> Result<Value, Fault> {
         let Token::Name(name) = self.now.token else {
             let message = match self.now.token {
@@ -290,11 +301,11 @@ impl<'a> Parser<'a> {
             }
             return Ok(Value::Comparable(Term::flow(subject, Comparison::Equal, 0)));
         }
-        // A hop's metric without an aggregate: true if the comparison is true for any hop.
+        // A per-hop metric without an aggregate means any hop.
         self.at_node(subject, Aggregate::Any).map(Value::Comparable)
     }
 
-    /// `previous(…)`, `change(…)`, `average(…, weight)`, from the name on.
+    /// Parses `previous(…)`, `change(…)` or `average(…, weight)`, starting at the name.
     fn remembered(&mut self, history: History) -> Result<Term, Fault> {
         let name = history.name();
         self.advance()?;
@@ -337,7 +348,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Returns the weight of new values in an average, 256ths.
+    /// Parses the weight of new values in an average, 256ths.
     fn weight(&mut self) -> Result<u8, Fault> {
         if !self.accept(Token::Comma)? {
             return Ok(USUAL_WEIGHT);
@@ -351,6 +362,7 @@ impl<'a> Parser<'a> {
         let weight = divisor.and_then(|divisor| {
             let parts = u128::from(number.digits) * 256;
             let whole = divisor * 10u128.pow(number.decimals);
+            // Rounds to the nearest 256th.
             u8::try_from((parts * 2 + whole) / (whole * 2))
                 .ok()
                 .filter(|&weight| weight > 0)
@@ -361,7 +373,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `max(…)` and so on, from the name on.
+    /// Parses an aggregate such as `max(…)`, starting at the name.
     fn aggregate(&mut self, aggregate: Aggregate) -> Result<Value, Fault> {
         let name = self.advance()?;
         let open = self.now;
@@ -424,6 +436,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Consumes the name of a metric or other value, and suggests a similar name if it is unknown.
     fn subject(&mut self) -> Result<Subject, Fault> {
         let place = self.now;
         let written = &self.text[place.start..][..place.len];
@@ -451,7 +464,7 @@ impl<'a> Parser<'a> {
         Err(Self::fault_at(place, message))
     }
 
-    /// Returns a hop's metric, of every hop or with `@node` of one node.
+    /// Parses `@node` after a per-hop metric, if it is there.
     fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
         let mut term = Term {
             aggregate,
@@ -473,18 +486,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Returns whether it is one whole number before the comparison.
+/// Returns whether the term's value is a single whole number, as history needs.
 fn is_one_number(term: &Term) -> bool {
     use Aggregate::{Count, Flow, Max, Min, Sum};
     matches!(term.aggregate, Flow | Max | Min | Sum | Count)
 }
 
-/// The unit of a value, to convert a number to it.
+/// The unit of a value, to which numbers are converted.
 enum Scale {
     Nanoseconds,
-    /// Millionths of a whole.
+    /// Millionths of the link's capacity.
     Fraction,
-    /// A count; with its name.
+    /// A plain number, with its description for error messages.
     Plain(&'static str),
 }
 
@@ -501,7 +514,7 @@ impl Scale {
         }
     }
 
-    /// Returns the units of a metric, in rules and thresholds.
+    /// Returns the unit of a metric in rules and thresholds.
     fn of_metric(metric: Metric) -> Self {
         match metric {
             Metric::FlowPath => Self::Plain("a number of hops"),
@@ -512,10 +525,10 @@ impl Scale {
     }
 }
 
-/// Reads a value of a metric, written as in a rule: `5ms`, `64k`, `80%`.
+/// Parses a metric's value written as in a rule: `5ms`, `64k`, `80%`.
 ///
 /// # Errors
-/// It is no number, or its unit is not one of the metric's.
+/// A message if the text is not a number, or its unit does not fit the metric.
 pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     let mut lexer = Lexer::new(text);
     let first = lexer.next().map_err(|fault| fault.message)?;
@@ -533,8 +546,8 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     }
 }
 
-/// Returns the comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
-/// report.
+/// Returns comparisons of a latency with a number below 1000 without a unit, such as `flow_latency > 5`. They compare with
+/// nanoseconds, which is probably unintended. For warnings.
 pub fn unlikely_latencies(text: &str) -> Vec<String> {
     let mut lexer = Lexer::new(text);
     let mut found = Vec::new();
@@ -566,7 +579,7 @@ pub fn unlikely_latencies(text: &str) -> Vec<String> {
     found
 }
 
-/// Refuses a utilization above 1, which a link cannot have.
+/// Rejects a utilization above 100 %.
 fn at_most_one(value: u64) -> Result<u64, String> {
     match value <= UTILIZATION_ONE {
         true => Ok(value),
@@ -574,7 +587,7 @@ fn at_most_one(value: u64) -> Result<u64, String> {
     }
 }
 
-/// Returns the number in a value's smallest unit.
+/// Converts a number to the value's smallest unit.
 fn whole(number: Number, scale: Scale) -> Result<u64, String> {
     let factor = match (&scale, number.unit) {
         (Scale::Fraction, Unit::None) => UTILIZATION_ONE,
@@ -605,7 +618,7 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
             Scale::Plain(what) => format!("this value is {what}, which are whole: write a whole number"),
         });
     }
-    // u64::MAX stands for an absent value.
+    // u64::MAX is reserved for absent values.
     let value = u64::try_from(scaled / divisor)
         .ok()
         .filter(|&value| value != u64::MAX);

@@ -1,35 +1,35 @@
-//! Regions: reports for which the same rules are true.
+//! Regions: a cache that avoids evaluating rules for reports that cannot change their result.
 //!
-//! Most reports make no rule true or false that was not before. To find that out without evaluating every rule, the caller
-//! keeps the region around a report that was evaluated: ranges of what rules compare, within which no comparison changes its
-//! outcome. A report inside it needs no evaluation. This costs a few comparisons per value, however many rules there are.
+//! Most reports change no rule's result. After evaluating a report, the caller keeps the region around it: ranges of the
+//! compared values within which no comparison changes its outcome. A report inside the region needs no evaluation. The
+//! check costs a few comparisons per value, however many rules there are.
 //!
-//! What a region knows of the hops is the least, the greatest, the sum and the number of values ([`Summary`]). Where that does
-//! not determine a comparison (how many of several different values are above a number), there is no region, and reports are
-//! evaluated. Regions are about rules without history; if the only history is `for`, they are about all rules, of reports for which
-//! no condition under a `for` is true ([`RuleSet::counts_runs_only`]).
+//! Of the hops' values, a region uses only minimum, maximum, sum and count ([`Summary`]). If these do not determine a
+//! comparison (how many of several different values exceed a number), there is no region and every report is evaluated.
+//! Regions cover the rules without history. If the only history is `for`, they cover all rules, for reports in which no
+//! condition under a `for` is true ([`RuleSet::counts_runs_only`]).
 
 use super::RuleSet;
 use super::history::{Cell, NO_CELL};
 use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 
-/// Values of hops that the rules of a set may use, if there are to be regions.
+/// Maximum number of hop quantities that rules may use if there are to be regions.
 pub const QUANTITIES: usize = 8;
 
-/// A value that hops have: of every hop, or of one node's.
+/// A per-hop value, over all hops or of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HopQuantity {
-    /// The quantity that is summarised.
+    /// The metric that is summarized.
     pub subject: Subject,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
-    /// A rule uses how many hops have the value, or their sum; otherwise only whether there are any.
+    /// A rule uses the count or sum of the values. Otherwise only whether there are any matters.
     pub counted: bool,
 }
 
 impl HopQuantity {
-    /// Returns the value at a hop; [`ABSENT`] for other nodes' hops.
+    /// Returns the value at a hop, or [`ABSENT`] for another node's hop.
     fn of(&self, hop: &HopValues) -> u64 {
         if self.node != NO_NODE && self.node != hop.node {
             return ABSENT;
@@ -38,21 +38,21 @@ impl HopQuantity {
     }
 }
 
-/// The values of one quantity in a report.
+/// Summary of one quantity over the hops of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// The least; [`ABSENT`] if there is none.
+    /// Minimum; [`ABSENT`] if there are no values.
     pub least: u64,
-    /// The greatest; 0 if there is none.
+    /// Maximum; 0 if there are no values.
     pub greatest: u64,
     /// Sum of the values, saturating.
     pub sum: u64,
-    /// Number of the values.
+    /// Number of values, saturating.
     pub count: u16,
 }
 
 impl Summary {
-    /// The summary of no value.
+    /// The summary of no values.
     pub const EMPTY: Self = Self {
         least: ABSENT,
         greatest: 0,
@@ -72,7 +72,7 @@ impl Summary {
     }
 }
 
-/// The values of one report that rules compare.
+/// The values of one report that rules compare, summarized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportSummary {
     shape: Shape,
@@ -90,23 +90,23 @@ impl Default for ReportSummary {
     }
 }
 
-/// The part that is equal for all reports in a region. Values that rules do not use are 0.
+/// The part of a summary that is equal for all reports in a region. Values that rules do not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Shape {
-    /// Twice the number of hops, and 1 if the path has a loop.
+    /// Twice the number of hops, plus 1 if the path has a loop.
     flow: u64,
-    /// The number of values of each quantity, 16 bits for each; 1 for any number of those that are not counted.
+    /// Number of values per quantity, 16 bits each in two words; 1 stands for any number if the quantity is not counted.
     counts: (u64, u64),
 }
 
 impl Shape {
-    /// The shape of no report: it has more values than can be summarised.
+    /// A shape that no report has, because its counts cannot be summarized.
     const IMPOSSIBLE: Self = Self {
         flow: 0,
         counts: (u64::MAX, u64::MAX),
     };
 
-    /// Adds the number of values of quantity number `at`.
+    /// Adds the number of values of quantity `at`.
     #[inline(always)]
     fn count(&mut self, at: usize, count: u16) {
         let word = if at < 4 {
@@ -117,7 +117,7 @@ impl Shape {
         *word |= u64::from(count) << (16 * (at % 4));
     }
 
-    /// Returns whether all are equal: in one comparison, since they nearly always are.
+    /// Compares all fields in one branch, because they are nearly always equal.
     #[inline(always)]
     fn is(&self, other: &Self) -> bool {
         let counts = (self.counts.0 ^ other.counts.0) | (self.counts.1 ^ other.counts.1);
@@ -126,8 +126,8 @@ impl Shape {
 }
 
 impl ReportSummary {
-    /// Begins with the values of the flow; `flow_latency` is [`ABSENT`] if it is not known. A summary for each of
-    /// [`RuleSet::quantities`] follows.
+    /// Starts a summary with the values of the flow. `flow_latency` is [`ABSENT`] if unknown; `path` is the number of hops
+    /// and whether the path has a loop. Add a summary for each of [`RuleSet::quantities`] next.
     #[inline(always)]
     pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, path: (usize, bool)) {
         let (hops, looped) = path;
@@ -144,7 +144,7 @@ impl ReportSummary {
         self.flow_latency = flow_latency;
     }
 
-    /// Adds the values of quantity number `at`.
+    /// Adds the summary of quantity `at`.
     #[inline(always)]
     pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) {
         let count = if quantity.counted {
@@ -156,7 +156,7 @@ impl ReportSummary {
         self.hops[at % QUANTITIES] = summary;
     }
 
-    /// Returns a number that differs between most shapes.
+    /// Returns a hash of the shape.
     #[inline(always)]
     pub fn shape_hash(&self) -> u64 {
         let Shape {
@@ -167,7 +167,7 @@ impl ReportSummary {
     }
 }
 
-/// Numbers from `low` to `low + width`.
+/// The numbers from `low` to `low + width`, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Range {
     low: u64,
@@ -189,7 +189,8 @@ impl Range {
         value.wrapping_sub(self.low) <= self.width
     }
 
-    /// The part in which `comparison` with `number` has the outcome that it has for `value`, which is inside.
+    /// Narrows the range to the part in which `comparison` with `number` has the same outcome as for `value`, which is in
+    /// the range.
     fn narrow(&mut self, value: u64, comparison: Comparison, number: u64) {
         let cell = cell(value, comparison, number);
         let low = self.low.max(cell.low);
@@ -201,7 +202,8 @@ impl Range {
     }
 }
 
-/// Returns the values around `value` that compare alike. [`Comparison::Equal`] has three cells: below, equal, above.
+/// Returns the values around `value` with the same outcome. [`Comparison::Equal`] has three such cells: below, equal,
+/// above.
 fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
     let (low, high) = match comparison {
         Comparison::Less | Comparison::AtLeast if value < number => (0, number - 1),
@@ -218,7 +220,7 @@ fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
     }
 }
 
-/// The ranges of one quantity.
+/// The ranges of one quantity's summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HopRegion {
     least: Range,
@@ -232,7 +234,7 @@ impl HopRegion {
         greatest: Range::PRESENT,
         sum: Range::PRESENT,
     };
-    /// The range of a quantity that no hop has.
+    /// The ranges of a quantity that no hop has.
     const NONE: Self = Self {
         least: Range::ABSENT,
         ..Self::EVERY
@@ -245,7 +247,7 @@ impl HopRegion {
             & self.sum.contains(summary.sum)
     }
 
-    /// Narrows the ranges to those of `summary` for which `term` has the same outcome. `None`: they do not determine it.
+    /// Narrows the ranges around `summary` so that `term` has the same outcome. Returns `None` if they do not determine it.
     fn narrow(&mut self, summary: &Summary, term: &Term) -> Option<()> {
         let Term {
             comparison,
@@ -255,7 +257,7 @@ impl HopRegion {
         let upward = matches!(comparison, Comparison::Greater | Comparison::AtLeast);
         let ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
         match term.aggregate {
-            // The number of values is equal in a region.
+            // The number of values is part of the shape.
             Aggregate::Count | Aggregate::Flow => {}
             Aggregate::Max => self.greatest.narrow(summary.greatest, comparison, number),
             Aggregate::Min => self.least.narrow(summary.least, comparison, number),
@@ -284,7 +286,7 @@ impl HopRegion {
                 if summary.sum == u64::MAX {
                     return None;
                 }
-                // Sums are less than any number that does not fit.
+                // If the product overflows, every sum is smaller, and the outcome cannot change.
                 if let Some(number) = number.checked_mul(u64::from(count)) {
                     self.sum.narrow(summary.sum, comparison, number);
                 }
@@ -294,7 +296,7 @@ impl HopRegion {
     }
 }
 
-/// Reports for which the same rules are true.
+/// A set of reports for which the same rules are true.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     shape: Shape,
@@ -310,7 +312,7 @@ impl Region {
         hops: [HopRegion::NONE; QUANTITIES],
     };
 
-    /// Returns the region of `rules` around a report, if it has one.
+    /// Returns the region of `rules` around a report, or `None` if there is none.
     pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
         let known = report.flow_latency != ABSENT;
         let mut region = Self {
@@ -339,14 +341,14 @@ impl Region {
         Some(region)
     }
 
-    /// Returns whether a report of this flow latency is inside, [`ABSENT`] if it is not known: for sets of rules that
-    /// [use nothing else](RuleSet::uses_only_flow_latency).
+    /// Returns whether a report with this flow latency ([`ABSENT`] if unknown) is inside. Only for rule sets that [use
+    /// nothing else](RuleSet::uses_only_flow_latency).
     #[inline(always)]
     pub fn contains_latency(&self, flow_latency: u64) -> bool {
         self.shape.is(&Shape::default()) && self.flow_latency.contains(flow_latency)
     }
 
-    /// Returns whether the report is inside; `quantities` is the number of [`RuleSet::quantities`].
+    /// Returns whether a report is inside; `quantities` is the number of [`RuleSet::quantities`].
     #[inline(always)]
     pub fn contains(&self, report: &ReportSummary, quantities: usize) -> bool {
         self.shape.is(&report.shape)
@@ -360,14 +362,14 @@ impl Region {
     }
 }
 
-/// The values of a report that rules in regions use.
+/// The values of a report that the rules covered by regions use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     quantities: Vec<HopQuantity>,
-    /// The number of hops; whether the path has a loop.
+    /// The number of hops is used; whether the path has a loop is used.
     hops: bool,
     looped: bool,
-    /// Whether the rule has more quantities than [`QUANTITIES`].
+    /// Rules use more quantities than [`QUANTITIES`].
     too_many: bool,
     runs_only: bool,
 }
@@ -404,13 +406,13 @@ impl Needs {
 }
 
 impl RuleSet {
-    /// Returns the summary of a report's hops for regions. `None`: the rules use too many values, and there are no regions.
+    /// Returns the quantities to summarize, or `None` if rules use too many, so that there are no regions.
     #[inline(always)]
     pub fn quantities(&self) -> Option<&[HopQuantity]> {
         (!self.needs.too_many).then_some(&self.needs.quantities)
     }
 
-    /// Returns whether flow latencies are all that the rules use of a report.
+    /// Returns whether rules use nothing but the flow latency.
     pub fn uses_only_flow_latency(&self) -> bool {
         let Needs {
             quantities,
@@ -422,7 +424,7 @@ impl RuleSet {
         self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
     }
 
-    /// Returns the summary of a report. `None`: it cannot be summarised.
+    /// Summarizes a report, or returns `None` if it cannot be summarized.
     pub fn summarise(&self, observation: &Observation<'_>) -> Option<ReportSummary> {
         let mut report = ReportSummary::default();
         let latency = observation.flow_latency.unwrap_or(ABSENT);
@@ -441,14 +443,14 @@ impl RuleSet {
         Some(report)
     }
 
-    /// Returns whether rules use no other history than how often in sequence a condition over one report was true. If it is not true, that
-    /// is 0, whatever it was before.
+    /// Returns whether the only history is the length of runs (`for`). If a condition is false, its run is 0 whatever it
+    /// was before.
     #[inline(always)]
     pub fn counts_runs_only(&self) -> bool {
         self.needs.runs_only
     }
 
-    /// Returns the rules that regions are about: bit `i` is rule `i`.
+    /// Returns the rules covered by regions: bit `i` is rule `i`.
     #[inline(always)]
     pub fn in_regions(&self) -> u64 {
         if self.needs.runs_only {
@@ -458,7 +460,7 @@ impl RuleSet {
         }
     }
 
-    /// Returns the comparisons of these rules. Under a `for` it is the condition that is compared.
+    /// Returns the comparisons of the covered rules. Under a `for`, that is the condition itself.
     fn terms_in_regions(&self) -> impl Iterator<Item = &Term> {
         (0..self.len())
             .filter(|index| self.in_regions() >> index & 1 == 1)

@@ -1,4 +1,5 @@
-//! The flows that a rule is for. Each flow is compared once with all of them: the caller stores which rules apply to it.
+//! Rule scopes: limits rules to some flows. A flow is matched once when it is new, and the caller stores the rules that
+//! apply.
 
 use std::fmt;
 
@@ -7,10 +8,10 @@ use wire::FlowKey;
 use super::{MAX_RULES, RuleSet};
 use crate::threshold::Match;
 
-/// Matches of all rules of a set together: a new flow is compared with each.
+/// Maximum number of matches in a rule set. A new flow is compared with each.
 pub const MAX_MATCHES: usize = 1024;
 
-/// There are more than [`MAX_MATCHES`].
+/// A rule set has this many matches, more than [`MAX_MATCHES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyMatches(pub usize);
 
@@ -26,12 +27,12 @@ impl fmt::Display for TooManyMatches {
 
 impl std::error::Error for TooManyMatches {}
 
-/// The flows to which each rule applies.
+/// The flows to which rules apply.
 #[derive(Clone, Debug)]
 pub(super) struct Scopes {
-    /// Bit `i`: rule `i` applies to every flow.
+    /// Bit `i` is set if rule `i` applies to every flow.
     everywhere: u64,
-    /// The other rules, by what they match.
+    /// Matches with the rules that they select (as bits).
     limited: Vec<(Match, u64)>,
 }
 
@@ -45,10 +46,11 @@ impl Default for Scopes {
 }
 
 impl RuleSet {
-    /// Returns the same rules, some of which are for some flows only: rule `i` is for flows that one of the matches given with `i` matches.
+    /// Limits rules to some flows: rule `i` applies to flows that one of the matches given with `i` matches. Other rules
+    /// apply to all.
     ///
     /// # Errors
-    /// There are more than [`MAX_MATCHES`].
+    /// [`TooManyMatches`] if there are more than [`MAX_MATCHES`].
     pub fn limited_to(mut self, flows: &[(usize, Vec<Match>)]) -> Result<Self, TooManyMatches> {
         let count = flows.iter().map(|(_, matches)| matches.len()).sum();
         if count > MAX_MATCHES {
@@ -78,14 +80,14 @@ impl RuleSet {
         Ok(self)
     }
 
-    /// Returns whether some rules are for some flows only. If not, all apply to each.
+    /// Returns whether any rule is limited to some flows.
     #[inline(always)]
     pub fn is_limited(&self) -> bool {
         self.scopes.everywhere != u64::MAX
     }
 
-    /// Returns the rules that apply to a flow: bit `i` is rule `i`. Compares the flow with every match (a few ns each): call it when a flow
-    /// is new or the rules have changed, not per report.
+    /// Returns the rules that apply to a flow: bit `i` is rule `i`. Compares the flow with every match (a few ns each), so
+    /// call it when a flow is new or the rules have changed, not per report.
     pub fn applicable(&self, flow: &FlowKey) -> u64 {
         let Scopes { everywhere, limited } = &self.scopes;
         let matching = limited.iter().filter(|(flows, _)| flows.matches(flow));
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(of("10.0.0.1:1>10.1.0.2:2/6"), 0b011);
         assert_eq!(of("10.0.0.1:1>10.2.0.2:2/6"), 0b111);
         assert_eq!(of("10.1.0.1:1>10.0.0.2:2/6"), 0b001);
-        // Two rules with the same flows are one comparison.
+        // Two rules limited to the same flows share one scope.
         assert_eq!(set.scopes.limited.len(), 2);
     }
 

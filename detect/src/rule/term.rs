@@ -1,4 +1,4 @@
-//! One comparison: the smallest part of a rule that is true, false or unknown for a report.
+//! A term: one comparison of a rule, which is true, false or unknown for a report.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
 wire::named! {
-    /// The subject of a term.
+    /// The value that a term compares.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum Subject, name {
@@ -28,12 +28,12 @@ wire::named! {
 }
 
 impl Subject {
-    /// Returns whether it has a value per hop.
+    /// Returns whether the value exists per hop.
     pub fn is_per_hop(self) -> bool {
         self as u8 >= Self::HopLatency as u8
     }
 
-    /// Returns the metric it is computed from; the path for the number of hops and loops.
+    /// Returns the metric of the value. For the number of hops and loops it is the path.
     pub fn metric(self) -> Metric {
         match self {
             Self::FlowLatency => Metric::FlowLatency,
@@ -47,12 +47,12 @@ impl Subject {
 }
 
 wire::named! {
-    /// Aggregation of the hops' values. Each is over the hops that have the value; unless noted otherwise the result is
+    /// The aggregation of the hops' values. It covers the hops that have the value. Unless noted otherwise, the result is
     /// unknown if no hop has it.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum Aggregate, name {
-        /// Not per hop: the flow's own value.
+        /// No aggregation: the flow's own value.
         Flow = 0 => "",
         /// The greatest of the values.
         Max = 1 => "max",
@@ -62,9 +62,9 @@ wire::named! {
         Sum = 3 => "sum",
         /// The mean, compared exactly (no rounding).
         Avg = 4 => "avg",
-        /// The number of hops that have the value. Always known.
+        /// The number of hops that have the value; always known.
         Count = 5 => "count",
-        /// For how many hops the comparison is true.
+        /// The number of hops for which the comparison is true.
         CountWhere = 6 => "count",
         /// The comparison is true for at least one hop.
         Any = 7 => "any",
@@ -73,21 +73,21 @@ wire::named! {
     }
 }
 
-/// An empty history cell. All cells of a flow without earlier reports are empty.
+/// An empty history cell, as in a flow without earlier reports.
 pub const EMPTY: u64 = ABSENT;
 
 wire::named! {
-    /// The history of a flow that a term uses.
+    /// The kind of history that a term uses.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum History, name {
-        /// None: the current value.
+        /// None: the current value is compared.
         Now = 0 => "",
         /// The value of the previous report.
         Previous = 1 => "previous",
         /// The absolute difference from the previous value.
         Change = 2 => "change",
-        /// The moving average, the current value included.
+        /// The moving average, including the current value.
         Average = 3 => "average",
     }
 }
@@ -111,13 +111,13 @@ wire::named! {
         AtLeast = 3 => ">=",
         /// Both are equal (`==`).
         Equal = 4 => "==",
-        /// Both differ (`!=`).
+        /// The two differ (`!=`).
         Unequal = 5 => "!=",
     }
 }
 
 impl Comparison {
-    /// Returns whether it holds between `a` and `b`.
+    /// Returns whether the comparison holds between `a` and `b`.
     #[inline]
     pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {
         match self {
@@ -130,7 +130,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the one that holds exactly when this one does not.
+    /// Returns the comparison that holds exactly if this one does not.
     pub fn negated(self) -> Self {
         match self {
             Self::Less => Self::AtLeast,
@@ -142,7 +142,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the one that holds when the sides are exchanged.
+    /// Returns the comparison that holds if the sides are swapped.
     pub(crate) fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -154,7 +154,7 @@ impl Comparison {
     }
 }
 
-/// One comparison, in the fixed-size form that a table in a kernel map or in switch registers can hold.
+/// A comparison in a fixed-size form that fits into a kernel map or switch registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(C)]
 pub struct Term {
@@ -162,7 +162,7 @@ pub struct Term {
     pub value: u64,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
-    /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side. 0 otherwise.
+    /// Right-hand side of [`Aggregate::CountWhere`], in hops; otherwise 0.
     pub hops: u32,
     /// The value that is compared.
     pub subject: Subject,
@@ -170,22 +170,22 @@ pub struct Term {
     pub aggregate: Aggregate,
     /// Comparison of each hop (`CountWhere`, `Any`, `All`) or of the aggregate with `value`.
     pub comparison: Comparison,
-    /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
+    /// Comparison of the number of hops with `hops` for [`Aggregate::CountWhere`]; otherwise `Less`.
     pub hops_comparison: Comparison,
-    /// The history that it uses.
+    /// The history that the term uses.
     pub history: History,
-    /// [`History::Average`]: the weight of a new value, 256ths. 0 otherwise.
+    /// Weight of a new value for [`History::Average`], 256ths; otherwise 0.
     pub alpha: u8,
-    /// For how many consecutive reports the comparison must have been true; with 0 only the current report counts.
+    /// Number of consecutive reports for which the comparison must have been true; 0: only the current report counts.
     pub reports: u16,
-    /// The comparison must have been true for fewer than `reports` reports. `false` if `reports` is 0.
+    /// Negates `reports`: the comparison must have been true for fewer reports. `false` if `reports` is 0.
     pub lapsed: bool,
 }
 
 const _: () = assert!(size_of::<Term>() == 32, "two to a line of memory");
 
 impl Term {
-    /// Returns a comparison of a value of the whole flow.
+    /// Creates a comparison of a value of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
         let aggregate = Aggregate::Flow;
         let hops_comparison = Comparison::Less;
@@ -215,7 +215,7 @@ impl Term {
         self.history != History::Now || self.reports != 0
     }
 
-    /// Returns the comparison without its number of reports.
+    /// Returns the comparison without its `for`.
     pub(crate) fn without_count(&self) -> Self {
         Self {
             reports: 0,
@@ -224,13 +224,13 @@ impl Term {
         }
     }
 
-    /// Returns whether the comparison holds for this value.
+    /// Returns whether `value` satisfies the comparison.
     #[inline]
     pub(crate) fn holds(&self, value: u64) -> bool {
         self.comparison.holds(&value, &self.value)
     }
 
-    /// [`Term::truth`] with history: `now` is the value of this report, `stored` the content of its cell.
+    /// Like [`Term::truth`], with history: `now` is the value in this report, `stored` the contents of its cell.
     #[inline]
     pub(crate) fn truth_with(&self, observation: &Observation<'_>, now: u64, stored: u64) -> Option<bool> {
         match self.history {
@@ -241,14 +241,13 @@ impl Term {
         }
     }
 
-    /// Returns whether the comparison has been true for the required number of reports (or, with `lapsed`, has not). `run` is the number so
-    /// far.
+    /// Returns whether a run of `run` reports satisfies `for` (or fails to, with `lapsed`).
     #[inline]
     pub(crate) fn lasts(&self, run: u64) -> bool {
         (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
     }
 
-    /// Returns whether it is true for one report alone. `None` if the report lacks the value. Ignores history.
+    /// Returns the comparison's truth for one report, ignoring history; `None` if the report does not have the value.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         match self.subject {
@@ -262,7 +261,7 @@ impl Term {
         }
     }
 
-    /// Returns the term that is true when this one is false, and unknown when this one is.
+    /// Returns the term that is true if this one is false, and unknown if this one is.
     pub(crate) fn negated(self) -> Self {
         if self.reports != 0 {
             return Self {
@@ -292,7 +291,7 @@ impl Term {
         }
     }
 
-    /// Approximate cost of evaluation: cheap terms are evaluated first.
+    /// Returns a rough cost of evaluation; cheap terms are evaluated first.
     pub(crate) fn cost(&self) -> u32 {
         let per_hop = self.subject.is_per_hop() && !self.is_stateful();
         if per_hop { 8 } else { 1 }
@@ -314,7 +313,7 @@ impl Term {
             }
             Aggregate::Avg => {
                 let (sum, count) = sum_and_count(given);
-                // Compares sum / count with the value, without rounding by a division.
+                // Multiplies instead of dividing, so that the mean is not rounded.
                 (count > 0).then(|| {
                     self.comparison
                         .holds(&sum, &(u128::from(self.value) * u128::from(count)))
@@ -326,7 +325,7 @@ impl Term {
         }
     }
 
-    /// Returns the aggregates that compare hop by hop.
+    /// Evaluates the aggregates that compare each hop.
     #[inline]
     fn of_hits(&self, given: impl Iterator<Item = u64>) -> Option<bool> {
         let mut count = 0u32;
@@ -348,7 +347,7 @@ fn sum_and_count(values: impl Iterator<Item = u64>) -> (u128, u64) {
     values.fold((0, 0), |(sum, count), value| (sum + u128::from(value), count + 1))
 }
 
-/// Prints the term in rule syntax, which parses to the same term.
+/// Prints the term in rule syntax; the text parses to the same term.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reports == 0 {
@@ -396,14 +395,14 @@ impl Term {
         write!(f, "{}(", self.history.name())?;
         self.write_value(f)?;
         if self.history == History::Average {
-            // 256ths have at most eight decimals.
+            // Multiples of 1/256 have at most eight decimals.
             write!(f, ", 0.{:08}", u32::from(self.alpha) * (100_000_000 / 256))?;
         }
         f.write_str(")")?;
         self.write_comparison(f)
     }
 
-    /// Writes a flow's value, or an aggregate of its hops.
+    /// Writes the flow's value, or an aggregate over hops.
     fn write_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.aggregate == Aggregate::Flow {
             return f.write_str(self.subject.name());

@@ -1,35 +1,35 @@
-//! Rules with history in fixed-size arrays: a [`Table`] and the cells that its rows use.
+//! A switch program for rules with history: a [`Table`] plus the history cells that its rows use, in fixed-size arrays.
 //!
-//! A flow's history is [`Program::used`] numbers of 64 bits, [`EMPTY`] at the beginning. Evaluating a report is four loops of
-//! fixed bounds over plain numbers ([`Program::evaluate`]):
+//! A flow's history is [`Program::used`] 64-bit numbers, initially [`EMPTY`]. Evaluating a report takes four loops with
+//! fixed bounds over plain integers ([`Program::evaluate`]):
 //!
-//! 1. each **cell**, in order: the value of a previous or average cell is read, and averages are updated; a run is incremented
-//!    if its comparison is true, and reset if not;
-//! 2. each **row** whose comparison is true, or whose run is long enough, sets the bit of its clause;
-//! 3. each **rule** fires when every clause of its set has its bit;
-//! 4. each previous value is replaced by this report's, if it has one.
+//! 1. each **cell**, in order: reads the report's value for previous and average cells, and updates averages; increments a
+//!    run if its comparison is true, and resets it otherwise;
+//! 2. each **row** whose comparison is true, or whose run is long enough, sets its clause's bit;
+//! 3. each **rule** fires if the bits of all its clauses are set;
+//! 4. each previous value is replaced by the report's value, if there is one.
 //!
-//! The only multiplication is that of an average, of at most 56 by 8 bits; there is no division. See [`crate::rule::history`]
-//! for the content of a cell.
+//! The only multiplication is in averages, of at most 56 by 8 bits; there is no division. See [`crate::rule::history`] for
+//! the contents of cells.
 
 use super::{Reason, Row, TERMS, Table, Writer, holds};
 use crate::observation::{ABSENT, Observation};
 use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL};
 use crate::rule::{CELLS, RuleSet, Term};
 
-/// The history that a row uses.
+/// The history that a row or cell uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct HistoryRef {
-    /// The history that is used ([`History`]).
+    /// Kind of history ([`History`]).
     pub history: u8,
-    /// The cell of its value; [`NO_CELL`] for none.
+    /// Cell of its value; [`NO_CELL`]: none.
     pub value: u8,
-    /// The cell of its run; [`NO_CELL`] for none.
+    /// Cell of its run; [`NO_CELL`]: none.
     pub run: u8,
-    /// 1: true when the run is shorter than `reports`.
+    /// 1 if the row is true for runs shorter than `reports`.
     pub lapsed: u8,
-    /// The length that a run must have.
+    /// Required length of a run, reports.
     pub reports: u32,
 }
 
@@ -38,29 +38,29 @@ const PREVIOUS: u8 = 1;
 const AVERAGE: u8 = 2;
 const RUN: u8 = 3;
 
-/// A cell: its kind, and the quantity or comparison that it refers to.
+/// A history cell: its kind, and the quantity or comparison that it stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CellRow {
-    /// The value (subject, aggregate, node), or the comparison that a run counts.
+    /// The quantity (subject, aggregate, node), or the comparison that a run counts.
     pub row: Row,
-    /// The history that this comparison uses.
+    /// The history that the comparison uses.
     pub history_ref: HistoryRef,
-    /// 1: a previous value; 2: an average; 3: a run.
+    /// Kind of cell: 1 previous value, 2 average, 3 run.
     pub kind: u8,
     /// Weight of a new value in an average, 256ths.
     pub alpha: u8,
 }
 
-/// Rules in fixed-size arrays; see the module documentation.
+/// Rules with history as fixed-size arrays; see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Program {
-    /// The clauses and the comparisons.
+    /// Clauses and comparisons of the rules.
     pub table: Table,
-    /// The history that each of the table's rows uses.
+    /// History that each of the table's rows uses.
     pub history_refs: [HistoryRef; TERMS],
-    /// The cells of a flow.
+    /// History cells of a flow.
     pub cells: [CellRow; CELLS],
     /// Number of cells in use.
     pub used: u32,
@@ -127,7 +127,7 @@ impl CellRow {
 }
 
 impl Program {
-    /// The program of no rules.
+    /// A program without rules.
     pub const EMPTY: Self = Self {
         table: Table::EMPTY,
         history_refs: [HistoryRef::NONE; TERMS],
@@ -138,7 +138,7 @@ impl Program {
     /// Compiles all of `rules`, including those with history.
     ///
     /// # Errors
-    /// The first rule that does not fit, and why.
+    /// The index of the first rule that does not fit, and the reason.
     pub fn new(rules: &RuleSet) -> Result<Self, (usize, Reason)> {
         let mut writer = Writer {
             table: Table::EMPTY,
@@ -150,7 +150,7 @@ impl Program {
             let first = writer.table.terms as usize;
             let known = writer.known.len();
             writer.add(rule, &clauses).map_err(|reason| (rule, reason))?;
-            // Of equal clauses only the first has rows; the cells of equal terms are the same.
+            // Only the first of equal clauses has rows. Equal terms have the same cells.
             let new = clauses.iter().enumerate().filter(|(at, clause)| {
                 let number = writer.known[known..].iter().position(|new| new == *clause);
                 number.is_some() && !clauses[..*at].contains(clause)
@@ -168,8 +168,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Bit `i` of the result is set when rule `i` is true for `observation` given the flow's `history`, which is
-    /// updated. If `history` is too short, this counts as the flow's first report.
+    /// Evaluates all rules for `observation` with the flow's `history`, which it updates, and returns a bit per rule that
+    /// is true. If `history` is too short, the report counts as the flow's first.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let used = (self.used as usize).min(CELLS);
@@ -199,7 +199,7 @@ impl Program {
         fired
     }
 
-    /// Updates the cells. Returns the values of this report.
+    /// Updates averages and runs, and returns the report's values.
     #[inline]
     fn update(&self, observation: &Observation<'_>, history: &mut [u64]) -> [u64; CELLS] {
         let mut now = [ABSENT; CELLS];
@@ -258,7 +258,7 @@ impl HistoryRef {
         }
         let now = now[usize::from(self.value)];
         let stored = history[usize::from(self.value)];
-        // Missing history is unknown.
+        // Missing history makes the comparison unknown.
         if stored == EMPTY {
             return false;
         }
@@ -300,7 +300,7 @@ impl Row {
             _ if all.count == 0 => ABSENT,
             1 => all.greatest.min(MAX_VALUE),
             2 => all.least.min(MAX_VALUE),
-            // A sum of more than 64 bits saturates.
+            // A sum above 64 bits saturates.
             _ if all.sum_high > 0 => MAX_VALUE,
             _ => all.sum.min(MAX_VALUE),
         }

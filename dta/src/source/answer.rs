@@ -1,4 +1,5 @@
-//! Answers of stores as JSON.
+//! JSON types for descriptions of DTA stores and answers to queries, shared by the API and the commands. The doc comments
+//! of the fields are the descriptions in the OpenAPI schema.
 
 use std::fmt;
 
@@ -278,12 +279,12 @@ pub struct TailAnswer {
     pub missing: u64,
 }
 
-/// Values by the names of their fields, in the order of the layout; in JSON an object.
+/// Decoded values by field name, in layout order; a JSON object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(pub Vec<(String, Value)>);
 
 impl Values {
-    /// Returns the value of a field.
+    /// Returns the value of a field, or `None` if there is no such field.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0
             .iter()

@@ -1,4 +1,5 @@
-//! Queries of stores in collector memory.
+//! Queries of DTA stores for the API and the commands: calls the reader that fits the store's kind and converts its result
+//! to JSON types.
 
 use crate::{Next, Plan, Policy, QueryError, SketchCopy, SketchError};
 use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
@@ -13,7 +14,7 @@ use crate::{
     key::Key,
 };
 
-/// Slots sampled to estimate the load of a store.
+/// Number of slots sampled to estimate a store's load.
 const SAMPLE: u64 = 16_384;
 
 /// Options of a key query.
@@ -23,7 +24,7 @@ pub struct KeyQuery {
     pub policy: Policy,
     /// Copies to read, 1 to 4.
     pub copies: u8,
-    /// The largest value that nodes report in postcards; with it, slots of the artifact's layout can be verified.
+    /// Largest value that nodes report in postcards. It allows paths in the artifact's layout to be verified.
     pub largest: Option<u32>,
 }
 
@@ -42,7 +43,7 @@ fn bad(error: QueryError) -> String {
 }
 
 impl SourceStore {
-    /// Describes the store's structure and occupancy.
+    /// Describes the store's structure and estimates its occupancy.
     pub fn view(&self) -> StoreView {
         let header = self.store.header();
         let occupied = self
@@ -72,10 +73,10 @@ impl SourceStore {
         }
     }
 
-    /// Looks up a key: its data, or its path.
+    /// Looks up a key and returns its data, or its path for Postcarding.
     ///
     /// # Errors
-    /// A store of another kind: a sentence.
+    /// A message if the store is of another kind, or the query is invalid.
     pub fn get(&self, key: &Key, query: KeyQuery) -> Result<Answer, String> {
         if let Some(reader) = self.store.key_write() {
             return self.data(&reader, key, query);
@@ -154,10 +155,10 @@ impl SourceStore {
         }
     }
 
-    /// Estimates the count of a key. Its error bound depends on the sum over all keys, so that every query reads the whole store.
+    /// Estimates a key's count. The error bound needs the sum of all counters, so every query reads the whole store.
     ///
     /// # Errors
-    /// A sentence for a store of another kind.
+    /// A message if the store is of another kind, or the query is invalid.
     pub fn count(&self, key: &Key, copies: u8) -> Result<CountAnswer, String> {
         let Some(reader) = self.store.counters() else {
             return Err(self.other_kind("count"));
@@ -177,10 +178,11 @@ impl SourceStore {
         })
     }
 
-    /// Queries a sketch for a key or as a whole, in one epoch or the newest. `samples` is the maximum number of samples returned.
+    /// Queries a sketch for a key or as a whole, in one epoch or the newest. Returns at most `samples` samples.
     ///
     /// # Errors
-    /// A sentence for a store of another kind, no such epoch, or a query that this kind of sketch does not answer.
+    /// A message if the store is of another kind, the epoch is not in memory, or this kind of sketch cannot answer the
+    /// query.
     pub fn sketch(
         &self,
         key: Option<&Key>,
@@ -246,7 +248,7 @@ impl SourceStore {
 }
 
 impl DtaSource {
-    /// Returns the first `most` lists. Reads the trailers of these lists only.
+    /// Returns the first `most` lists with their newest batch. Reads the trailers of these lists only.
     pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
         let mut views = Vec::new();
         for store in self.stores() {
@@ -266,10 +268,11 @@ impl DtaSource {
         views
     }
 
-    /// Returns entries of a list: from batch `from` on, or without it the newest ones; at most about `limit`.
+    /// Returns entries of a list, starting with batch `from`, or the newest ones without `from`. Returns whole batches, so
+    /// there may be slightly more than `limit` entries.
     ///
     /// # Errors
-    /// A sentence if there is no such list, or it is bare.
+    /// A message if there is no such list, or it is bare.
     pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
         let store = self.find_list(list)?;
         let Some(lists) = store.store.lists() else {
@@ -285,12 +288,13 @@ impl DtaSource {
         let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
-                // The oldest available, or `batches` before the newest.
+                // Start `batches` back from the newest batch, or with the oldest available one.
                 let oldest = lists
                     .from_oldest(list)
                     .map_or(newest, |follower| follower.position());
                 let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
                 let back = available.min(batches.saturating_sub(1));
+                // Sequence numbers run from 1 to 2^32 - 1 and then continue with 1.
                 let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
                 lists.from_sequence(list, start as u32)
             }
@@ -307,7 +311,7 @@ impl DtaSource {
             overwritten: 0,
             missing: 0,
         };
-        // Lost entries are skipped within this many calls.
+        // Enough polls to skip lost batches.
         let mut empty_polls = 0;
         let most = follower.max_empty_polls();
         while answer.entries.len() < limit && empty_polls < most {
@@ -329,7 +333,7 @@ impl DtaSource {
                     answer.missing += lost;
                 }
                 Next::Nothing | Next::Torn => {
-                    // A batch after the newest one has not been written: there is nothing to wait for.
+                    // A batch after the newest one has not been written, so there is nothing to wait for.
                     if newest.is_none_or(|newest| BlockTrailer::ahead(newest, position) < 0) {
                         break;
                     }
@@ -358,7 +362,7 @@ impl SourceStore {
     }
 }
 
-/// Decodes values by the names of their fields.
+/// Decodes bytes into values by field name; an unnamed field becomes `value`.
 pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Values {
     Values(
         fields
@@ -414,13 +418,14 @@ fn shape(geometry: &Geometry) -> Shape {
     }
 }
 
-/// Returns the expected query success of a store with this load, for 1 to 4 copies of every key.
+/// Returns the expected share of answered keys at this occupancy, for 1 to 4 copies per key.
 fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
     let expected = (1..=4).map(|copies: u8| {
         let load = Plan::load_of(occupied, copies);
         let load = if load.is_finite() {
             load
         } else {
+            // A full store gives an infinite load; 16 writes per slot are as good.
             16.0 / f64::from(copies)
         };
         let plan = Plan::new((load * slots as f64) as u64, slots, copies);

@@ -1,10 +1,11 @@
-//! CRC-32 (IEEE 802.3, reflected) of short strings by carry-less multiplication.
+//! CRC-32 (IEEE 802.3, reflected) of short strings by carry-less multiplication (PCLMULQDQ); RoCEv2 frames need it for
+//! their ICRC.
 //!
 //! As polynomials over GF(2), the CRC register after a string is the sum over its 64-bit words of
-//! `word * x^(32 + bits after it)`, modulo the polynomial P of degree 32. Each power is known modulo P, so each word takes one
-//! multiplication, and none depends on another; the sum, of degree 94 at most, is reduced once (Barrett: quotient by
-//! `floor(x^95 / P)`, then the remainder). In the usual folding each block depends on the one before, and this latency would
-//! be all of the time for the few dozen bytes of a telemetry packet.
+//! `word * x^(32 + bits after it)`, modulo the polynomial P of degree 32. The powers modulo P are constants, so each word
+//! takes one multiplication that depends on no other. The sum has at most degree 94 and is reduced once (Barrett: multiply
+//! by `floor(x^95 / P)` for the quotient, then subtract). The usual folding makes each block depend on the previous one;
+//! for the few dozen bytes of a telemetry packet, that latency would dominate.
 //!
 //! Bits are reflected: bit i of a word of n bits is the coefficient of `x^(n - 1 - i)`.
 
@@ -17,21 +18,21 @@ use std::arch::x86_64::{
     _mm_xor_si128,
 };
 
-/// The polynomial without its x^32.
+/// The polynomial P without its x^32 term, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// Bytes that are multiplied at once, by two multiplications.
+/// Bytes per block; a block takes two multiplications.
 const BLOCK: usize = 16;
-/// The most blocks of one sum.
+/// Maximum number of blocks in one sum.
 const BLOCKS: usize = 32;
 
-/// Continues a CRC-32 (zlib's): start with all ones and invert the final state.
+/// A function that continues a CRC-32 as zlib does: start with all ones and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// Returns a function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few hundred.
-/// `None` on a processor without carry-less multiplication.
+/// Returns the fastest function for strings of `len` bytes; it accepts any length. Returns `None` on a CPU without
+/// carry-less multiplication. Multiples of 16 up to 128 bytes get a function for exactly that length.
 #[cfg(target_arch = "x86_64")]
 pub fn crc_32(len: usize) -> Option<Crc32> {
-    // For one vector or less, adding up the lanes would take longer than the multiplications saved.
+    // For at most one vector, adding the lanes would cost more than the saved multiplications.
     let is_short = len <= 4 * BLOCK && len.is_multiple_of(BLOCK);
     if !is_short && wide::is_possible() {
         return Some(wide::crc_32(if len.is_multiple_of(BLOCK) {
@@ -43,7 +44,7 @@ pub fn crc_32(len: usize) -> Option<Crc32> {
     narrow(len)
 }
 
-/// Returns a function as [`crc_32`] does, which processes one block of 16 bytes after the other.
+/// Like [`crc_32`], but with functions that process one 16-byte block at a time.
 #[cfg(target_arch = "x86_64")]
 fn narrow(len: usize) -> Option<Crc32> {
     const SHORT: [Crc32; 8] = [
@@ -66,7 +67,7 @@ fn narrow(len: usize) -> Option<Crc32> {
     is_possible.then_some(short.copied().unwrap_or(any_length))
 }
 
-/// Returns `None`: there is no such function for this processor.
+/// Returns `None`: this CPU has no such function.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn crc_32(_len: usize) -> Option<Crc32> {
     None
@@ -76,7 +77,7 @@ pub fn crc_32(_len: usize) -> Option<Crc32> {
 fn whole_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
-            // SAFETY: the processor has PCLMULQDQ and SSE 4.1: only `crc_32` returns this function, after it checked.
+            // SAFETY: the CPU has PCLMULQDQ and SSE 4.1; `crc_32` checks that before it returns this function.
             unsafe { few::<N>(state, blocks) }
         }
         _ => any_length(state, bytes),
@@ -85,7 +86,7 @@ fn whole_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fn any_length(state: u32, bytes: &[u8]) -> u32 {
-    // The bytes that fill no block come first: after the blocks, their look-ups would wait for the result.
+    // Bytes that fill no block come first. After the blocks, their table lookups would wait for the multiplications.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
     let state = if front.is_empty() {
         state
@@ -159,14 +160,14 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     state
 }
 
-/// A sum of products, before its reduction modulo P.
+/// A sum of products before its reduction modulo P.
 #[cfg(target_arch = "x86_64")]
 struct Sum {
-    /// The value to add to the next block: the register, before the first one.
+    /// Value to add to the next block: the register before the first block, then zero.
     state: __m128i,
     /// Sum of the products with the first words of blocks.
     first: __m128i,
-    /// Sum of the products with the second words.
+    /// Sum of the products with the second words of blocks.
     second: __m128i,
 }
 
@@ -186,7 +187,7 @@ impl Sum {
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn add(&mut self, block: &[u8; BLOCK], powers: &[[u64; 2]; 2]) {
-        // SAFETY: 16 bytes that were borrowed; this load needs no alignment.
+        // SAFETY: the load reads 16 borrowed bytes, and needs no alignment.
         let words = _mm_xor_si128(unsafe { _mm_loadu_si128(block.as_ptr().cast()) }, self.state);
         self.state = _mm_setzero_si128();
         self.first = _mm_xor_si128(self.first, _mm_clmulepi64_si128::<0x10>(words, pair(&powers[0])));
@@ -197,8 +198,8 @@ impl Sum {
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn reduce(&self) -> u32 {
-        // Bit k is the coefficient of x^(95 - k). The low word has the coefficients of x^32 and above; its product with the reciprocal has the
-        // quotient as its low word; the quotient's product with P has its bits where the sum has them.
+        // Bit k is the coefficient of x^(95 - k). The low word has the coefficients of x^32 and above. Its product with the
+        // reciprocal has the quotient in its low word, and the quotient's product with P is aligned with the sum.
         let sum = _mm_xor_si128(self.first, self.second);
         let quotient = _mm_clmulepi64_si128::<0x10>(sum, pair(&[0, RECIPROCAL]));
         let product = _mm_clmulepi64_si128::<0x10>(quotient, pair(&[0, (POLYNOMIAL as u64) << 1 | 1]));
@@ -206,12 +207,12 @@ impl Sum {
     }
 }
 
-/// Two words, of which the upper one is used: the multiplication then reads it directly from memory.
+/// Loads two words, of which only the upper is used, so that the multiplication reads it directly from memory.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]
 fn pair(words: &[u64; 2]) -> __m128i {
-    // SAFETY: 16 bytes that were borrowed; this load needs no alignment.
+    // SAFETY: the load reads 16 borrowed bytes, and needs no alignment.
     unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
 }
 
@@ -220,8 +221,8 @@ const fn times_x(value: u32) -> u32 {
     value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
 }
 
-/// For the first and the second word of each of [`BLOCKS`] blocks: x^(32 + bits after it) modulo P, shifted by a bit, in the upper of two
-/// words.
+/// For both words of each of the last [`BLOCKS`] blocks of a string: x^(32 + bits after the word) modulo P, shifted left by
+/// one bit, in the upper of two words.
 #[cfg(target_arch = "x86_64")]
 static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
 
@@ -238,7 +239,7 @@ const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
     powers
 }
 
-/// Returns the powers for both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros after them.
+/// Returns the powers for both words of the last `N` blocks of a string, as in [`POWERS`]; the rest is zero.
 #[cfg(target_arch = "x86_64")]
 const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     let mut powers = [[0; 2]; ALL];
@@ -258,19 +259,19 @@ const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     powers
 }
 
-/// floor(x^95 / P), of degree 63.
+/// Barrett constant floor(x^95 / P), of degree 63.
 #[cfg(target_arch = "x86_64")]
 const RECIPROCAL: u64 = reciprocal();
 
-/// Computes [`RECIPROCAL`] by long division: the remainders of x^32, x^33, ... give one bit of the quotient each.
+/// Computes [`RECIPROCAL`] by long division: the remainders of x^32, x^33, ... each give one bit of the quotient.
 #[cfg(target_arch = "x86_64")]
 const fn reciprocal() -> u64 {
-    // The quotient of x^32 is 1, the remainder P without x^32.
+    // x^32 / P has quotient 1, and its remainder is P without x^32.
     let mut quotient = 1_u64 << 63;
     let mut left = POLYNOMIAL;
     let mut power = 32;
     while power < 95 {
-        // Times x: the quotient, whose top bit is x^0, and the remainder, whose lowest bit is x^31.
+        // Multiply by x: the quotient's top bit is x^0, and the remainder's lowest bit is x^31.
         quotient = quotient >> 1 | ((left & 1) as u64) << 63;
         left = times_x(left);
         power += 1;
@@ -301,14 +302,14 @@ mod tests {
 
     use super::{Crc32, crc_32, narrow, times_x};
 
-    /// Bit by bit, as defined.
+    /// Computes the CRC bit by bit, directly from its definition.
     fn slowly(state: u32, bytes: &[u8]) -> u32 {
         bytes.iter().fold(state, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state))
         })
     }
 
-    /// Returns all variants that this processor has, each for strings of these lengths.
+    /// Returns the variants that this processor supports, each selected for strings of these lengths.
     fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
         best.iter()
@@ -346,7 +347,7 @@ mod tests {
             }
             let begin = (random >> 24) as u32;
             let expected = slowly(begin, &bytes[..len]);
-            // Each function is correct for all lengths, also those that it is not optimised for.
+            // Each function is correct for all lengths, not only those that it is optimised for.
             for (variant, crc_32) in variants(&[len, 0, 16, 48, 128, 1024]) {
                 assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {variant}");
                 let (front, back) = bytes[..len].split_at(len / 3);

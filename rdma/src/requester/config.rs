@@ -1,11 +1,12 @@
-//! Settings of the requester, the offer to a collector, and its answer.
+//! Settings of the RoCEv2 requester, and the two messages of its connection setup: its [`Offer`] and the collector's
+//! [`Connection`].
 
 use wire::roce::{Path, Psn};
 
 /// Maximum regions of a collector.
 pub const REGIONS: usize = 256;
 
-/// Settings of all links.
+/// Settings that apply to the links of all collectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Number of collectors, 1 to 256.
@@ -20,32 +21,32 @@ pub struct Config {
     pub retransmit_bytes: usize,
     /// Maximum length of a message, bytes.
     pub max_message: u32,
-    /// Maximum unacknowledged packets in flight to a collector. Each loss halves the window, down to 16; acknowledgements
-    /// grow it again.
+    /// Maximum unacknowledged packets in flight to a collector. Each loss halves the congestion window, but not below 16;
+    /// acknowledgements grow it back to this value.
     pub window: u32,
-    /// Requests an acknowledgement at least once in this many operations, and with the last packet before a pause.
+    /// Operations between acknowledgement requests. The last packet before a pause always requests one.
     pub ack_every: u32,
     /// Timeout of a retransmission, ns.
     pub timeout: u64,
-    /// Retransmissions without a response until the connection counts as broken.
+    /// Consecutive timeouts without a response before the connection counts as broken.
     pub retries: u32,
-    /// Pause of all sending to a collector after it missed packets, ns; 0: no pause.
+    /// Pause in sending to a collector after it reports missing packets, ns; 0: no pause.
     pub pause_on_loss: u64,
-    /// Pause of all sending to a collector after a congestion notification, ns.
+    /// Pause in sending to a collector after a congestion notification packet (CNP), ns.
     pub pause_on_congestion: u64,
-    /// Policy for additions that may or may not have been executed when the connection broke.
+    /// Policy for fetch-and-adds with an unknown outcome when the connection breaks.
     pub uncertain_fetch_adds: UncertainFetchAdds,
     /// Seed of queue pair numbers and PSNs; the same seed gives the same numbers.
     pub seed: u64,
 }
 
-/// The policy for additions that were sent and not acknowledged when a connection broke, if the collector no longer knows which
-/// PSN it expected.
+/// The policy for fetch-and-adds that were sent but not acknowledged when a connection broke, if the collector no longer
+/// knows the PSN that it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncertainFetchAdds {
-    /// Send them again. A counter is never too small, as a Count-Min estimate requires.
+    /// Send them again. A counter is never too small, which the one-sided error of Count-Min needs.
     Again,
-    /// Give them up. A counter is never too large.
+    /// Drop them. A counter is never too large.
     GiveUp,
 }
 
@@ -79,7 +80,7 @@ impl Config {
         if self.collectors == 0 || self.collectors > 256 {
             return Err("a translator has 1 to 256 collectors".to_owned());
         }
-        // The sign of a 24-bit difference must order the packets in flight.
+        // PSNs have 24 bits. A small window lets the sign of a PSN difference order the packets in flight.
         let sizes = [
             (self.outbox_bytes, 1 << 30, "outbox_bytes"),
             (self.outbox_frames, 1 << 24, "outbox_frames"),
@@ -101,7 +102,7 @@ impl Config {
     }
 }
 
-/// Local queue pairs, for the collector to connect to.
+/// The requester's queue pairs, which a collector connects to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// Local end of the unreliable queue pair.
@@ -110,7 +111,7 @@ pub struct Offer {
     pub reliable: End,
 }
 
-/// The address and numbers of one end of a queue pair.
+/// One end of a queue pair: its number and its first PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     /// Number of the queue pair.
@@ -119,7 +120,7 @@ pub struct End {
     pub psn: Psn,
 }
 
-/// A region as its collector announced it.
+/// A memory region that a collector announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
     /// Number of the region in [`crate::transport::RemoteAddr`], below [`REGIONS`].
@@ -132,22 +133,22 @@ pub struct RemoteRegion {
     pub rkey: u32,
 }
 
-/// A collector's answer to an [`Offer`].
+/// A collector's reply to an [`Offer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection<'a> {
     /// Addresses from the requester to the collector.
     pub path: Path,
     /// Path MTU, bytes of payload: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// Number of its unreliable queue pair; without one all operations are reliable.
+    /// The collector's unreliable queue pair (UC). Without it, all operations use the reliable one.
     pub unreliable: Option<u32>,
-    /// Number of its reliable queue pair; without one there are no reliable operations and no additions.
+    /// The collector's reliable queue pair (RC). Without it, reliable operations and fetch-and-adds are refused.
     pub reliable: Option<u32>,
-    /// Maximum outstanding additions, at least 1.
+    /// Maximum outstanding fetch-and-adds, at least 1.
     pub atomic_depth: u32,
     /// Regions that the collector announces.
     pub regions: &'a [RemoteRegion],
-    /// The PSN that it expected next on the last reliable connection of this link, if it still knows: everything before it
-    /// is executed and not sent again.
+    /// The PSN that the collector expected next on the last reliable connection, if it still knows it. Everything before it
+    /// is executed and is not sent again.
     pub executed: Option<Psn>,
 }

@@ -1,4 +1,4 @@
-//! Builds the frames of one queue pair.
+//! Builds the RoCEv2 frames of one queue pair: RDMA WRITE in one or several packets, and FETCH AND ADD.
 
 use wire::crc::crc_32_update;
 use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, Writer};
@@ -11,13 +11,13 @@ pub(super) struct Target {
     pub(super) len: u32,
 }
 
-/// Number of frames of a message of `len` bytes.
+/// Returns the number of packets that a message of `len` bytes needs at this path MTU.
 #[inline]
 pub(super) fn frames_for(len: u32, mtu: u32) -> u32 {
     Segments::count(len as usize, mtu as u16) as u32
 }
 
-/// The payload of a write.
+/// The data and immediate value of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) data: &'a [u8],
@@ -32,29 +32,30 @@ pub(super) struct PacketPosition {
     pub(super) mtu: u32,
 }
 
-/// Maximum length of a frame with this much payload, bytes: with the longest possible headers.
+/// Returns the maximum length in bytes of a frame with this payload, assuming the longest headers.
 #[inline]
 pub(super) const fn max_frame_len(payload: u32) -> usize {
     payload as usize + HEADERS
 }
 
-// Ethernet with a VLAN tag, IPv6, UDP, base header, the longest extension, padding, CRC.
+// Ethernet with a VLAN tag, IPv6, UDP, BTH, AtomicETH (the longest extension), padding, ICRC.
 const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 
-/// Builds the frames of one queue pair.
+/// Builds the frames of one queue pair, with cached headers.
 #[derive(Debug)]
 pub(super) struct Framer(Writer);
 
 impl Framer {
-    /// Creates a framer for the remote queue pair `queue_pair`, or returns `None` if the path mixes IPv4 and IPv6.
+    /// Creates a framer that sends to the remote queue pair `queue_pair`, or returns `None` if the path mixes IPv4 and
+    /// IPv6.
     pub(super) fn new(path: &Path, transport: Transport, queue_pair: u32) -> Option<Self> {
         let writer = Writer::new(*path, transport, queue_pair).ok()?;
-        // Uses the processor's CRC instructions, where it has any for this length.
+        // Uses the CPU's CRC instructions if they are faster at this length.
         let writer = writer.with_crc(|len| memory::crc_32(len).unwrap_or(crc_32_update));
         Some(Self(writer))
     }
 
-    /// Builds the frame of one packet of a write. Returns its length; 0 if `out` is too short.
+    /// Builds one packet of a write in `out` and returns the frame's length, or 0 if `out` is too short.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -103,7 +104,7 @@ impl Framer {
         made.unwrap_or(0)
     }
 
-    /// Builds the frame of an addition. Returns its length; 0 if `out` is too short.
+    /// Builds a fetch-and-add in `out` and returns the frame's length, or 0 if `out` is too short.
     #[inline]
     pub(super) fn add(&mut self, out: &mut [u8], psn: Psn, target: &Target, delta: u64) -> usize {
         let head = Head {
@@ -121,7 +122,7 @@ impl Framer {
     }
 }
 
-/// Sets the solicited event bit: an immediate value wakes the collector's program.
+/// Sets the solicited event bit, so that the immediate value wakes the collector's program.
 fn solicited(head: Head) -> Head {
     Head {
         solicited: true,

@@ -1,8 +1,16 @@
-//! The link to one collector: an unreliable queue pair for operations that may be lost, and a reliable one.
+//! The requester's link to one collector: an unreliable queue pair (UC) for operations that may be lost, and a reliable one
+//! (RC).
 //!
-//! An unreliable operation becomes frames at once and is not stored. A reliable one goes to the retransmit buffer
-//! (`retransmit.rs`), and [`CollectorLink::pump`] sends it: new operations behind those in flight, or, after a loss, everything
-//! from the first unacknowledged packet ("go back N", the only retransmission that the protocol allows).
+//! An unreliable operation becomes frames at once and is not stored. A reliable operation goes to the retransmit buffer
+//! (`retransmit.rs`), and [`CollectorLink::pump`] sends it. RC allows only go-back-N: after a loss, everything from the
+//! first unacknowledged packet is sent again.
+//!
+//! ```text
+//! PSN:     unacknowledged         next            sent_end
+//!               ▼                  ▼                 ▼
+//!   ─ acked ─── │ ─── in flight ── │ ─ sent before ─ │ ── never sent ──►
+//!                                    (after a rewind)
+//! ```
 
 use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 
@@ -22,9 +30,9 @@ wire::named! {
         NoResponse => "no_response",
         /// NAK: invalid request (syndrome 0x61).
         InvalidRequest => "invalid_request",
-        /// NAK: remote access error (0x62).
+        /// NAK: remote access error (syndrome 0x62).
         RemoteAccess => "remote_access",
-        /// NAK: remote operational error (0x63).
+        /// NAK: remote operational error (syndrome 0x63).
         RemoteOperational => "remote_operational",
     }
 }
@@ -36,11 +44,13 @@ pub enum State {
     Down,
     /// The collector is connected.
     Up,
-    /// The reliable queue pair broke: connect again.
+    /// The reliable queue pair failed; the program must reconnect.
     Broken(Cause),
 }
 
+/// Smallest window, packets; losses do not reduce it further.
 const MIN_WINDOW: u32 = 16;
+/// Deadline of a timer that is not running.
 const NEVER: u64 = u64::MAX;
 
 /// The sending half of a queue pair.
@@ -60,29 +70,33 @@ pub(super) struct CollectorLink {
     generation: u32,
     seed: u64,
     offer: Option<Offer>,
-    /// Local queue pairs of the current connection.
+    /// Local queue pairs of the current connection. `offer` above is for the next one.
     ours: Option<Offer>,
     peer: Option<roce::Path>,
     mtu: u32,
     max_message: u32,
     regions: Box<[RemoteRegion]>,
     unreliable: Option<QueuePair>,
-    /// `psn` is the number after the whole retransmit buffer.
+    /// Reliable queue pair; its `psn` follows the last operation in the retransmit buffer.
     reliable: Option<QueuePair>,
     retransmit: RetransmitBuffer,
-    /// The next operation to send, and how many of its packets were sent.
+    /// Position of the next operation to send, and how many of its packets are sent.
     cursor: u64,
     cursor_packets: u32,
-    /// The first unacknowledged packet, the next to be sent, and the one after the highest ever sent.
+    /// First unacknowledged PSN, next PSN to send, and the PSN after the highest one ever sent.
     unacknowledged: Psn,
     next: Psn,
     sent_end: Psn,
     outstanding_atomics: u32,
     atomic_depth: u32,
+    /// Maximum number of packets in flight, see [`CollectorLink::responded`].
     window: u32,
+    /// Expiry of the retransmission timer, ns.
     deadline: u64,
     tries: u32,
+    /// End of the pause after congestion or a loss, ns.
     paused_until: u64,
+    /// End of the pause that an RNR NAK requests, ns.
     not_ready_until: u64,
     pub(super) stats: Stats,
 }
@@ -129,7 +143,9 @@ impl CollectorLink {
 
     // Connecting.
 
-    /// Creates new numbers for both queue pairs, different from those of the last 16,383 connections.
+    /// Creates queue pair numbers and first PSNs for the next connection. Numbers repeat after 32,767 connections, so that
+    /// late packets of old connections do not match. The lowest bit tells reliable (1) from unreliable (0); the next eight
+    /// hold the collector.
     pub(super) fn offer(&mut self) -> Offer {
         self.generation = self.generation % 0x7fff + 1;
         self.seed = mix(self.seed);
@@ -191,6 +207,7 @@ impl CollectorLink {
         Ok(())
     }
 
+    /// Returns the PSN for the next operation, after those in the retransmit buffer.
     fn psn_after_buffer(&self, offer: Offer) -> Psn {
         if self.retransmit.first() == self.retransmit.end() {
             offer.reliable.psn
@@ -199,7 +216,7 @@ impl CollectorLink {
         }
     }
 
-    /// Acknowledges what the collector executed on the last connection, as far as it knows the PSN that it expected.
+    /// Acknowledges the operations before `executed`, the PSN that the collector expected last.
     fn settle(&mut self, executed: Psn) {
         let ahead = executed.distance(self.unacknowledged);
         if self.ours.is_some() && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead) {
@@ -208,14 +225,14 @@ impl CollectorLink {
         }
     }
 
-    /// Marks the remaining operations as not executed, even if they were sent.
+    /// Marks the remaining operations as not executed, so that fetch-and-adds can be sent again without risk.
     fn nothing_else_was_executed(&mut self) {
         for position in self.retransmit.first()..self.retransmit.end() {
             self.retransmit.at_mut(position).sent = false;
         }
     }
 
-    /// Marks operations for this region, so that they are not sent on another connection.
+    /// Marks the operations for this region as outdated; the next connection does not send them.
     pub(super) fn give_up(&mut self, region: u16) {
         for position in self.retransmit.first()..self.retransmit.end() {
             let operation = self.retransmit.at_mut(position);
@@ -223,7 +240,8 @@ impl CollectorLink {
         }
     }
 
-    /// Assigns PSNs of a new connection to the retransmit buffer, and gives up operations that cannot be sent there.
+    /// Assigns the new connection's PSNs to the retransmit buffer. Operations that cannot be sent there are given up and
+    /// keep zero packets.
     fn renumber(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
         let mut psn = first;
         for position in self.retransmit.first()..self.retransmit.end() {
@@ -254,7 +272,7 @@ impl CollectorLink {
         self.forget_acknowledged();
     }
 
-    /// Decides whether to give up an operation instead of sending it on another connection.
+    /// Returns the reason to give up an operation, or `None` to send it on the new connection.
     fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
         let len = if matches!(operation.kind, Kind::Add(_)) {
             8
@@ -283,6 +301,7 @@ impl CollectorLink {
         self.deadline = NEVER;
     }
 
+    /// Ends the connection because of an error that only a new connection can resolve.
     fn break_off(&mut self, cause: Cause) {
         self.state = State::Broken(cause);
         self.event = Some(cause);
@@ -292,7 +311,7 @@ impl CollectorLink {
 
     // Accepting operations.
 
-    /// Returns the operations, and bytes of their data, that the link accepts now, both together.
+    /// Returns how many operations, with how many bytes of data in total, the link accepts now.
     pub(super) fn credit(&self, reliable: bool, outbox: &Outbox, now: u64) -> Credit {
         if self.ours.is_none() {
             return Credit::NONE;
@@ -306,7 +325,8 @@ impl CollectorLink {
         if !self.may_send_unreliable(now) {
             return Credit::NONE;
         }
-        // Half of the frames is for the first frames of operations, the other half for the further frames of long ones.
+        // An operation's frames have at least one first frame, and long ones have more. Reserves half of the free frames
+        // for each.
         let frames = outbox.free_frames().min(outbox.free_bytes() / max_frame_len(0));
         let messages = frames.div_ceil(2);
         let rest = outbox.free_bytes().saturating_sub(messages * max_frame_len(0));
@@ -318,7 +338,7 @@ impl CollectorLink {
         }
     }
 
-    /// Returns whether the link accepts `messages` operations with `bytes` of data in total now.
+    /// Returns whether the link now accepts `needed.messages` operations with `needed.bytes` of data in total.
     #[inline]
     pub(super) fn has_credit(&self, needed: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
         if self.ours.is_none() {
@@ -329,7 +349,7 @@ impl CollectorLink {
             return self.retransmit.free() as u64 >= u64::from(messages)
                 && self.retransmit.free_bytes() as u64 >= bytes;
         }
-        // The path MTU is a power of two.
+        // Each message wastes less than one frame. The path MTU is a power of two, so a shift divides by it.
         let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
         let needed = frames
             .saturating_mul(max_frame_len(0) as u64)
@@ -345,7 +365,7 @@ impl CollectorLink {
         self.state == State::Up && now >= self.paused_until
     }
 
-    /// Accepts a write, which is sent at once if it is unreliable.
+    /// Accepts a write. An unreliable write is framed at once; a reliable one goes to the retransmit buffer.
     pub(super) fn write(
         &mut self,
         to: Destination,
@@ -375,7 +395,7 @@ impl CollectorLink {
         Ok(())
     }
 
-    /// Accepts an addition; an immediate value follows as an empty write.
+    /// Accepts a fetch-and-add. An immediate value follows as an empty write, since FETCH AND ADD cannot carry one.
     pub(super) fn add(&mut self, to: Destination, delta: u64, immediate: Option<u32>) -> Result<(), Refused> {
         self.target(to, 8)?;
         if !to.offset.is_multiple_of(8) {
@@ -410,7 +430,7 @@ impl CollectorLink {
         }
     }
 
-    /// Assigns PSNs to the newest operation of the retransmit buffer.
+    /// Assigns PSNs to the newest operation in the retransmit buffer.
     fn assign_psns(&mut self) {
         let position = self.retransmit.end() - 1;
         let len = self.retransmit.at(position).len();
@@ -429,7 +449,7 @@ impl CollectorLink {
         self.stats.unacknowledged += 1;
     }
 
-    /// Returns the virtual address and R_Key of `len` bytes at `offset` of a region.
+    /// Returns the remote address and R_Key of `len` bytes at an offset in a region.
     #[inline]
     fn target(&self, to: Destination, len: u32) -> Result<Target, Refused> {
         let Destination { region, offset } = to;
@@ -453,6 +473,7 @@ impl CollectorLink {
         }
     }
 
+    /// Builds the frames of an unreliable write directly in the outbox.
     #[inline]
     fn write_now(
         &mut self,
@@ -488,7 +509,7 @@ impl CollectorLink {
 
     // Sending reliable operations.
 
-    /// Builds frames of reliable operations, as far as the window, pauses and the outbox allow.
+    /// Builds frames of reliable operations until the window, a pause or the outbox stops it.
     pub(super) fn pump(&mut self, now: u64, config: &Config, outbox: &mut Outbox) {
         if self.state != State::Up || now < self.paused_until || now < self.not_ready_until {
             return;
@@ -500,6 +521,7 @@ impl CollectorLink {
                 continue;
             }
             let last = self.cursor_packets + 1 == operation.packets;
+            // Every `ack_every`-th operation requests an acknowledgement.
             let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
             self.send(&operation, asked || !self.can_continue(last, outbox), outbox);
             if last {
@@ -515,7 +537,7 @@ impl CollectorLink {
         }
     }
 
-    /// Returns whether this many more packets can be sent from the cursor on.
+    /// Returns whether `packets` more packets can be sent from the cursor on.
     fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
         self.cursor < self.retransmit.end()
@@ -525,12 +547,12 @@ impl CollectorLink {
                 || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
     }
 
-    /// Returns whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
-    /// acknowledgement. Conservative: returns `false` if uncertain.
+    /// Returns whether another packet can follow the packet at the cursor at once. If not, the packet at the cursor must
+    /// request an acknowledgement, or the link would stall. Returns `false` if in doubt.
     fn can_continue(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
-            // The packet at the cursor may be an addition itself.
+            // The packet at the cursor may be a fetch-and-add too, so one more may be outstanding by then.
             let fetch_adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
             !fetch_adds || self.outstanding_atomics + 1 < self.atomic_depth
         }
@@ -630,7 +652,7 @@ impl CollectorLink {
         }
     }
 
-    /// Processes an acknowledgement or NAK of `psn`.
+    /// Handles an acknowledgement or NAK with this PSN.
     fn responded(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
@@ -659,20 +681,22 @@ impl CollectorLink {
         };
         self.tries = 0;
         let waiting = self.next.distance(self.unacknowledged) > 0;
-        // While the collector is not ready nothing is in flight; the timer starts with the next packet.
+        // During an RNR pause nothing is in flight; the timer starts again with the next packet.
         self.deadline = if waiting {
             now.saturating_add(config.timeout)
         } else {
             NEVER
         };
         if response == Response::Ack {
+            // The window grows by one packet, and by an eighth of the packets that this ACK covers beyond the first.
             self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
         }
         response
     }
 
-    /// Processes a refusal of the operation at `psn`; everything before it is executed. The next connection sends it again, since
-    /// its region may have another R_Key there; refused twice, it is given up.
+    /// Handles a NAK that refuses the operation at `psn` and ends the connection. Everything before it is executed. The
+    /// next connection sends the operation again, because its region may have a new R_Key; after a second refusal it is
+    /// given up.
     fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
         let (cause, response) = match nak {
             Nak::InvalidRequest => (Cause::InvalidRequest, Response::InvalidRequest),
@@ -703,11 +727,12 @@ impl CollectorLink {
         self.unacknowledged = end;
         self.forget_acknowledged();
         if self.next.distance(end) < 0 || self.cursor < self.retransmit.first() {
-            // A delayed acknowledgement of packets that are about to be retransmitted.
+            // A late acknowledgement covers packets that are about to be sent again: skip them.
             self.rewind();
         }
     }
 
+    /// Removes operations from the retransmit buffer that are fully acknowledged or given up.
     fn forget_acknowledged(&mut self) {
         while self.retransmit.first() < self.retransmit.end() {
             let operation = self.retransmit.at(self.retransmit.first());
@@ -743,7 +768,7 @@ impl CollectorLink {
         self.deadline.min(resume)
     }
 
-    /// On a timeout, retransmits everything in flight or declares the connection broken.
+    /// Handles an expired timer: sends everything in flight again, or breaks the connection after too many attempts.
     pub(super) fn tick(&mut self, now: u64, config: &Config) {
         if self.state != State::Up || now < self.deadline {
             return;

@@ -1,10 +1,10 @@
-//! The RoCEv2 requester: operations in, frames out. It needs no RDMA device.
+//! A RoCEv2 requester in software: turns RDMA writes and fetch-and-adds into frames, without an RDMA device.
 //!
-//! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator passes writes and additions to it. Each collector has
-//! a link with two queue pairs. Operations that may be lost are *unreliable*: the frame is built at once, and after a loss the
-//! responder continues with the next message. Operations that must arrive, and all additions, are *reliable*: they stay in the
-//! retransmit buffer until they are acknowledged and survive a broken connection; the next connection sends them again under new
-//! PSNs.
+//! [`Links`] implements [`Transport`], the interface through which the DTA translator issues operations. Each collector has
+//! a link with two queue pairs. Operations that may be lost are *unreliable* (UC): the frame is built at once, and after a
+//! loss the responder continues with the next message. Operations that must arrive, and all fetch-and-adds, are *reliable*
+//! (RC): they stay in the retransmit buffer until they are acknowledged. They survive a broken connection; the next one
+//! sends them again under new PSNs. There is no socket, clock or thread here.
 //!
 //! # A driver's loop
 //!
@@ -16,10 +16,11 @@
 //!
 //! # Exactly once, at least once, at most once
 //!
-//! A write can be executed twice without harm; an addition cannot. Within a connection an addition is executed exactly once: the
-//! responder answers a retransmitted request from its saved results. When a connection breaks with unacknowledged additions, it is unknown
-//! whether they were executed, unless the collector still knows the PSN that it expected ([`Connection::executed`]). In that case
-//! [`UncertainFetchAdds`] decides, and [`Stats::uncertain_fetch_adds`] or [`GivenUp::Uncertain`] counts them.
+//! Executing a write twice does no harm; executing a fetch-and-add twice does. Within a connection each fetch-and-add is
+//! executed exactly once, because the responder answers a retransmitted request from its saved results. When a connection
+//! breaks, the outcome of unacknowledged fetch-and-adds is unknown unless the collector still knows the PSN that it
+//! expected ([`Connection::executed`]). If it does not, [`UncertainFetchAdds`] decides, and [`Stats::uncertain_fetch_adds`]
+//! or [`GivenUp::Uncertain`] counts them.
 
 mod config;
 mod frames;
@@ -47,7 +48,7 @@ pub enum Event {
     Broken {
         /// Number of the collector.
         collector: u8,
-        /// Reason for the end of the connection.
+        /// The reason why the connection broke.
         cause: Cause,
     },
 }
@@ -78,7 +79,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Creates links that are all down. Allocates all memory.
+    /// Creates a link per collector, all down, and allocates all memory.
     ///
     /// # Errors
     /// The first invalid setting.
@@ -97,18 +98,19 @@ impl Links {
         })
     }
 
-    /// Creates new local queue pairs, to be offered to a collector. The current connection continues until
-    /// [`connect`](Self::connect).
+    /// Creates local queue pairs to offer to a collector, or returns `None` if there is no such collector. The current
+    /// connection continues until [`connect`](Self::connect).
     pub fn offer(&mut self, collector: u8) -> Option<Offer> {
         self.links
             .get_mut(usize::from(collector))
             .map(CollectorLink::offer)
     }
 
-    /// Connects a link after the collector accepted the last offer: the link is up, and unacknowledged operations are sent on it.
+    /// Brings a link up after the collector accepted the last offer. Unacknowledged operations are sent on the new
+    /// connection.
     ///
     /// # Errors
-    /// The reason; the link is unchanged.
+    /// A description of the problem; the link is unchanged.
     pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
         self.now = now;
         let link = self
@@ -118,7 +120,7 @@ impl Links {
         link.connect(to, &self.config)
     }
 
-    /// Takes a link down. Unacknowledged operations stay for the next connection.
+    /// Takes a link down. Unacknowledged operations stay buffered for the next connection.
     pub fn disconnect(&mut self, collector: u8) {
         if let Some(link) = self.links.get_mut(usize::from(collector)) {
             link.disconnect();
@@ -135,6 +137,7 @@ impl Links {
     /// Processes a packet from a collector.
     pub fn receive(&mut self, now: u64, packet: &roce::Packet<'_>) {
         self.now = now;
+        // `CollectorLink::offer` puts the collector's number into these bits.
         let collector = (packet.bth.queue_pair >> 1 & 0xff) as usize;
         match self.links.get_mut(collector) {
             Some(link) => link.receive(now, packet, &self.config),
@@ -142,7 +145,8 @@ impl Links {
         }
     }
 
-    /// Builds frames of reliable operations, as far as window and pauses allow. Returns the frames that wait to be sent.
+    /// Builds frames of reliable operations, limited by windows and pauses. Returns the number of frames waiting to be
+    /// sent.
     pub fn flush(&mut self, now: u64) -> usize {
         self.now = now;
         for link in &mut self.links {
@@ -151,7 +155,7 @@ impl Links {
         self.outbox.frames().len()
     }
 
-    /// Returns the time at which [`tick`](Self::tick) has work, ns, or `None` if not before another call.
+    /// Returns when [`tick`](Self::tick) next has work, ns, or `None` if nothing is scheduled.
     pub fn deadline(&self) -> Option<u64> {
         self.links
             .iter()
@@ -160,7 +164,7 @@ impl Links {
             .filter(|deadline| *deadline != u64::MAX)
     }
 
-    /// Handles time: retransmits unacknowledged operations, ends pauses, and detects dead connections.
+    /// Runs the timers: retransmits unacknowledged operations, ends pauses and detects dead connections.
     pub fn tick(&mut self, now: u64) {
         for link in &mut self.links {
             link.tick(now, &self.config);
@@ -168,13 +172,13 @@ impl Links {
         self.flush(now);
     }
 
-    /// Returns the frames that wait to be sent, in order, each with its collector. A UDP socket sends the part after the UDP
-    /// header ([`Path::headers_len`](roce::Path::headers_len)).
+    /// Returns the frames waiting to be sent, in order, each with its collector. For a UDP socket, skip
+    /// [`Path::headers_len`](roce::Path::headers_len) bytes of headers.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.outbox.frames()
     }
 
-    /// Empties the outbox after the frames were sent or lost.
+    /// Empties the outbox. Call it after the frames were sent or dropped.
     pub fn sent(&mut self) {
         self.outbox.clear();
     }
@@ -195,7 +199,7 @@ impl Links {
         self.links.get(usize::from(collector)).map(|link| &link.stats)
     }
 
-    /// Counts the packets received for queue pairs of no collector.
+    /// Returns how many packets arrived for queue pairs outside the range of all collectors.
     pub fn strays(&self) -> u64 {
         self.strays
     }

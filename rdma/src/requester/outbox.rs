@@ -1,6 +1,6 @@
-//! Frames queued for sending, in one buffer of fixed size that is filled from the front and emptied all at once.
+//! The requester's send queue: frames in one buffer of fixed size, appended one by one and emptied all at once.
 
-/// Frames for all collectors, in the order of creation.
+/// Frames for all collectors, in the order in which they were built.
 #[derive(Debug)]
 pub(super) struct Outbox {
     bytes: Box<[u8]>,
@@ -40,13 +40,13 @@ impl Outbox {
         self.free_frames() >= frames && self.free_bytes() >= bytes
     }
 
-    /// Returns the buffer of the next frame. Check [`has_space`](Self::has_space) first.
+    /// Returns the free part of the buffer, where the next frame is built. Check [`has_space`](Self::has_space) first.
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]
     }
 
-    /// Appends the frame of `len` bytes that was written to [`space`](Self::space); 0 appends none.
+    /// Appends the frame of `len` bytes that was built in [`space`](Self::space). Does nothing if `len` is 0.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, len: usize) {
         if len > 0 && self.frames.len() < self.most {

@@ -1,7 +1,9 @@
-//! The retransmit buffer: reliable operations until they are acknowledged, in a ring of operations and a ring of their data.
+//! The requester's retransmit buffer: unacknowledged reliable operations in PSN order, in a ring of operations and a ring
+//! of their data.
 //!
-//! Both rings have a fixed size. Operations are in the order of their PSNs. The buffer holds operations, not frames, so that
-//! another connection can send them again with other PSNs, addresses and R_Keys.
+//! Both rings have a fixed size. They hold operations, not frames, so that a new connection can send them again with other
+//! PSNs, addresses and R_Keys. An operation's data is contiguous: if it does not fit before the ring's end, it starts at
+//! the ring's beginning, and the gap is freed together with it.
 
 use wire::roce::Psn;
 
@@ -14,9 +16,9 @@ pub(super) struct Destination {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Writes bytes of the data ring.
+    /// Writes this many bytes of the data ring.
     Write(u32),
-    /// Adds to a counter.
+    /// Adds this value to a counter.
     Add(u64),
 }
 
@@ -25,21 +27,21 @@ pub(super) enum Kind {
 pub(super) struct Operation {
     /// PSN of its first packet on the current connection.
     pub(super) psn: Psn,
-    /// Number of its packets there; 0 if it was given up.
+    /// Packets on the current connection; 0 if the operation was given up.
     pub(super) packets: u32,
     pub(super) to: Destination,
-    /// Immediate value for the collector's program.
+    /// Immediate value that notifies the collector's program.
     pub(super) immediate: Option<u32>,
     pub(super) kind: Kind,
-    /// Whether at least one packet of the message was sent, on this connection or an earlier one.
+    /// At least one packet was sent, on this connection or an earlier one.
     pub(super) sent: bool,
-    /// The collector answered with an error, on an earlier connection.
+    /// The collector refused it on an earlier connection.
     pub(super) refused: bool,
-    /// The memory of its region was lost or replaced.
+    /// The region's memory was lost or replaced.
     pub(super) outdated: bool,
-    /// Start of its data, counting all bytes since the beginning.
+    /// Start of its data in the data ring, in bytes since creation (not wrapped).
     start: u64,
-    /// First possible start of the next operation's data.
+    /// End of its data, from which the next operation's data is placed.
     end: u64,
 }
 
@@ -70,7 +72,7 @@ impl Operation {
     };
 }
 
-/// The buffer as two rings. Positions count all operations since the beginning and do not wrap.
+/// The two rings. Positions count operations since creation and do not wrap.
 #[derive(Debug)]
 pub(super) struct RetransmitBuffer {
     operations: Box<[Operation]>,
@@ -104,17 +106,17 @@ impl RetransmitBuffer {
         self.end
     }
 
-    /// Returns the number of operations that fit.
+    /// Returns how many more operations fit.
     pub(super) fn free(&self) -> usize {
         self.operations.len() - (self.end - self.first) as usize
     }
 
-    /// Returns the maximum data of the next operation, bytes.
+    /// Returns how many bytes of data the next operation can have.
     pub(super) fn free_bytes(&self) -> usize {
         let capacity = self.bytes.len() as u64;
         let free = capacity - (self.bytes_end - self.bytes_first);
         let to_edge = capacity - self.bytes_end % capacity;
-        // Contiguous bytes: those up to the end of the ring, or those at its start.
+        // Data must be contiguous: either up to the end of the ring, or from its beginning.
         if free <= to_edge {
             free as usize
         } else {
@@ -140,7 +142,7 @@ impl RetransmitBuffer {
         &self.bytes[start..start + operation.len() as usize]
     }
 
-    /// Appends a write of `parts`, one after the other; returns `false` if the buffer is full.
+    /// Appends a write of both `parts` in sequence; returns `false` if the buffer is full.
     pub(super) fn push_write(&mut self, to: Destination, parts: [&[u8]; 2], immediate: Option<u32>) -> bool {
         let len = parts[0].len() + parts[1].len();
         if self.free() == 0 || self.free_bytes() < len {
@@ -150,6 +152,7 @@ impl RetransmitBuffer {
         let mut start = self.bytes_end;
         let at = start as usize & (capacity - 1);
         if at + len > capacity {
+            // Skips the rest of the ring, so that the data is contiguous.
             start += (capacity - at) as u64;
         }
         let at = start as usize & (capacity - 1);
@@ -164,7 +167,7 @@ impl RetransmitBuffer {
         true
     }
 
-    /// Appends an addition; returns `false` if the buffer is full.
+    /// Appends a fetch-and-add; returns `false` if the buffer is full.
     pub(super) fn push_add(&mut self, to: Destination, delta: u64) -> bool {
         if self.free() == 0 {
             return false;

@@ -1,13 +1,13 @@
-//! Counters of the links. They add up: see [`Stats::is_balanced`].
+//! Counters of the requester's links. They are conserved: see [`Stats::is_balanced`].
 
 wire::named! {
     /// The reason why a link did not accept an operation.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Refused, name {
-        /// The collector is not connected, or its connection is broken, and the operation is unreliable.
+        /// The collector is not connected. Reliable operations are refused only before the first connection.
         Down => "down",
-        /// Sending is paused at the collector's request.
+        /// Sending is paused after congestion or a loss.
         Paused => "paused",
         /// The outbox is full.
         OutboxFull => "outbox_full",
@@ -15,13 +15,13 @@ wire::named! {
         RetransmitFull => "retransmit_full",
         /// The collector has no such region.
         NoRegion => "no_region",
-        /// Not wholly inside the region.
+        /// Some of the bytes lie outside the region.
         OutOfRange => "out_of_range",
-        /// A counter's address is not a multiple of eight.
+        /// The counter's address is not a multiple of eight.
         Misaligned => "misaligned",
-        /// Longer than a message may be.
+        /// The data exceeds the maximum message length.
         TooLong => "too_long",
-        /// A reliable operation, and the collector has no reliable queue pair.
+        /// The operation is reliable, but the collector has no reliable queue pair.
         NoReliable => "no_reliable",
     }
 }
@@ -33,9 +33,9 @@ wire::named! {
     pub enum GivenUp, name {
         /// The collector refused it on two connections.
         RefusedTwice => "refused_twice",
-        /// After a reconnect its region is gone, smaller or otherwise addressed, or has other memory.
+        /// The region is gone after a reconnect, or it is now smaller or has other memory.
         NoPlace => "no_place",
-        /// An addition whose response was lost with the connection, under [`UncertainFetchAdds::GiveUp`].
+        /// A fetch-and-add whose response was lost with the connection, under [`UncertainFetchAdds::GiveUp`].
         ///
         /// [`UncertainFetchAdds::GiveUp`]: super::UncertainFetchAdds::GiveUp
         Uncertain => "uncertain",
@@ -49,11 +49,11 @@ wire::named! {
     pub enum Response, name {
         /// An acknowledgement that advances the link.
         Ack => "ack",
-        /// An acknowledgement of a PSN that was acknowledged before or never sent.
+        /// An acknowledgement of a PSN that is already acknowledged or was never sent.
         Stale => "stale",
-        /// NAK: packets are missing at the collector.
+        /// NAK: the collector is missing packets.
         SequenceError => "sequence_error",
-        /// RNR NAK: no receive for an immediate value.
+        /// RNR NAK: the receive queue has no entry for an immediate value.
         ReceiverNotReady => "receiver_not_ready",
         /// NAK: the request is invalid.
         InvalidRequest => "invalid_request",
@@ -63,49 +63,49 @@ wire::named! {
         RemoteOperational => "remote_operational",
         /// Congestion notification packet (CNP).
         Congestion => "congestion",
-        /// An opcode or syndrome that no responder sends.
+        /// An opcode or syndrome that a responder never sends.
         Unexpected => "unexpected",
-        /// From another address than the collector's.
+        /// The source is not the collector's address.
         WrongPeer => "wrong_peer",
-        /// To an unknown queue pair.
+        /// The destination is an unknown queue pair.
         UnknownQueuePair => "unknown_queue_pair",
     }
 }
 
-/// Counters of one collector's link since the start.
+/// Counters of one collector's link since creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Unreliable operations accepted; their frames were built at once.
     pub unreliable: u64,
-    /// Reliable operations accepted. An addition with an immediate value counts as two.
+    /// Reliable operations accepted. A fetch-and-add with an immediate value counts as two.
     pub reliable: u64,
-    /// Additions among the reliable operations.
+    /// Fetch-and-adds among the reliable operations.
     pub fetch_adds: u64,
     /// Number of acknowledged reliable operations.
     pub acknowledged: u64,
-    /// Reliable operations given up, by [`GivenUp`].
+    /// Reliable operations given up, indexed by [`GivenUp`].
     pub given_up: [u64; GivenUp::ALL.len()],
     /// Reliable operations in the retransmit buffer now.
     pub unacknowledged: u64,
-    /// Operations not accepted, by [`Refused`].
+    /// Operations refused, indexed by [`Refused`].
     pub refused: [u64; Refused::COUNT],
     /// Number of frames built.
     pub frames: u64,
-    /// Bytes of these frames, Ethernet header included.
+    /// Bytes of these frames, including Ethernet headers.
     pub bytes: u64,
-    /// Frames among them that had been sent before.
+    /// Retransmitted frames among them.
     pub retransmitted: u64,
-    /// Packets from the collector, by [`Response`].
+    /// Packets from the collector, indexed by [`Response`].
     pub responses: [u64; Response::COUNT],
     /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Number of connections made.
+    /// Number of connections established.
     pub connections: u64,
     /// Number of connections that broke.
     pub broken: u64,
-    /// Additions sent again after a connection broke before their response: each may be executed twice.
+    /// Fetch-and-adds sent again after a connection broke before their response. Each may be executed twice.
     pub uncertain_fetch_adds: u64,
-    /// Immediate values likewise: each may be delivered twice.
+    /// Immediate values sent again after a connection broke. Each may be delivered twice.
     pub uncertain_immediates: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of a responder, its regions and its queue pairs.
+//! Settings of the RoCEv2 responder, its memory regions and its queue pairs.
 
 use core::fmt;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ pub struct Config {
     pub queue_pairs: usize,
     /// Maximum regions, 1 to 256.
     pub regions: usize,
-    /// Results of atomic operations saved per queue pair, to answer repeated requests; 1 to 4096. The requester must not
-    /// have more of them outstanding.
+    /// Results of atomic operations saved per queue pair, to answer retransmitted requests; 1 to 4096. The requester must
+    /// not have more atomics outstanding.
     pub atomic_depth: u32,
-    /// RNR NAK timer code, sent when the receive queue is empty (0 to 31: see [`wire::roce::rnr_nanoseconds`]).
+    /// RNR NAK timer code (0 to 31, see [`wire::roce::rnr_nanoseconds`]), sent when the receive queue is empty.
     pub not_ready_timer: u8,
-    /// Seed of R_Keys and queue pair numbers; the same seed gives the same ones.
+    /// Seed of R_Keys and queue pair numbers; the same seed gives the same numbers.
     pub seed: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Config {
     }
 }
 
-/// A setting that is invalid, as a sentence.
+/// A setting is invalid; the text says which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConfigError(pub &'static str);
 
@@ -87,12 +87,12 @@ pub struct AccessFlags {
 }
 
 impl AccessFlags {
-    /// Permits writes and additions.
+    /// Permits writes and fetch-and-adds.
     pub const ALL: Self = Self {
         write: true,
         atomic: true,
     };
-    /// Permits writes, but no atomic additions.
+    /// Permits writes, but no atomic operations.
     pub const WRITE: Self = Self {
         write: true,
         atomic: false,
@@ -105,32 +105,32 @@ pub enum Order {
     /// Bytes in ascending order.
     #[default]
     Ascending,
-    /// The first eight bytes last, if they are aligned to eight: readers of slots with a checksum in front can then detect a
-    /// half-written slot. In a message of several packets they are zero until the last packet arrives.
+    /// The first eight bytes come last, if they are aligned to eight. Readers of slots that start with a checksum can then
+    /// detect a half-written slot. During a message of several packets these bytes are zero.
     HeadLast,
 }
 
-/// Memory for remote access.
+/// Memory to register for remote access.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// Memory that contains the region.
+    /// Memory that contains the accessible part.
     pub memory: Arc<Region>,
-    /// Offset of the accessible part.
+    /// Offset of the accessible part in that memory, bytes.
     pub start: u64,
-    /// Bytes of the accessible part.
+    /// Length of the accessible part, bytes.
     pub len: u64,
-    /// Access that requesters have.
+    /// Access that requesters get.
     pub access: AccessFlags,
-    /// Order in which bytes become visible.
+    /// Order in which the bytes of a message become visible.
     pub order: Order,
-    /// The caller's number for it, part of completions.
+    /// The caller's number for the region, repeated in completions.
     pub region: u16,
 }
 
-/// Address and R_Key of registered memory.
+/// The remote address and R_Key of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registered {
-    /// Virtual address of its first byte. Not an address of this process.
+    /// Virtual address for requests. It is not an address in this process.
     pub address: u64,
     /// Length of the registered memory, bytes.
     pub len: u64,
@@ -141,11 +141,11 @@ pub struct Registered {
 /// The reason why memory cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegisterError {
-    /// The maximum of regions is reached.
+    /// All region slots are in use.
     Full,
-    /// Empty, read-only, not wholly inside the memory, or longer than 1 TiB.
+    /// The range is empty, read-only, outside the memory, or longer than 1 TiB.
     Range,
-    /// It permits atomic operations and does not begin at a multiple of eight.
+    /// The range permits atomic operations but does not start at a multiple of eight.
     Alignment,
 }
 
@@ -172,21 +172,21 @@ pub struct QueuePairConfig {
     pub path: Path,
     /// The requester's queue pair number.
     pub peer: u32,
-    /// PSN of its first packet.
+    /// PSN of the requester's first packet.
     pub psn: Psn,
     /// Path MTU, bytes of payload: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// Number of receives: messages with an immediate value, and sends, that it accepts before
-    /// [`Responder::replenish`](super::Responder::replenish).
+    /// Receive credits. Each send, or message with an immediate value, uses one;
+    /// [`Responder::replenish`](super::Responder::replenish) adds more.
     pub receives: u32,
 }
 
 /// The reason why a queue pair cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePairError {
-    /// The maximum of queue pairs is reached.
+    /// All queue pair slots are in use.
     Full,
-    /// Not 256, 512, 1024, 2048 or 4096.
+    /// The MTU is not 256, 512, 1024, 2048 or 4096.
     Mtu,
     /// One end of the path is IPv4 and the other IPv6.
     Addresses,

@@ -1,16 +1,16 @@
-//! The RoCEv2 responder in software: executes remote writes and fetch-and-adds as an RDMA device does, without the device.
+//! A RoCEv2 responder in software: executes remote writes and fetch-and-adds in memory, without an RDMA device.
 //!
-//! No socket, clock or thread: frames go in, memory changes, responses come out. It supports reliable and unreliable connections;
-//! writes of any length, with or without an immediate value; sends of one packet; fetch-and-add. It does not support reads and
-//! compare-and-swap: DTA does not need them.
+//! Frames go in, memory changes, and responses come out; there is no socket, clock or thread. It supports RC and UC queue
+//! pairs, writes of any length with or without an immediate value, sends of one packet, and fetch-and-add. It does not
+//! support reads or compare-and-swap, which DTA does not need.
 //!
-//! The responder validates everything from the network. [`wire::roce::Packet::parse`] checks a packet without knowledge of
-//! connections (lengths, padding, version, partition, ICRC); the responder then checks it against its queue pair (peer, transport,
-//! sequence), and every address against its region. A packet that fails any check changes no byte. The counters add up:
+//! Nothing from the network is trusted. [`wire::roce::Packet::parse`] checks what does not depend on connections (lengths,
+//! padding, version, partition key, ICRC). The responder then checks each packet against its queue pair (peer, transport,
+//! PSN) and each address against its region. A packet that fails any check changes no byte, and is counted: see
 //! [`Stats::is_balanced`].
 //!
-//! The rules are those of the InfiniBand specification, volume 1, chapter 9; where it leaves a choice, the responder does what
-//! Linux's `rdma_rxe` does. As there, a late packet of an unreliable connection that begins a message is executed.
+//! The rules follow the InfiniBand specification, volume 1, chapter 9. Where it leaves a choice, the responder does what
+//! Linux's `rdma_rxe` does: for example, it executes a late packet on a UC queue pair if the packet begins a message.
 
 mod config;
 mod queue_pair;
@@ -41,23 +41,23 @@ pub struct Completion {
     pub queue_pair: u32,
     /// Immediate value of the message.
     pub immediate: u32,
-    /// The region ([`Registration::region`]) and the offset of the message in it; `None` for an empty message.
+    /// The region ([`Registration::region`]) and the message's offset in it, bytes; `None` for an empty message.
     pub location: Option<(u16, u64)>,
     /// Bytes written by the message.
     pub len: u32,
 }
 
-/// Output of a responder. The callee must not block.
+/// Receives a responder's output. Implementations must not block.
 pub trait Output {
-    /// Sends a response to the requester, along this path. A UDP socket sends the part after the UDP header.
+    /// Sends a response frame to the requester along this path. For a UDP socket, skip the headers up to UDP.
     fn respond(&mut self, path: &Path, frame: &[u8]);
     /// Reports a write with an immediate value.
     fn complete(&mut self, _completion: &Completion) {}
-    /// Reports a SEND message that arrived on this queue pair.
+    /// Reports a SEND message received on this queue pair.
     fn sent(&mut self, _pair: u32, _message: &[u8]) {}
 }
 
-/// A RoCEv2 responder: see the [module](self).
+/// A RoCEv2 responder with its regions and queue pairs: see the [module](self).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Responder {
         self.regions.register(what)
     }
 
-    /// Deregisters memory; returns `false` if no region has this R_Key. Unfinished messages to it are dropped.
+    /// Deregisters memory and drops unfinished messages to it; returns `false` if no region has this R_Key.
     pub fn deregister(&mut self, rkey: u32) -> bool {
         self.regions.remove(rkey)
     }
@@ -128,7 +128,8 @@ impl Responder {
             .iter()
             .position(Option::is_none)
             .ok_or(QueuePairError::Full)?;
-        // Never 0 or 1, which are reserved, and not the previous number of this slot.
+        // The slot is in the low 12 bits. The generation above it is never 0, since queue pairs 0 and 1 are reserved, and
+        // changes with each connection, so that a slot's old number stays invalid.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
         let made = QueuePair::new(number, queue_pair, self.server.config.atomic_depth);
@@ -136,7 +137,7 @@ impl Responder {
         Ok(number)
     }
 
-    /// Destroys a queue pair; returns `false` if there is none of this number.
+    /// Destroys a queue pair; returns `false` if no queue pair has this number.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let found = self.queue_pair(number).is_some();
         if found {
@@ -145,9 +146,9 @@ impl Responder {
         found
     }
 
-    /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; returns
-    /// `false` if there is none of this number. Packets that still arrive here are dropped ([`Reason::Offloaded`]): only one
-    /// responder can track the sequence.
+    /// Hands a queue pair to another responder that uses the same number, for example one in the kernel. The number stays
+    /// reserved here; returns `false` if it is unknown. Packets that still arrive here are dropped ([`Reason::Offloaded`]),
+    /// because only one responder can track the PSN.
     pub fn offload(&mut self, number: u32) -> bool {
         let queue_pair = self
             .server
@@ -161,7 +162,7 @@ impl Responder {
         true
     }
 
-    /// Returns the PSN that a queue pair expects next: everything before it is executed. For a requester that reconnects.
+    /// Returns the PSN that a queue pair expects next; everything before it is executed. A requester needs it to reconnect.
     pub fn expected(&self, number: u32) -> Option<Psn> {
         self.queue_pair(number).map(|queue_pair| queue_pair.expected)
     }
@@ -171,12 +172,12 @@ impl Responder {
         self.queue_pair(number).map(|queue_pair| queue_pair.state)
     }
 
-    /// Returns the number of receives left: messages with an immediate value, and sends, that a queue pair still accepts.
+    /// Returns how many more messages with an immediate value, and sends, a queue pair accepts.
     pub fn receives(&self, number: u32) -> Option<u32> {
         self.queue_pair(number).map(|queue_pair| queue_pair.receives)
     }
 
-    /// Adds receives to a queue pair.
+    /// Adds receive credits to a queue pair.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         if let Some(queue_pair) = self
             .server
@@ -202,8 +203,8 @@ impl Responder {
             .filter(|queue_pair| queue_pair.number == number)
     }
 
-    /// Processes whole Ethernet frames in the order of arrival. Responses go to `out`; writes are acknowledged once per call. Iterates
-    /// over the frames twice: it prefetches the memory of later frames before it executes earlier ones.
+    /// Processes whole Ethernet frames in the order of arrival. Responses go to `out`; each queue pair sends at most one
+    /// acknowledgement per call for its writes. Iterates over the frames twice, to prefetch memory before it is written.
     pub fn process<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
@@ -212,7 +213,7 @@ impl Responder {
         self.server.process(&self.regions, frames, out);
     }
 
-    /// Processes packets that are parsed already, as from a UDP socket by [`Packet::parse_udp`].
+    /// Processes packets that are already parsed, as [`Packet::parse_udp`] does for a UDP socket.
     pub fn process_parsed<'a>(
         &mut self,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,

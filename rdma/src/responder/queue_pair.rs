@@ -1,4 +1,4 @@
-//! A queue pair at the responder: the expected packet and the unfinished message.
+//! State of one queue pair at the RoCEv2 responder: the expected PSN, the unfinished message and saved atomic results.
 
 use wire::crc::{Crc32, crc_32_update};
 use wire::roce::{HeaderTemplates, MixedFamilies, Psn, Transport, Writer};
@@ -8,21 +8,21 @@ use super::config::QueuePairConfig;
 /// An unfinished message of several packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    /// Region and offset in the memory of its first byte.
+    /// Index of the region, and offset of the message's first byte in its memory (`start`).
     pub(super) index: u8,
-    /// The region's R_Key: another region may reuse its slot.
+    /// R_Key of the region, because another region may reuse its index.
     pub(super) rkey: u32,
     pub(super) start: u64,
-    /// The first eight bytes, if they are written last ([`Entry::writes_head_last`]).
+    /// The message's first eight bytes, if they are written last ([`Entry::writes_head_last`]).
     ///
     /// [`Entry::writes_head_last`]: super::regions::Entry::writes_head_last
     pub(super) head: u64,
-    /// Bytes of the message, and of the part that has arrived.
+    /// Length of the message, and bytes that have arrived.
     pub(super) total: u32,
     pub(super) done: u32,
 }
 
-/// An atomic operation that was executed.
+/// The saved result of an executed atomic operation: the counter's original value.
 #[derive(Clone, Copy, Debug)]
 struct SavedAtomic {
     psn: Psn,
@@ -36,7 +36,7 @@ pub enum QueuePairState {
     Ready,
     /// The queue pair sent an error NAK and accepts no more packets.
     Error,
-    /// Another responder executes its packets: see [`Responder::offload`](super::Responder::offload).
+    /// Another responder executes its packets; see [`Responder::offload`](super::Responder::offload).
     Offloaded,
 }
 
@@ -46,27 +46,27 @@ pub(super) struct QueuePair {
     pub(super) number: u32,
     pub(super) transport: Transport,
     pub(super) writer: Writer,
-    /// Headers of its recent packets.
+    /// Header templates of its recent packets, for the fast path.
     pub(super) templates: HeaderTemplates,
     pub(super) mtu: u32,
     pub(super) state: QueuePairState,
     pub(super) expected: Psn,
-    /// Completed messages modulo 2^24 (MSN).
+    /// Completed messages modulo 2^24 (MSN of the AETH).
     pub(super) messages: u32,
-    /// A NAK was sent; the next one follows after the expected packet.
+    /// A NAK was sent. The next NAK may follow only after the expected packet has arrived.
     pub(super) nak_sent: bool,
     /// An acknowledgement is due.
     pub(super) ack_due: bool,
-    /// Whether the queue pair is in the list of those with a due acknowledgement.
+    /// The queue pair is in the server's list of due acknowledgements.
     pub(super) listed: bool,
     pub(super) open: Option<Open>,
-    /// Receives left, for messages with an immediate value and for sends.
+    /// Receive credits left for messages with an immediate value and for sends.
     pub(super) receives: u32,
     saved: Box<[SavedAtomic]>,
     saved_next: usize,
 }
 
-/// Computes CRCs by the processor's CRC instructions, where it has any for this length.
+/// Returns the CPU's CRC function if it is faster at this length, or the table-based one.
 pub(super) fn choose_crc(len: usize) -> Crc32 {
     memory::crc_32(len).unwrap_or(crc_32_update)
 }
@@ -96,7 +96,7 @@ impl QueuePair {
             listed: false,
             open: None,
             receives: config.receives,
-            // A PSN that no request has: half the sequence space away from the first packet.
+            // A PSN that no request can have: half the sequence space from the first packet.
             saved: vec![
                 SavedAtomic {
                     psn: config.psn.plus(1 << 23),
@@ -109,13 +109,14 @@ impl QueuePair {
         })
     }
 
-    /// Returns the PSN of the next write in one packet that the fast path may execute, or `None` if it may not.
+    /// Returns the PSN that a single-packet write must have for the fast path, or `None` if the fast path is not allowed.
     #[inline]
     pub(super) fn fast_path_psn(&self) -> Option<Psn> {
         (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
-    /// Counts `count` packets that the fast path executed. Returns whether an acknowledgement became due.
+    /// Advances past `count` packets that the fast path executed. Returns `true` if the queue pair must be added to the
+    /// list of due acknowledgements.
     #[inline]
     pub(super) fn advance(&mut self, count: u32, ack_request: bool) -> bool {
         self.expected = self.expected.plus(count);
@@ -133,7 +134,7 @@ impl QueuePair {
         self.messages = (self.messages + 1) & 0xff_ffff;
     }
 
-    /// Saves the result of an atomic operation in place of the oldest one.
+    /// Saves the result of an atomic operation, replacing the oldest one.
     pub(super) fn save(&mut self, psn: Psn, original: u64) {
         if let Some(oldest) = self.saved.get_mut(self.saved_next) {
             *oldest = SavedAtomic { psn, original };
@@ -141,7 +142,7 @@ impl QueuePair {
         }
     }
 
-    /// Returns the result of the atomic operation with this PSN.
+    /// Returns the saved result of the atomic operation with this PSN.
     pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
         self.saved
             .iter()

@@ -1,4 +1,6 @@
-//! Registered memory, found by its R_Key.
+//! The RoCEv2 responder's table of registered memory regions, indexed by the low byte of the R_Key.
+//!
+//! Region `i` occupies virtual addresses from `(i + 1)` TiB on. These addresses exist only on the wire.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::seed::mix;
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
     rkey: u32,
-    /// Virtual address of the first byte.
+    /// Virtual address of the first byte, as requests name it.
     address: u64,
     start: u64,
     len: u64,
@@ -21,7 +23,7 @@ pub(super) struct Entry {
     pub(super) region: u16,
 }
 
-/// Access of a request.
+/// Kind of access that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     Write,
@@ -29,44 +31,45 @@ pub(super) enum Access {
 }
 
 impl Entry {
-    /// Returns the offset in the region's body of offset `at` of the memory.
+    /// Converts an offset in the memory to an offset in the region.
     pub(super) fn offset(&self, at: u64) -> u64 {
         at - self.start
     }
 
-    /// Returns whether this is its R_Key.
+    /// Returns whether the region has this R_Key.
     #[inline(always)]
     pub(super) fn has(&self, rkey: u32) -> bool {
         self.rkey == rkey
     }
 
-    /// Returns the offset in the memory of `len` bytes at `address`, if all of them are inside the region.
+    /// Returns the offset in the memory of `len` bytes at virtual address `address`, or `None` if any byte is outside the
+    /// region.
     #[inline(always)]
     pub(super) fn locate(&self, address: u64, len: u32) -> Option<u64> {
-        // An address below the region's wraps to a number that is larger than any length.
+        // An address below the region wraps around to an offset larger than any length.
         let offset = address.wrapping_sub(self.address);
         let end = offset.checked_add(u64::from(len))?;
-        // No overflow: both are inside the memory.
+        // Cannot overflow: both values are inside the memory.
         (end <= self.len).then_some(self.start.wrapping_add(offset))
     }
 
-    /// Returns whether the first eight bytes of a message of several packets at offset `start` of the memory are written last.
+    /// Returns whether a multi-packet message at memory offset `start` writes its first eight bytes last.
     pub(super) fn writes_head_last(&self, start: u64) -> bool {
         self.head_last && start.is_multiple_of(8)
     }
 
-    /// Stores the payload of a packet, `done` bytes after the start of its message of several packets at offset `start`. `head`: the
-    /// message's first eight bytes, saved from its first packet to its last. The range is checked before.
+    /// Stores one packet of a multi-packet message that starts at memory offset `start`, `done` bytes into the message. The
+    /// caller has checked the range. `head` carries the message's first eight bytes from the first packet to the last.
     ///
-    /// A reader of slots sees zeros instead of the checksum from the first packet to the last, and forever if the last is lost: never a
-    /// checksum over data of two messages.
+    /// Until the last packet a reader sees zeros in place of the checksum, and forever if that packet is lost. It never
+    /// sees a checksum over data of two messages.
     #[cold]
     pub(super) fn store_part(&self, start: u64, done: u32, payload: &[u8], ends: bool, head: &mut u64) {
         let at = start + u64::from(done);
         if !self.writes_head_last(start) {
             return self.store(at, payload);
         }
-        // Cannot fail, as in `store`. A first packet has the length of the path MTU, which is more than eight bytes.
+        // Cannot fail, as in `store`. A first packet has the length of the path MTU, so it has more than eight bytes.
         let _ = match payload.split_first_chunk() {
             Some((first, rest)) if done == 0 => {
                 *head = u64::from_ne_bytes(*first);
@@ -79,10 +82,10 @@ impl Entry {
         }
     }
 
-    /// Stores a packet's payload at offset `at` of the memory. The range is checked before.
+    /// Stores a packet's payload at memory offset `at`. The caller has checked the range.
     #[inline(always)]
     pub(super) fn store(&self, at: u64, payload: &[u8]) {
-        // Cannot fail: the range was checked against the registration, and the registration against the memory.
+        // Cannot fail: the registration lies inside the memory, and the range inside the registration.
         let _ = if self.head_last && at.is_multiple_of(8) {
             self.memory.write_head_last(at, payload)
         } else {
@@ -98,7 +101,7 @@ pub(super) struct Regions {
     seed: u64,
 }
 
-/// Size of the address space per region, bytes.
+/// Virtual address space per region, bytes (1 TiB).
 const SPACE: u64 = 1 << 40;
 
 impl Regions {
@@ -123,7 +126,7 @@ impl Regions {
             return Err(RegisterError::Alignment);
         }
         self.seed = mix(self.seed);
-        // The index is the R_Key's lowest byte, the rest is random: an old R_Key does not match a new region.
+        // The index is the lowest byte of the R_Key, and the rest is random, so an old R_Key does not match a new region.
         let rkey = (self.seed as u32) << 8 | index as u32;
         let address = (index as u64 + 1) * SPACE;
         self.entries[index] = Some(Entry {
@@ -159,13 +162,13 @@ impl Regions {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
     }
 
-    /// Returns the region whose part of the address space contains this address. Unchecked, for prefetching only.
+    /// Returns the region that would contain this virtual address. For prefetching only: checks neither R_Key nor access.
     #[inline]
     pub(super) fn containing(&self, address: u64) -> Option<&Entry> {
         self.at(u8::try_from((address / SPACE).checked_sub(1)?).ok()?)
     }
 
-    /// Returns the region with this R_Key, if it permits the access.
+    /// Returns the index and entry of the region with this R_Key, if it permits the access.
     #[inline]
     pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (rkey & 0xff) as u8;
@@ -183,7 +186,7 @@ impl Regions {
         }
     }
 
-    /// Returns the region, and the offset in its memory of `len` bytes at `address`.
+    /// Returns the region's index, and the memory offset of `len` bytes at virtual address `address`.
     #[inline]
     pub(super) fn find(
         &self,

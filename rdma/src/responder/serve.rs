@@ -1,4 +1,9 @@
-//! Processes bursts of packets.
+//! The RoCEv2 responder's loop over a burst of frames, with a fast path for consecutive single-packet writes.
+//!
+//! Most frames differ from their predecessor only in PSN, address and payload. The fast path compares a frame with the
+//! header template of the last write, checks PSN, R_Key and range, and stores the payload. Consecutive hits form a [`Run`]
+//! that is counted once ([`Server::settle`]). Any other frame ends the run and is parsed in full. The memory of later
+//! frames is prefetched while earlier ones are executed.
 
 use wire::Refusal;
 use wire::roce::{Brief, HeaderTemplate, HeaderTemplates, Packet, Psn};
@@ -10,13 +15,13 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::work::{Verdict, Work};
 
-/// Packets whose memory is prefetched together: the processor overlaps address translations only within a few dozen
-/// instructions.
+/// Packets prefetched together. The CPU overlaps address translations (TLB misses) only within a few dozen instructions.
 const TOGETHER: usize = 8;
-/// Prefetch distance, packets. More would not help: the processor has 10 to 16 line fill buffers, which the next frames need, too.
+/// Prefetch distance, packets. A longer one does not help: a core has 10 to 16 line fill buffers, which loads of the next
+/// frames also use.
 const AHEAD: usize = 2 * TOGETHER;
 
-/// Queue pairs and counters.
+/// Queue pairs, due acknowledgements and counters.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
@@ -26,8 +31,7 @@ pub(super) struct Server {
     pub(super) stats: Stats,
 }
 
-/// Header and region of the last write: the next write usually has the same. Valid as long as no queue pair and no region is
-/// removed.
+/// Header template and region of the last write. Valid only until a queue pair or a region is removed.
 #[derive(Clone, Copy)]
 struct Recent<'r> {
     template: HeaderTemplate,
@@ -35,24 +39,28 @@ struct Recent<'r> {
     entry: &'r Entry,
 }
 
-/// Consecutive writes in one packet at one queue pair that were executed and not counted yet.
+/// Consecutive single-packet writes on one queue pair, executed but not yet counted.
 #[derive(Clone, Copy, Default)]
 struct Run {
-    /// The PSN that continues it.
+    /// PSN that the next write of the run must have.
     expected: Psn,
+    /// Number of executed writes.
     count: u32,
+    /// One of them requests an acknowledgement.
     ack: bool,
 }
 
 impl Recent<'_> {
-    /// Executes a write like this one, if it is valid and the expected one. Does not count it yet.
+    /// Executes a frame that matches the template and has the expected PSN. Returns `false`, having written nothing, for
+    /// any other.
     fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
         self.template
             .read(frame)
             .is_some_and(|brief| self.store(&brief, brief.payload, run))
     }
 
-    /// Executes up to `most` writes like this one. Returns their number, and the first frame that is not one.
+    /// Executes up to `most` matching frames. Returns the first frame that does not match, and the number executed before
+    /// it.
     #[inline(always)]
     fn execute_some<'a>(
         &self,
@@ -70,7 +78,8 @@ impl Recent<'_> {
         }
     }
 
-    /// Common slots, and batches of 16 entries of 4 bytes: a constant length saves many instructions.
+    /// Specialized loop for common payload lengths (slots, and batches of 16 entries of 4 bytes): a constant length saves
+    /// many instructions per frame.
     #[inline(never)]
     fn execute_sized<'a, const LEN: usize>(
         &self,
@@ -85,6 +94,8 @@ impl Recent<'_> {
         })
     }
 
+    /// Stores a write with the expected PSN whose R_Key and range are valid. Returns `false`, having written nothing, for
+    /// any other.
     #[inline(always)]
     fn store(&self, brief: &Brief<'_>, payload: &[u8], run: &mut Run) -> bool {
         if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
@@ -100,6 +111,8 @@ impl Recent<'_> {
     }
 }
 
+/// Calls `execute` on up to `most` frames until one fails, and adds the executed ones to `run`. Returns the frame that
+/// failed, and the number executed.
 #[inline(always)]
 fn execute_while<'a>(
     frames: &mut impl Iterator<Item = &'a [u8]>,
@@ -125,7 +138,7 @@ fn execute_while<'a>(
     (None, most)
 }
 
-/// Prefetches the memory that the next packets seem to write.
+/// Prefetches the memory that the next frames are likely to write.
 #[inline(always)]
 fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
     for frame in ahead.take(TOGETHER) {
@@ -229,10 +242,12 @@ impl Server {
         self.acknowledge_all(regions, out);
     }
 
-    /// Returns the recent header that a packet seems to have, if its queue pair expects this PSN. The packet is not validated.
+    /// Returns the template and region for a frame that looks like the next write of its queue pair. The frame is not yet
+    /// validated.
     #[inline(never)]
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = HeaderTemplates::queue_pair(frame)?;
+        // The low 12 bits of a queue pair number are its index; the rest is a generation.
         let index = number & 0xfff;
         let queue_pair = self
             .queue_pairs
@@ -255,7 +270,7 @@ impl Server {
         })
     }
 
-    /// Starts a run of writes like these, unless their queue pair accepts none now.
+    /// Starts a run, or clears `recent` if its queue pair must not use the fast path.
     #[inline]
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
         let queue_pair = recent
@@ -273,7 +288,7 @@ impl Server {
         }
     }
 
-    /// Counts a run that was executed.
+    /// Adds a finished run to the queue pair and the counters.
     #[inline]
     fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
         let Some(recent) = recent else { return };
@@ -294,7 +309,7 @@ impl Server {
         self.stats.bytes += u64::from(run.count) * u64::from(recent.template.payload_len());
     }
 
-    /// Parses a packet from its first byte.
+    /// Slow path: parses a frame from its first byte, executes it, and learns its header template.
     fn read(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Output) {
         match Packet::parse(frame) {
             Ok(packet) => {
@@ -310,7 +325,7 @@ impl Server {
         }
     }
 
-    /// Executes a packet. Returns whether it was valid and new.
+    /// Executes a parsed packet. Returns whether it was valid and not a duplicate.
     fn execute(&mut self, regions: &Regions, packet: &Packet<'_>, out: &mut impl Output) -> bool {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
@@ -367,7 +382,7 @@ mod tests {
 
     use super::super::queue_pair;
 
-    /// Frames of every short payload, with both CRC implementations, over IPv4 and IPv6.
+    /// Writes and reads frames with payloads of every short length, with both CRC implementations, over IPv4 and IPv6.
     #[test]
     fn both_crc_implementations_write_and_read_the_same() {
         let implementations: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
@@ -407,7 +422,7 @@ mod tests {
                         (brief.payload, brief.reth, brief.psn),
                         (&payload[..], reth, packet.bth.psn)
                     );
-                    // A changed bit after the headers is detected.
+                    // The ICRC detects a flipped bit after the headers.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));
                     let at = changed.len() - 1 - bit / 8;

@@ -1,4 +1,4 @@
-//! Counters of a responder. They add up: see [`Stats::is_balanced`].
+//! Counters of the RoCEv2 responder. They are conserved: see [`Stats::is_balanced`].
 
 use wire::RefusalCounts;
 
@@ -7,37 +7,37 @@ wire::named! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Reason, name {
-        /// There is no such queue pair.
+        /// No queue pair has this number.
         UnknownQueuePair => "unknown_queue_pair",
-        /// From another address than the queue pair's peer.
+        /// The source is not the queue pair's peer.
         WrongPeer => "wrong_peer",
-        /// The opcode is of another transport than the queue pair, or not a request.
+        /// The opcode belongs to another transport service, or is not a request.
         WrongTransport => "wrong_transport",
-        /// The queue pair is in the error state: the requester must reconnect.
+        /// The queue pair is in the error state; the requester must reconnect.
         QueuePairInError => "queue_pair_in_error",
-        /// Reliable: packets before it are missing.
+        /// RC: packets before this one are missing.
         Ahead => "ahead",
-        /// Unreliable: part of a message whose first packet is missing: lost or dropped.
+        /// UC: the message's first packet was lost or dropped.
         FirstMissing => "first_missing",
-        /// Unsupported opcode: read, compare-and-swap, send of several packets.
+        /// The opcode is unsupported: read, compare-and-swap, or a send of several packets.
         BadOpcode => "bad_opcode",
         /// The opcode cannot follow the previous one.
         BadSequence => "bad_sequence",
-        /// Payload or padding does not match the opcode, the path MTU and the message's length.
+        /// Payload or padding does not fit the opcode, the path MTU or the message's length.
         BadLength => "bad_length",
         /// No region has this R_Key.
         BadRkey => "bad_rkey",
         /// The region does not permit the access.
         AccessDenied => "access_denied",
-        /// Not wholly inside the region.
+        /// Some of the bytes lie outside the region.
         OutOfRange => "out_of_range",
-        /// Address of an atomic operation that is not a multiple of eight.
+        /// An atomic operation's address is not a multiple of eight.
         Misaligned => "misaligned",
         /// The receive queue is empty.
         NoReceive => "no_receive",
-        /// A duplicate atomic operation whose saved result was overwritten.
+        /// The saved result of a duplicate atomic operation was overwritten.
         ResultOverwritten => "result_overwritten",
-        /// Another responder executes the queue pair's packets, but this one arrived here.
+        /// Another responder executes this queue pair's packets.
         Offloaded => "offloaded",
     }
 }
@@ -49,34 +49,34 @@ pub struct Stats {
     pub packets: u64,
     /// Number of packets executed.
     pub executed: u64,
-    /// Duplicate packets, acknowledged again, or answered from saved results.
+    /// Duplicate packets, acknowledged again or answered from saved results.
     pub duplicates: u64,
-    /// Malformed packets, by [`Refusal::index`](wire::Refusal::index).
+    /// Malformed packets, indexed by [`Refusal::index`](wire::Refusal::index).
     pub refused: RefusalCounts,
-    /// Dropped packets, by [`Reason`].
+    /// Dropped packets, indexed by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
     /// Number of completed messages.
     pub messages: u64,
     /// Bytes written into memory.
     pub bytes: u64,
-    /// Number of additions executed.
+    /// Number of fetch-and-adds executed.
     pub fetch_adds: u64,
-    /// Completions for the program: messages with an immediate value, and sends.
+    /// Completions reported to the program: messages with an immediate value, and sends.
     pub completions: u64,
-    /// Acknowledgements sent, without those of atomic operations.
+    /// Acknowledgements sent, except for atomic operations.
     pub acks: u64,
-    /// Atomic acknowledgements sent, repeated ones too.
+    /// Atomic acknowledgements sent, including repeated ones.
     pub atomic_acks: u64,
-    /// Negative acknowledgements sent: of the sequence, of a receiver that is not ready, of errors.
+    /// NAKs sent: PSN sequence errors, RNR (receiver not ready), and fatal errors.
     pub naks: [u64; 3],
-    /// Unreliable: PSNs that were skipped: packets lost or reordered.
+    /// UC: PSNs skipped because packets were lost or reordered.
     pub skipped: u64,
-    /// Unreliable: packets with a PSN before the expected one: reordered or duplicated. Those that begin a message are executed.
+    /// UC: packets with a PSN before the expected one (reordered or duplicated). They are executed if they begin a message.
     pub out_of_order: u64,
-    /// Unreliable: the sum of their distances from the expected PSN. `skipped - out_of_order_by` is the number of missing packets
-    /// minus the number of duplicates.
+    /// UC: the sum of the distances of these packets from the expected PSN. `skipped - out_of_order_by` is the number of
+    /// missing packets minus the number of duplicates.
     pub out_of_order_by: u64,
-    /// Unreliable: messages that were never completed.
+    /// UC: messages that were never completed.
     pub abandoned: u64,
 }
 
@@ -89,9 +89,9 @@ impl Stats {
 }
 
 impl core::ops::AddAssign<&Self> for Stats {
-    /// Sums the counters of two responders that share the packets.
+    /// Adds the counters of another responder that shares the traffic.
     fn add_assign(&mut self, other: &Self) {
-        // Names all fields, so that none is left out.
+        // Names all fields, so that a new one cannot be forgotten.
         let Self {
             packets,
             executed,

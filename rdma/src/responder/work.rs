@@ -1,4 +1,7 @@
-//! Executes one packet at its queue pair, by the rules of the protocol.
+//! Executes one request packet on its queue pair by the rules of the InfiniBand specification (volume 1, chapter 9).
+//!
+//! RC: a gap causes one NAK, a duplicate is answered again without execution, and an error stops the queue pair. UC: there
+//! are no responses, and after a loss execution continues with the next message.
 
 use wire::Refusal;
 use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
@@ -16,7 +19,7 @@ pub(super) enum Verdict {
     Dropped(Reason),
 }
 
-/// The context of an execution.
+/// Borrowed state for the execution of one packet.
 pub(super) struct Work<'a, O> {
     pub(super) config: &'a Config,
     pub(super) regions: &'a Regions,
@@ -26,11 +29,11 @@ pub(super) struct Work<'a, O> {
 
 /// A validated packet of a write.
 struct Step {
-    /// Region, and offset in the memory, of its payload; `None` if it has none.
+    /// The region's index and the payload's offset in its memory; `None` if the message is empty.
     target: Option<(u8, u64)>,
-    /// The unfinished message afterwards; `None` if the message is complete.
+    /// The unfinished message after this packet; `None` if the message is complete.
     open: Option<Open>,
-    /// The message's region, first byte and length.
+    /// The message's region index, the offset of its first byte in the memory, and its length in bytes.
     message: (Option<u8>, u64, u32),
 }
 
@@ -38,6 +41,7 @@ struct Step {
 const MAX_RESPONSE_LEN: usize = 128;
 
 impl<O: Output> Work<'_, O> {
+    /// Executes a packet if it comes from the peer and fits the queue pair's state and transport.
     #[inline]
     pub(super) fn execute(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.ends.source != queue_pair.writer.path().destination {
@@ -58,7 +62,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    // Unreliable: no responses; after a loss, execution continues with the next message.
+    // Unreliable connections (UC).
 
     #[inline]
     fn unreliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
@@ -68,6 +72,7 @@ impl<O: Output> Work<'_, O> {
         if ahead != 0 {
             self.count_gap(ahead);
         }
+        // The rest of an unfinished message is lost after a gap, and when another message begins.
         if ahead != 0 || begins {
             self.abandon(queue_pair);
         }
@@ -84,6 +89,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
+    /// Counts skipped PSNs, or a packet that arrived late. `ahead` is its distance from the expected PSN.
     #[cold]
     fn count_gap(&mut self, ahead: i32) {
         if ahead > 0 {
@@ -100,7 +106,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    // Reliable.
+    // Reliable connections (RC).
 
     #[inline]
     fn reliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
@@ -136,7 +142,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    /// Answers a duplicate: nothing is executed again.
+    /// Answers a duplicate without executing it again.
     fn duplicate(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
             queue_pair.ack_due = true;
@@ -164,9 +170,9 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    // Both transports.
+    // Both transport services.
 
-    /// Executes the expected packet, of a write or a send.
+    /// Executes a packet of a write or a send. Returns `Ok(None)`: only atomic operations have a result.
     #[inline]
     fn run(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
@@ -204,7 +210,7 @@ impl<O: Output> Work<'_, O> {
         Ok(None)
     }
 
-    /// Stores the payload of a packet at `at`; `open` is the unfinished message before it.
+    /// Stores a packet's payload at memory offset `at`; `open` is the unfinished message before this packet.
     #[inline]
     fn store(&mut self, entry: &Entry, at: u64, payload: &[u8], open: Option<Open>, step: &mut Step) {
         self.stats.bytes += payload.len() as u64;
@@ -221,6 +227,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
+    /// Completes a message with an immediate value: consumes a receive and informs the output.
     fn notify(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
@@ -236,6 +243,7 @@ impl<O: Output> Work<'_, O> {
         });
     }
 
+    /// Executes a SEND ONLY packet: consumes a receive and passes the payload to the output.
     fn send(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.payload.len() > queue_pair.mtu as usize {
             return Err(Reason::BadLength);
@@ -248,7 +256,7 @@ impl<O: Output> Work<'_, O> {
         Ok(None)
     }
 
-    /// Validates a packet of a write.
+    /// Validates a packet of a write: its region, its range, and its length against the message's progress.
     #[inline]
     fn check(&self, queue_pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
         let len = packet.payload.len() as u32;
@@ -262,7 +270,7 @@ impl<O: Output> Work<'_, O> {
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
-                // Its region may have been deregistered since, and its slot reused.
+                // The region may have been deregistered and its index reused.
                 self.regions
                     .at(open.index)
                     .filter(|entry| entry.has(open.rkey))
@@ -306,6 +314,7 @@ impl<O: Output> Work<'_, O> {
         })
     }
 
+    /// Executes a fetch-and-add. Saves its result, so that a duplicate gets the same response.
     fn add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.fault.is_some() {
             return Err(Reason::BadLength);
@@ -334,21 +343,23 @@ impl<O: Output> Work<'_, O> {
 
     // Responses.
 
-    /// Acknowledges everything before the expected packet.
+    /// Acknowledges everything before the expected PSN.
     pub(super) fn acknowledge(&mut self, queue_pair: &mut QueuePair) {
+        // Adding 2^24 - 1 subtracts one from a 24-bit PSN.
         let psn = queue_pair.expected.plus(0xff_ffff);
         self.stats.acks += 1;
         self.respond(queue_pair, psn, Syndrome::ACK);
     }
 
     fn send_nak(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
+        // Index in `Stats::naks`.
         let kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,
             _ => 2,
         };
         self.stats.naks[kind] += 1;
-        // A NAK acknowledges everything before it.
+        // A NAK also acknowledges everything before it.
         queue_pair.ack_due = false;
         queue_pair.nak_sent = true;
         self.respond(queue_pair, queue_pair.expected, syndrome);
@@ -360,7 +371,7 @@ impl<O: Output> Work<'_, O> {
             syndrome,
             msn: queue_pair.messages,
         };
-        // A response fits: it has no payload.
+        // Cannot fail: a response has no payload and fits the buffer.
         let len = queue_pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
         self.out.respond(queue_pair.writer.path(), &frame[..len]);
     }
@@ -394,7 +405,7 @@ fn ends(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::WriteFirst | Opcode::WriteMiddle)
 }
 
-/// Returns whether only a requester receives such packets.
+/// Returns whether a packet with this opcode goes to a requester.
 #[inline]
 fn is_response(opcode: Opcode) -> bool {
     matches!(

@@ -1,34 +1,33 @@
-//! The layouts of the paper's artifact (5.2): base headers of 2 or 3 bytes, keys, data and entries of 4 bytes. Opcode and
-//! length determine which of the two a datagram has.
+//! DTA in the layouts of the *artifact*, the code published with the DTA paper (`docs/reference/wire-formats.md`, section
+//! 5.2): base headers of 2 or 3 bytes, and 4-byte keys, data and entries.
 //!
-//! Reporter, store and priority are not on the wire: the caller passes the reporter of the sender, the store is 0, the
-//! priority medium. Sequence numbers have 8 bits.
-//!
-//! Also the artifact's slot of a path in memory: five words, each masked with a CRC of the key.
+//! Opcode and length tell which base header a datagram has. Reporter, store and priority are not on the wire: the caller
+//! passes the reporter, the store is 0, and the priority is medium. Sequence numbers have 8 bits. The module also has the
+//! artifact's memory slot of a path: five words, each masked with a CRC of the key.
 
 use super::layout::NO_HOP;
 use super::{Base, EmitError, Operation, Priority, Report, ensure, hash};
 use crate::bytes::{flag, put_u16, put_u32, put_u64, u32_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the longest report.
+/// Maximum length of a report, bytes.
 pub const MAX_LEN: usize = 16;
-/// Hops of a path.
+/// Number of hops of a path.
 pub const HOPS: u8 = 5;
-/// Bytes of keys, data and entries.
+/// Length of keys, data and entries, bytes.
 pub const WORD: usize = 4;
 
-/// The base header's variant in the artifact.
+/// The two variants of the base header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// Two bytes: opcode, flags.
     Plain,
-    /// Three bytes: opcode, sequence, flags; the translator can request missing reports.
+    /// Three bytes: opcode, sequence number, flags. The translator can request missing reports.
     Tracked,
 }
 
 impl Form {
-    /// Returns the bytes of the base header.
+    /// Returns the length of the base header, bytes.
     #[inline]
     pub const fn base_len(self) -> usize {
         match self {
@@ -42,14 +41,13 @@ const IMMEDIATE: u8 = 0x80;
 const ESSENTIAL: u8 = 0x40;
 const NACK: u8 = 0x80;
 
-/// Returns whether this is the artifact's layout rather than version 1. The first byte decides: in the
-/// artifact's it is the opcode, 1 to 4.
+/// Returns whether a payload has the artifact's layout rather than DTA v1: its first byte is an opcode from 1 to 4.
 #[inline]
 pub fn is_artifact(payload: &[u8]) -> bool {
     matches!(payload.first(), Some(1..=4))
 }
 
-/// Returns the bytes after the base header, by opcode.
+/// Returns the length after the base header by opcode, bytes, or `None` for an unknown opcode.
 #[inline]
 const fn body_len(opcode: u8) -> Option<usize> {
     match opcode {
@@ -60,10 +58,10 @@ const fn body_len(opcode: u8) -> Option<usize> {
     }
 }
 
-/// Reads the whole payload of a datagram of `reporter`. Also returns its form.
+/// Parses a datagram's payload from `reporter`, and returns the report and the variant of its base header.
 ///
 /// # Errors
-/// An opcode or length that is not in 5.2, no copies or more than four, or a hop beyond the fifth.
+/// [`Refusal`] for an unknown opcode or wrong length, a number of copies outside 1 to 4, or a hop outside 1 to 5.
 #[inline]
 pub fn parse(payload: &[u8], reporter: u32) -> Result<(Report<'_>, Form), Refusal> {
     let opcode = *payload.first().ok_or(Refusal::Truncated)?;
@@ -104,7 +102,7 @@ fn medium(reporter: u32) -> Base {
     }
 }
 
-/// Reads an operation; `body` has the length of [`body_len`].
+/// Parses an operation; `body` has the length of [`body_len`].
 #[inline]
 fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
     Ok(match opcode {
@@ -138,11 +136,11 @@ fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
     })
 }
 
-/// Writes a report in the artifact's layout and returns its length, at most [`MAX_LEN`]. Reporter, store, priority and path length
-/// are not written; the plain form does not have the essential flag either.
+/// Writes a report in the artifact's layout and returns its length, at most [`MAX_LEN`]. Reporter, store, priority and path
+/// length are not written, nor is the essential flag in the plain form.
 ///
 /// # Errors
-/// If `out` is too short, or the operation is invalid or has no such layout; then nothing is written.
+/// [`EmitError`] if `out` is too short, or if the operation is invalid or has no such layout; nothing is written.
 pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, EmitError> {
     report.operation.check().map_err(EmitError::Invalid)?;
     let mut body = [0; MAX_LEN];
@@ -170,7 +168,7 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
     Ok(base_len + len)
 }
 
-/// Reads `bytes` as a word, or returns `refusal` if they are more or fewer than four.
+/// Returns four bytes as a big-endian word, or `refusal` for any other number of bytes.
 fn word(bytes: &[u8], refusal: Refusal) -> Result<u32, Refusal> {
     bytes.try_into().map(u32::from_be_bytes).map_err(|_| refusal)
 }
@@ -209,18 +207,18 @@ fn emit_body(operation: &Operation<'_>, out: &mut [u8; MAX_LEN]) -> Result<usize
     }
 }
 
-/// The artifact's one control message: the last sequence that was accepted in order.
+/// The artifact's only control message, which names the last sequence number accepted in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Nack {
-    /// The last sequence in order.
+    /// Last sequence number in order.
     pub last: u8,
 }
 
 impl Nack {
-    /// Reads the whole payload of a datagram.
+    /// Parses a datagram's payload.
     ///
     /// # Errors
-    /// If it is not two bytes with the NACK bit.
+    /// [`Refusal`] unless it is two bytes with the NACK bit.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         match *payload {
             [last, flags] if flags & NACK != 0 => Ok(Self { last }),
@@ -238,10 +236,11 @@ impl Nack {
     }
 }
 
-/// Bytes of the slot of a path: a word for each hop, without a checksum. Slots are 32 bytes apart.
+/// Length of a path's slot in bytes: a word per hop, without a checksum. Slots are 32 bytes apart.
 pub const PATH_LEN: usize = WORD * HOPS as usize;
 
-/// The polynomials of the masks by hop, in normal form. The first and the last lack low terms, a defect of the artifact (5.2).
+/// Polynomials of the hops' masks, most significant bit first. The first and the last lack low terms, a defect of the
+/// artifact.
 pub const POLYNOMIALS: [u32; HOPS as usize] =
     [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
 
@@ -272,23 +271,22 @@ const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
     tables
 }
 
-/// Returns the word with which a hop's value is masked: a CRC of the key (reflected, all ones before and
-/// after) with the hop's polynomial.
+/// Returns the mask of a hop's value: a CRC of the key (reflected, all ones before and after) with the hop's polynomial.
 fn mask(table: &[u32; 256], key: &[u8]) -> u32 {
     !key.iter().fold(u32::MAX, |crc, byte| {
         crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]
     })
 }
 
-/// Returns the slot of a key's path in a store of `slots`, a power of two: by the plain CRC-32 of the key,
-/// neither reversed nor with a copy's number.
+/// Returns the slot of a key's path in a store of `slots`, a power of two: selected by the plain CRC-32 of the key, without
+/// reversal or copy number.
 #[inline]
 pub fn path_slot(key: &[u8], slots: u64) -> u64 {
     hash::slot(hash::hashes(key).checksum, slots)
 }
 
-/// Writes the slot of a path: each value masked, 0 where it is [`NO_HOP`] or not among `values`. Returns its length, [`PATH_LEN`];
-/// `None`, with nothing written, if `out` is shorter.
+/// Writes the slot of a path: each value masked, or 0 if it is [`NO_HOP`] or missing in `values`. Returns the length
+/// [`PATH_LEN`], or `None` with nothing written if `out` is shorter.
 pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     let words = out.first_chunk_mut::<PATH_LEN>()?.as_chunks_mut::<WORD>().0;
     let values = values.iter().copied().chain(core::iter::repeat(NO_HOP));
@@ -302,9 +300,9 @@ pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     Some(PATH_LEN)
 }
 
-/// Returns the values in the slot of a path **if it is this key's**: a slot does not identify its key, and
-/// with another key the values are random. A word of 0 gives `None`: the hop is missing, or its value equals
-/// the mask (1 in 2^32).
+/// Decodes a path's slot **under the assumption that it belongs to this key**: a slot does not identify its key, and
+/// another key's values decode to random numbers. A zero word gives `None`: the hop is missing, or its value equals the
+/// mask (probability 2^-32).
 pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize] {
     let words = slot.as_chunks::<WORD>().0;
     core::array::from_fn(|hop| {
@@ -319,7 +317,7 @@ pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize
 mod tests {
     use super::*;
 
-    /// The examples of 5.2, and two by hand.
+    /// The examples of `docs/reference/wire-formats.md`, section 5.2, and two written for this test.
     const EXAMPLES: [(&[u8], Form); 6] = [
         (&[1, 0, 2, 10, 0, 0, 1, 0, 0, 2, 0x9a], Form::Plain),
         (&[1, 0x2a, 0x40, 2, 10, 0, 0, 1, 0, 0, 2, 0x9a], Form::Tracked),
@@ -406,8 +404,9 @@ mod tests {
         );
     }
 
-    /// The postcard of 5.2 (key 10.0.0.1, hop 2, value 200) in memory, and a whole path 11, 200, 13, 14, 15 of the same key: the masks by a
-    /// bitwise CRC, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
+    /// The postcard of the wire formats' section 5.2 (key 10.0.0.1, hop 2, value 200) as stored in memory. `PATH` below is
+    /// the whole path 11, 200, 13, 14, 15 of the same key. A bitwise CRC gave the five masks: ff08a50c ed1fb692 58b45875
+    /// 2d2a23da e0d4b8db.
     const ONE_HOP: [u8; PATH_LEN] = [
         0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
@@ -435,12 +434,12 @@ mod tests {
             assert!(wanted.eq(read.into_iter().take(values.len())), "{read:x?}");
         }
         assert_eq!(put_path(&mut [0; PATH_LEN - 1], &key, &[1]), None);
-        // CRC-32 of the key is 39fe0fee.
+        // The CRC-32 of the key is 0x39fe0fee; the slot is its low bits.
         assert_eq!(
             (path_slot(&key, 1 << 16), path_slot(&key, 1 << 31)),
             (0x0fee, 0x39fe_0fee)
         );
-        // Another key's path looks like random numbers.
+        // Unmasked with another key, a path reads as random numbers.
         assert!(
             path_of(&PATH, &[10, 0, 0, 2])
                 .iter()

@@ -1,10 +1,11 @@
-//! Messages from a translator to a reporter (wire-formats 5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
+//! DTA control messages from a translator to a reporter, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT): ACK, NACK,
+//! sketch NACK and congestion notice (`docs/reference/wire-formats.md`, section 5.8).
 
 use super::{BASE_LEN, Base, EmitError, Opcode};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::refusal::Refusal;
 
-/// Bytes of the longest control message.
+/// Maximum length of a control message, bytes.
 pub const MAX_LEN: usize = BASE_LEN + 12;
 
 const ACK: u8 = 1;
@@ -15,35 +16,35 @@ const CONGESTION: u8 = 4;
 mod field {
     pub(super) const TYPE: usize = 0;
     pub(super) const CODE: usize = 1;
-    // Of ACK and NACK.
+    // Offsets in ACK and NACK.
     pub(super) const LAST: usize = 2;
     pub(super) const TRIGGER: usize = 4;
-    // Of SKETCH-NACK.
+    // Offsets in SKETCH-NACK.
     pub(super) const SKETCH: usize = 4;
     pub(super) const EPOCH: usize = 6;
     pub(super) const COLUMN: usize = 8;
-    // Of CONGESTION.
+    // Offsets in CONGESTION.
     pub(super) const HOLD: usize = 4;
     pub(super) const DROPPED: usize = 8;
 }
 
-/// The reason for which a report was not accepted.
+/// The reason in a NACK why a report was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// Reports between the last accepted one and this one are missing.
     Gap,
-    /// The report could not be read.
+    /// The report is malformed.
     Malformed,
-    /// There is no such store, list or sketch.
+    /// The store, list or sketch does not exist.
     Unknown,
-    /// The translator is overloaded.
+    /// The translator or the collector is overloaded.
     Overload,
     /// A code that is not defined.
     Other(u8),
 }
 
 impl Cause {
-    /// Returns the cause with this number.
+    /// Returns the cause with this code.
     pub const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Gap,
@@ -54,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// Returns the number on the wire.
+    /// Returns the code on the wire.
     pub const fn number(self) -> u8 {
         match self {
             Self::Gap => 1,
@@ -65,7 +66,7 @@ impl Cause {
         }
     }
 
-    /// Returns the cause as a word.
+    /// Returns the cause as a word, for counters and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gap => "gap",
@@ -77,37 +78,37 @@ impl Cause {
     }
 }
 
-/// A control message's body.
+/// The body of a control message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Body {
     /// All essential reports up to `last` were accepted.
     Ack {
-        /// The last sequence in order.
+        /// Last sequence number in order.
         last: u16,
     },
     /// A report was not accepted.
     Nack {
-        /// The cause of the refusal.
+        /// Reason of the refusal.
         cause: Cause,
-        /// The last sequence in order: after a gap the reporter continues after it.
+        /// Last sequence number in order. After a gap, the reporter retransmits from the next one.
         last: u16,
-        /// The sequence of the report that was not accepted.
+        /// Sequence number of the refused report.
         trigger: u16,
     },
-    /// A column arrived out of order.
+    /// A sketch column arrived out of order.
     SketchNack {
         /// ID of the sketch.
         sketch: u16,
         /// The epoch of the sketch.
         epoch: u16,
-        /// The column that the translator expects.
+        /// Column that the translator expects.
         column: u32,
     },
-    /// Congestion: reporters must reduce their rate (wire-formats 5.5, 5.8).
+    /// Congestion: the reporter must reduce its rate.
     Congestion {
-        /// 0 to 3; 0 ends the congestion.
+        /// Congestion level 0 to 3; 0 ends the congestion.
         level: u8,
-        /// Time for which the level is valid, microseconds.
+        /// Validity of the level, microseconds.
         hold_us: u32,
         /// Reports dropped since the previous notice.
         dropped: u32,
@@ -117,19 +118,19 @@ pub enum Body {
 /// A control message to a reporter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
-    /// The sender's own counter of control messages.
+    /// Sequence number of the translator's control messages.
     pub sequence: u16,
-    /// The reporter to which it is sent.
+    /// ID of the addressed reporter.
     pub reporter: u32,
-    /// The contents of the message.
+    /// Contents by message type.
     pub body: Body,
 }
 
 impl Control {
-    /// Reads the whole payload of a datagram.
+    /// Parses a datagram's payload.
     ///
     /// # Errors
-    /// If it is not a control message of wire-formats 5.8.
+    /// [`Refusal`] if it is not a valid control message.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         let (header, body) = payload
             .split_first_chunk::<BASE_LEN>()
@@ -179,7 +180,7 @@ impl Control {
         })
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the message, bytes.
     pub const fn len(&self) -> usize {
         match self.body {
             Body::Ack { .. } | Body::Nack { .. } => BASE_LEN + 8,
@@ -192,10 +193,10 @@ impl Control {
         false
     }
 
-    /// Writes the payload of a datagram and returns its length, at most [`MAX_LEN`].
+    /// Writes the message and returns its length, at most [`MAX_LEN`].
     ///
     /// # Errors
-    /// If `out` is too short, or the congestion level is invalid; then nothing is written.
+    /// [`EmitError`] if `out` is too short or the congestion level invalid; nothing is written.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         if matches!(self.body, Body::Congestion { level: 4.., .. }) {
             return Err(EmitError::Invalid(Refusal::BadControl));
@@ -212,7 +213,7 @@ impl Control {
             ..Base::default()
         };
         base.emit(Opcode::Control, header);
-        // All flags are 0, including the priority.
+        // No flags are set, and the priority bits are 0.
         header[1] = 0;
         out.fill(0);
         match self.body {
@@ -256,7 +257,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// The examples of wire-formats 5.8, and an ACK written for this test.
+    /// The examples of `docs/reference/wire-formats.md`, section 5.8, and an ACK written for this test.
     const EXAMPLES: [(&[u8], Control); 4] = [
         (
             &[0x1f, 0, 0, 1, 0, 0, 0, 7, 2, 1, 0, 0xff, 1, 2, 0, 0],

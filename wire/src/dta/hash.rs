@@ -1,8 +1,8 @@
-//! Slots of a key: four slot hashes and a checksum, each a CRC with its own polynomial (wire-formats 5.6), and the artifact's
-//! single CRC (5.2) as an attribute of a store.
+//! Slot hashes of DTA keys: four slot hashes and a checksum, each a CRC-32 with its own polynomial
+//! (`docs/reference/wire-formats.md`, section 5.6), and the single CRC of the published DTA code (*artifact*, section 5.2).
 //!
-//! A CRC is affine: the CRC of a key is the CRC of as many zero bytes XORed with a contribution of each half byte, which depends on
-//! its position. All five CRCs are computed in one pass of table look-ups, without dependencies between steps.
+//! A CRC is affine: the CRC of a key is the CRC of as many zero bytes, XORed with a contribution of each half byte that
+//! depends on its position. So all CRCs of a key come from one pass of table lookups that do not depend on each other.
 
 use crate::crc::byte_of;
 use crate::flow::FlowKey;
@@ -10,25 +10,24 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum length of a key, bytes.
 pub const MAX_KEY: usize = 64;
-/// Maximum number of copies of a value: the number of slot hashes.
+/// Maximum number of copies of a value, which is the number of slot hashes.
 pub const MAX_COPIES: usize = 4;
-/// Maximum number of slots or counters of a store.
+/// Maximum number of slots or counters in a store.
 pub const MAX_SLOTS: u64 = 1 << 31;
 
-/// The reflected polynomials: checksum (IEEE), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (Q).
+/// Reflected polynomials: checksum (IEEE 802.3), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (CRC-32Q).
 const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82e, 0xd582_8281];
 
-/// Checksum and the first three slot hashes.
+/// Checksum and slot hashes 0 to 2.
 type Lanes = [u32; 4];
-/// Checksum and the first three slot hashes in pairs, so that look-ups and XORs need half as many
-/// instructions.
+/// Checksum and slot hashes 0 to 2 in pairs, which halves the number of lookups and XORs.
 type Halves = [u64; 2];
 
-/// Contributions of the low and the high half of a byte, by the byte's distance from the key's end.
+/// Contributions of the low and the high half of a byte, indexed by the byte's distance from the key's end.
 static HALVES: [[[Halves; 16]; 2]; MAX_KEY] = halves();
-/// Contributions to the fourth slot hash, which is rarely needed.
+/// Contributions to slot hash 3, which is rarely needed.
 static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
-/// The CRCs of as many zero bytes.
+/// CRCs of zero bytes, by key length.
 static ZEROS: [Halves; MAX_KEY + 1] = zeros();
 static LAST_ZEROS: [u32; MAX_KEY + 1] = zeros_of(POLYNOMIALS[4]);
 
@@ -97,17 +96,16 @@ const fn zeros() -> [Halves; MAX_KEY + 1] {
     table
 }
 
-/// All hashes of a key.
+/// The hashes of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hashes {
-    /// The slot hashes, n = 0 to 3; a store takes their low bits, see [`slot`].
+    /// Slot hashes 0 to 3. A store uses their low bits, see [`slot`].
     pub slots: [u32; MAX_COPIES],
-    /// Checksum of the key in a slot.
+    /// Checksum that identifies the key in a slot.
     pub checksum: u32,
 }
 
-/// Computes the five CRCs of a key (v1). Keys longer than [`MAX_KEY`] cannot be sent, but are hashed too,
-/// slowly.
+/// Computes all hashes of a key (v1). Keys longer than [`MAX_KEY`] cannot be sent; they are hashed too, but slowly.
 #[inline]
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
@@ -117,7 +115,7 @@ pub fn hashes(key: &[u8]) -> Hashes {
     }
 }
 
-/// Computes the first `N` slot hashes and the checksum, without the others. One to three cost the same.
+/// Computes the first `N` slot hashes and the checksum. One to three cost the same.
 #[inline]
 pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     const { assert!(N <= MAX_COPIES, "there are four slot hashes") };
@@ -127,13 +125,13 @@ pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     (core::array::from_fn(|n| all[n]), checksum)
 }
 
-/// Returns the entry of a key in the table of 256 collectors: the high byte of CRC-32K (5.6).
+/// Returns a key's bucket in a collector map of 256 buckets: the high byte of its CRC-32K.
 #[inline]
 pub fn collector_of(key: &[u8]) -> u8 {
     (lanes(key)[3] >> 24) as u8
 }
 
-/// Returns the slot of a hash in a store of `slots`, a power of two, or slot 0 if there are none.
+/// Returns the slot of a hash in a store of `slots`, a power of two; 0 if there are no slots.
 #[inline]
 pub const fn slot(hash: u32, slots: u64) -> u64 {
     hash as u64 & slots.wrapping_sub(1)
@@ -142,7 +140,7 @@ pub const fn slot(hash: u32, slots: u64) -> u64 {
 /// Computes the checksum and slot hashes 0 to 2.
 #[inline]
 fn lanes(key: &[u8]) -> Lanes {
-    // The usual keys: 5-tuples, an address, a node and a flow.
+    // Specialized lengths: 5-tuples (13, 37), an address (4), a node and flow (8).
     match key.len() {
         13 => fixed::<13>(key),
         4 => fixed::<4>(key),
@@ -176,7 +174,7 @@ fn any(key: &[u8]) -> Lanes {
     }
 }
 
-/// Adds the contribution of a byte at its position, by exclusive or.
+/// XORs the contribution of a byte at its position.
 #[inline(always)]
 fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     let low = &place[0][usize::from(byte & 15)];
@@ -184,13 +182,13 @@ fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
 }
 
-/// Splits the halves into the four hash values.
+/// Splits the pairs into the four hash values.
 #[inline(always)]
 fn apart([low, high]: Halves) -> Lanes {
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
-/// Returns the hash of slot 3.
+/// Computes slot hash 3.
 #[inline]
 fn last(key: &[u8]) -> u32 {
     let Some(zeros) = LAST_ZEROS.get(key.len()) else {
@@ -218,8 +216,8 @@ crate::named! {
         /// Four polynomials for the slots and one for the checksum.
         #[default]
         V1 => "v1",
-        /// The artifact's: one CRC for all, over the key's bytes in reverse order, for slots followed by the copy's number. With it,
-        /// more copies do not protect a key (5.2, defects 1 and 2).
+        /// One CRC for all, as in the published DTA code: over the reversed key, and for slots also the copy's number.
+        /// Copies of a key then tend to be overwritten together, so they hardly protect it.
         Artifact => "artifact",
     }
 }
@@ -235,7 +233,7 @@ impl Family {
     }
 }
 
-/// Computes the artifact's hashes: `slot_n = CRC(key reversed, n)`, checksum without n (5.2).
+/// Computes the artifact's hashes: `slot_n = CRC(reversed key, n)`, and the checksum without n.
 fn artifact(key: &[u8]) -> Hashes {
     let polynomial = POLYNOMIALS[0];
     let state = { key.iter().rev() }.fold(u32::MAX, |crc, byte| continued(polynomial, crc, *byte));
@@ -249,7 +247,7 @@ fn continued(polynomial: u32, crc: u32, byte: u8) -> u32 {
     crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte)
 }
 
-/// The canonical key of a 5-tuple: source, destination, ports, protocol; 13 bytes for IPv4, 37 for IPv6 (5.6).
+/// The canonical key of a 5-tuple: source, destination, ports, protocol; 13 bytes for IPv4, 37 for IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowBytes {
     bytes: [u8; 37],
@@ -257,8 +255,7 @@ pub struct FlowBytes {
 }
 
 impl FlowBytes {
-    /// Creates the key of a flow; absent ports count as 0. Returns `None` for a flow of which only the Flow
-    /// ID is known.
+    /// Creates the key of a flow; absent ports count as 0. Returns `None` if only the flow ID is known.
     #[inline]
     pub fn of(flow: &FlowKey) -> Option<Self> {
         if flow.known_id().is_some() {
@@ -285,8 +282,8 @@ impl FlowBytes {
     }
 }
 
-/// Returns the 5-tuple of a key of 13 or 37 bytes. Ports that are both 0 were absent, unless the protocol has
-/// ports (TCP, UDP, DCCP, SCTP, UDP-Lite).
+/// Converts a key of 13 or 37 bytes back to a 5-tuple; `None` for other lengths. Ports that are both 0 count as absent,
+/// unless the protocol has ports (TCP, UDP, DCCP, SCTP, UDP-Lite).
 pub fn flow_of(key: &[u8]) -> Option<FlowKey> {
     let addresses = match key.len() {
         13 => 4,
@@ -316,7 +313,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The key of 5.6's test vector.
+    /// The key of the test vector in `docs/reference/wire-formats.md`, section 5.6.
     const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
     #[test]
@@ -361,7 +358,7 @@ mod tests {
         let Hashes { slots, checksum } = Family::Artifact.hashes(&[10, 0, 0, 1]);
         assert_eq!(checksum, 0x792d_5167);
         assert_eq!([slots[0], slots[1]].map(|hash| slot(hash, 65536)), [13863, 1713]);
-        // The defect: copies differ by the same bits for every key.
+        // The artifact's defect: the slots of a key's copies differ by the same bits (XOR) for every key.
         let other = Family::Artifact.hashes(&[192, 168, 7, 9]).slots;
         let low = |all: [u32; 4]| [1, 2, 3].map(|n| (all[0] ^ all[n]) & 0xffff);
         assert_eq!(

@@ -1,29 +1,31 @@
-//! The layout of collector memory (wire-formats 5.9), which the translator writes and the collector reads: positions, lengths, and
-//! the bytes of slots, blocks and trailers. Offsets are relative to the body of a region.
+//! Layouts of DTA collector memory, shared by the translator that writes it and the collector that reads it: offsets,
+//! lengths, and the bytes of slots, blocks and trailers (`docs/reference/wire-formats.md`, section 5.9). Offsets are
+//! relative to the body of a region; integers written by the translator's own format are little-endian, values from reports
+//! stay big-endian.
 
 use super::hash::{Family, MAX_SLOTS};
 use crate::crc::crc_32c_update;
 
-/// The value of a hop without a postcard, in a postcard slot.
+/// Value of a hop without a postcard in a Postcarding slot.
 pub const NO_HOP: u32 = u32::MAX;
-/// Bytes of the trailer of a tagged append block.
+/// Length of the trailer of a tagged Append block, bytes.
 pub const BLOCK_TRAILER_LEN: usize = 16;
-/// Bytes of the trailer of a sketch's buffer.
+/// Length of the trailer of a sketch's buffer, bytes.
 pub const SKETCH_TRAILER_LEN: usize = 16;
-/// Bytes of the checksum before the data of a key-write or postcard slot.
+/// Length of the checksum at the start of a Key-Write or Postcarding slot, bytes.
 pub const CHECKSUM_LEN: usize = 4;
-/// Bytes of a counter of a key-increment store.
+/// Length of a Key-Increment counter, bytes.
 pub const COUNTER_LEN: u64 = 8;
 
-/// Returns the stride of key-write slots for `data_len` bytes of data: the next power of two that holds them
-/// and the checksum.
+/// Returns the stride of Key-Write slots with `data_len` bytes of data: the smallest power of two that holds them and the
+/// checksum.
 #[inline]
 pub const fn slot_stride(data_len: u16) -> u64 {
     (CHECKSUM_LEN as u64 + data_len as u64).next_power_of_two()
 }
 
-/// Writes a key-write slot: checksum, data, and zeros up to the `data_len` bytes that the store keeps. Returns the bytes written,
-/// `4 + data_len`, or `None` if `out` is too short or `data` too long.
+/// Writes a Key-Write slot: checksum, data, and zeros up to the store's `data_len`. Returns its length `4 + data_len`, or
+/// `None` if `out` is too short or `data` too long.
 #[inline]
 pub fn put_slot(out: &mut [u8], checksum: u32, data: &[u8], data_len: u16) -> Option<usize> {
     let len = CHECKSUM_LEN + usize::from(data_len);
@@ -35,28 +37,27 @@ pub fn put_slot(out: &mut [u8], checksum: u32, data: &[u8], data_len: u16) -> Op
     Some(len)
 }
 
-/// Returns the checksum and the data of a slot read from memory, or `None` if it is shorter than its
-/// checksum.
+/// Splits a slot into its checksum and data, or returns `None` if it is shorter than a checksum.
 #[inline]
 pub fn slot_parts(slot: &[u8]) -> Option<(u32, &[u8])> {
     let (head, data) = slot.split_first_chunk::<CHECKSUM_LEN>()?;
     Some((u32::from_le_bytes(*head), data))
 }
 
-/// Returns whether this slot (of Key-Write or Postcarding) was never written: checksum and data are zero.
+/// Returns whether a Key-Write or Postcarding slot was never written: all its bytes are zero.
 #[inline]
 pub fn is_empty(slot: &[u8]) -> bool {
     slot.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// Returns the stride of the postcard slots of a store of paths of up to `hops`.
+/// Returns the stride of Postcarding slots for paths of up to `hops` hops, bytes.
 #[inline]
 pub const fn postcard_stride(hops: u8) -> u64 {
     (CHECKSUM_LEN as u64 + 4 * hops as u64).next_power_of_two()
 }
 
-/// Writes a postcard slot: checksum and a value per hop, the first hop's first; [`NO_HOP`] where there is none. Returns the
-/// bytes written, or `None` if `out` is too short.
+/// Writes a Postcarding slot: checksum and one value per hop in path order, [`NO_HOP`] for a missing hop. Returns its
+/// length, or `None` if `out` is too short.
 #[inline]
 pub fn put_postcards(out: &mut [u8], checksum: u32, values: &[u32]) -> Option<usize> {
     let len = CHECKSUM_LEN + 4 * values.len();
@@ -68,8 +69,7 @@ pub fn put_postcards(out: &mut [u8], checksum: u32, values: &[u32]) -> Option<us
     Some(len)
 }
 
-/// Returns the value of a hop, 1-based, in a postcard slot, or `None` if it was not seen or there is no such
-/// hop.
+/// Returns the value of a hop (from 1) in a Postcarding slot, or `None` if it is missing or out of range.
 #[inline]
 pub fn postcard(slot: &[u8], hop: u8) -> Option<u32> {
     let at = 4 * usize::from(hop.max(1));
@@ -77,22 +77,23 @@ pub fn postcard(slot: &[u8], hop: u8) -> Option<u32> {
     (hop > 0 && word != NO_HOP).then_some(word)
 }
 
-/// The ring of a list, and the positions of its blocks.
+/// The shape of a list: a ring of blocks with a batch of entries each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ring {
-    /// Bytes of an entry, 1 to 1024.
+    /// Length of an entry, 1 to 1024 bytes.
     pub entry_len: u16,
-    /// Entries of a list, a multiple of the batch.
+    /// Entries in a list, a multiple of the batch.
     pub entries: u64,
-    /// Entries of a block, at most 255.
+    /// Entries per block, at most 255.
     pub batch: u16,
-    /// Blocks end with a trailer. Bare rings, as in the artifact, do not show a reader which entries are new and complete.
+    /// Blocks end with a trailer. Bare rings, as in the published DTA code, do not tell a reader which entries are new and
+    /// complete.
     pub tagged: bool,
 }
 
 impl Ring {
-    /// Returns the bytes of a block: the entries of a batch, and in a tagged ring the padding to a multiple
-    /// of eight and the trailer.
+    /// Returns the length of a block, bytes: a batch of entries and, in a tagged ring, padding to a multiple of eight and
+    /// the trailer.
     #[inline]
     pub const fn block_len(&self) -> u64 {
         let data = self.batch as u64 * self.entry_len as u64;
@@ -103,7 +104,7 @@ impl Ring {
         }
     }
 
-    /// Returns the number of blocks of a list.
+    /// Returns the number of blocks in a list.
     #[inline]
     pub const fn blocks(&self) -> u64 {
         if self.batch == 0 {
@@ -113,48 +114,47 @@ impl Ring {
         }
     }
 
-    /// Returns the bytes of a list.
+    /// Returns the length of a list, bytes.
     #[inline]
     pub const fn list_len(&self) -> u64 {
         self.blocks() * self.block_len()
     }
 
-    /// Returns the offset of block `block` of the `list`th list of the region.
+    /// Returns the offset of block `block` in the list with index `list`.
     #[inline]
     pub const fn offset(&self, list: u64, block: u64) -> u64 {
         list * self.list_len() + block * self.block_len()
     }
 }
 
-/// Contents of the trailer of a tagged block.
+/// The trailer of a tagged block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockTrailer {
-    /// Number of the batch, from 1; it wraps from the largest to 1.
+    /// Sequence number of the batch, from 1; the largest wraps to 1.
     pub sequence: u32,
-    /// Entries in it, at most the ring's batch.
+    /// Number of entries in the batch, at most the ring's batch size.
     pub count: u16,
-    /// Bytes of an entry.
+    /// Length of an entry, bytes.
     pub entry_len: u16,
 }
 
 impl BlockTrailer {
-    /// Returns the number of the batch after `sequence`: 0 is skipped, so that memory that was never written
-    /// does not look like a batch.
+    /// Returns the sequence number after `sequence`. It skips 0, so that unwritten memory does not look like a batch.
     #[inline]
     pub const fn next(sequence: u32) -> u32 {
         if sequence == u32::MAX { 1 } else { sequence + 1 }
     }
 
-    /// Returns the number of batches by which `sequence` is ahead of `from`; negative if it is behind.
+    /// Returns by how many batches `sequence` is ahead of `from`; negative if it is behind.
     #[inline]
     pub const fn ahead(sequence: u32, from: u32) -> i64 {
-        // The sequence space has 2^32 - 1 numbers.
+        // The sequence space has 2^32 - 1 numbers, because 0 is skipped.
         let round = u32::MAX as i64;
         let far = (sequence as i64 - from as i64).rem_euclid(round);
         if far > round / 2 { far - round } else { far }
     }
 
-    /// Returns the trailer's first eight bytes, which the CRC covers too.
+    /// Returns the trailer's first eight bytes, which the CRC covers as well.
     #[inline]
     const fn head(&self) -> [u8; 8] {
         let [a, b, c, d] = self.sequence.to_le_bytes();
@@ -163,14 +163,14 @@ impl BlockTrailer {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// Returns the bytes of all entries in the batch.
+    /// Returns the length of the batch's entries, bytes.
     #[inline]
     pub const fn data_len(&self) -> usize {
         self.count as usize * self.entry_len as usize
     }
 
-    /// Writes the trailer into the last bytes of a block that already begins with its entries. `false`, with nothing
-    /// written, if the block is too short.
+    /// Writes the trailer at the end of a block that already contains its entries. Returns `false` with nothing written if
+    /// the block is too short.
     #[inline]
     pub fn seal(&self, block: &mut [u8]) -> bool {
         let Some((data, trailer)) = block.split_last_chunk_mut::<BLOCK_TRAILER_LEN>() else {
@@ -187,10 +187,10 @@ impl BlockTrailer {
         true
     }
 
-    /// Reads the trailer of a block and checks the entries against it.
+    /// Parses a block's trailer and checks the CRC over its entries.
     ///
     /// # Errors
-    /// If the block was never written, is being written, or contains parts of two batches.
+    /// [`Torn`] if the block was never written, is being written, or mixes two batches.
     #[inline]
     pub fn check(block: &[u8]) -> Result<Self, Torn> {
         Self::check_by(block, |entries, head| {
@@ -198,8 +198,8 @@ impl BlockTrailer {
         })
     }
 
-    /// Checks a block as [`check`](Self::check) does, with the caller's CRC-32C function over the entries
-    /// followed by the eight bytes.
+    /// Like [`check`](Self::check), with the caller's CRC-32C function over the entries followed by the trailer's first
+    /// eight bytes.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -216,7 +216,7 @@ impl BlockTrailer {
         }
     }
 
-    /// Reads the trailer and its CRC, without validation.
+    /// Returns the trailer and its CRC without checking them, or `None` if the block is too short.
     #[inline]
     pub fn read(block: &[u8]) -> Option<(Self, u32)> {
         let &[a, b, c, d, e, f, g, h, i, j, k, l, ..] = block.last_chunk::<BLOCK_TRAILER_LEN>()?;
@@ -229,7 +229,7 @@ impl BlockTrailer {
     }
 }
 
-/// A block that is not, or not yet, a whole batch.
+/// A block does not contain a complete batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn;
 
@@ -238,19 +238,19 @@ crate::named! {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum MergeOp, name {
-        /// Adds them, modulo their width: Count-Min, Count.
+        /// Sum modulo the counter width (Count-Min, Count).
         Sum = 0 => "sum",
-        /// The larger of both: HyperLogLog.
+        /// Maximum of both (HyperLogLog).
         Max = 1 => "max",
-        /// The smaller of both.
+        /// Minimum of both counters.
         Min = 2 => "min",
-        /// The larger of two 8-byte buckets, with the hash in the high half and the sample in the low half: AROMA.
+        /// Larger 8-byte bucket, with the hash in the high half and the item in the low half (AROMA).
         Sample = 3 => "sample",
     }
 }
 
 impl MergeOp {
-    /// Returns the operation with this number.
+    /// Returns the operation with this number, or `None` for an unknown one.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -263,37 +263,37 @@ impl MergeOp {
     }
 }
 
-/// The shape of a sketch: two buffers, one per parity of the epoch, column by column.
+/// The shape of a sketch: two buffers, for even and odd epochs, each stored column by column.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Columns {
-    /// Rows, 1 to 16.
+    /// Number of rows, 1 to 16.
     pub depth: u8,
-    /// Columns of the sketch.
+    /// Number of columns in a row.
     pub columns: u32,
-    /// Bytes of a counter, 4 or 8.
+    /// Counter width, 4 or 8 bytes.
     pub width: u8,
 }
 
 impl Columns {
-    /// Returns the bytes of a column.
+    /// Returns the length of a column, bytes.
     #[inline]
     pub const fn column_len(&self) -> u64 {
         self.depth as u64 * self.width as u64
     }
 
-    /// Returns the bytes of a buffer with its trailer.
+    /// Returns the length of a buffer with its trailer, bytes.
     #[inline]
     pub const fn buffer_len(&self) -> u64 {
         self.columns as u64 * self.column_len() + SKETCH_TRAILER_LEN as u64
     }
 
-    /// Returns the offset of the buffer of an epoch.
+    /// Returns the offset of an epoch's buffer.
     #[inline]
     pub const fn buffer(&self, epoch: u16) -> u64 {
         (epoch & 1) as u64 * self.buffer_len()
     }
 
-    /// Returns the offset of a column in the buffer of an epoch.
+    /// Returns the offset of a column in an epoch's buffer.
     #[inline]
     pub const fn offset(&self, epoch: u16, column: u32) -> u64 {
         self.buffer(epoch) + column as u64 * self.column_len()
@@ -306,28 +306,28 @@ impl Columns {
     }
 }
 
-/// The trailer after the counters of a sketch's buffer; it is written last.
+/// The trailer of a sketch's buffer. It is written last and completes the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SketchTrailer {
-    /// The epoch of the counters.
+    /// Epoch of the counters.
     pub epoch: u16,
     /// ID of the sketch.
     pub sketch: u16,
-    /// Number of columns that were written.
+    /// Number of columns written.
     pub columns: u32,
     /// Number of reporters whose columns were merged.
     pub reporters: u32,
 }
 
 impl SketchTrailer {
-    /// Returns the trailer as bytes.
+    /// Encodes the trailer as bytes.
     pub const fn emit(&self) -> [u8; SKETCH_TRAILER_LEN] {
         let ([a, b], [c, d]) = (self.epoch.to_le_bytes(), self.sketch.to_le_bytes());
         let ([e, f, g, h], [i, j, k, l]) = (self.columns.to_le_bytes(), self.reporters.to_le_bytes());
         [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0]
     }
 
-    /// Reads a trailer from its bytes.
+    /// Decodes a trailer from bytes.
     pub const fn parse(bytes: &[u8; SKETCH_TRAILER_LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *bytes;
         Self {
@@ -339,8 +339,8 @@ impl SketchTrailer {
     }
 }
 
-/// Turns counters from the wire's byte order (big-endian) into memory's (little-endian), or back; `width` is 4 or 8. The bytes
-/// of an incomplete last counter are not changed.
+/// Converts counters between the wire's big-endian and memory's little-endian order; `width` is 4 or 8. Leaves an
+/// incomplete last counter unchanged.
 #[inline]
 pub fn swap_counter_bytes(counters: &mut [u8], width: u8) {
     if width == 8 {
@@ -359,23 +359,23 @@ pub fn swap_counter_bytes(counters: &mut [u8], width: u8) {
 }
 
 crate::named! {
-    /// Kind of the sketch in a region, which determines how its counters are read; [`MergeOp`] determines how they are merged.
+    /// The kind of a sketch, which determines how its counters are read. [`MergeOp`] determines how they are merged.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
     pub enum SketchKind, name {
-        /// Count-Min: the minimum of a key's counters is at least its count.
+        /// Count-Min: the minimum of a key's counters is an upper bound of its count.
         CountMin = 1 => "count-min",
-        /// Count sketch: signed counters, the median is the estimate.
+        /// Count sketch: signed counters, whose median estimates the count.
         Count = 2 => "count",
-        /// HyperLogLog: the number of distinct keys.
+        /// HyperLogLog: estimates the number of distinct keys.
         HyperLogLog = 3 => "hyperloglog",
-        /// AROMA: a sample of distinct packets.
+        /// AROMA: a uniform sample of distinct packets.
         Aroma = 4 => "aroma",
     }
 }
 
 impl SketchKind {
-    /// Returns the kind with this number.
+    /// Returns the kind with this number, or `None` for an unknown one.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -390,73 +390,73 @@ impl SketchKind {
     }
 }
 
-/// The structure of a store, as far as both ends must agree on it.
+/// The structure of a store, as agreed between collector and translator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Geometry {
-    /// A store of values by key.
+    /// A Key-Write store: values by key.
     KeyWrite {
-        /// Slots, a power of two.
+        /// Number of slots, a power of two.
         slots: u64,
-        /// Bytes of data in a slot, 1 to 1024.
+        /// Data per slot, 1 to 1024 bytes.
         data_len: u16,
         /// The hash family that selects a key's slots.
         family: Family,
     },
-    /// A store of lists.
+    /// An Append store: lists of entries.
     Append {
         /// Number of lists in the store.
         lists: u32,
-        /// ID of the first; the others follow.
+        /// ID of the first list; the others have consecutive IDs.
         first_list: u32,
-        /// The shape of each.
+        /// Shape of each list.
         ring: Ring,
     },
-    /// A store of counters by key.
+    /// A Key-Increment store: counters by key.
     KeyIncrement {
-        /// Counters, a power of two.
+        /// Number of counters, a power of two.
         slots: u64,
         /// The hash family that selects a key's counters.
         family: Family,
     },
-    /// A sketch merged from those of several reporters.
+    /// A sketch merged from several reporters.
     Sketch {
         /// The kind of sketch, which determines how it is read.
         kind: SketchKind,
-        /// The operation that merges two counters.
+        /// Operation that merges two counters.
         op: MergeOp,
         /// Rows, columns and counter width.
         shape: Columns,
     },
-    /// A store of paths by key.
+    /// A Postcarding store: paths by key.
     Postcarding {
-        /// Slots, a power of two.
+        /// Number of slots, a power of two.
         slots: u64,
-        /// Hops of the longest path, 1 to 255.
+        /// Maximum number of hops of a path, 1 to 255.
         hops: u8,
         /// The hash family that selects a key's slots.
         family: Family,
     },
 }
 
-/// Returns `rule` as the error unless `good`.
+/// Returns `rule` as an error unless `good`.
 fn ensure(good: bool, rule: BadGeometry) -> Result<(), BadGeometry> {
     if good { Ok(()) } else { Err(rule) }
 }
 
-/// The reason for which a geometry is invalid.
+/// The reason why a geometry is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BadGeometry {
-    /// Slots are not a power of two up to [`MAX_SLOTS`].
+    /// The number of slots is not a power of two up to [`MAX_SLOTS`].
     Slots,
     /// Data in a slot is not 1 to 1024 bytes.
     DataLength,
-    /// No list, or IDs beyond 32 bits.
+    /// There is no list, or list IDs exceed 32 bits.
     Lists,
     /// An entry is not 1 to 1024 bytes.
     EntryLength,
-    /// Batch not 1 to 255, or the entries of a list are not a multiple of it.
+    /// The batch is not 1 to 255, or the list's entries are not a multiple of it.
     Batch,
-    /// Depth not 1 to 16, no columns, a counter not of 4 or 8 bytes, or a sample not of 8.
+    /// Depth is not 1 to 16, there are no columns, or the width is not 4 or 8 (8 for samples).
     Sketch,
     /// The maximum number of hops is zero.
     Hops,
@@ -482,7 +482,7 @@ impl core::fmt::Display for BadGeometry {
 impl core::error::Error for BadGeometry {}
 
 impl Geometry {
-    /// Returns the kind as a word.
+    /// Returns the kind of store as a word.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::KeyWrite { .. } => "key-write",
@@ -493,10 +493,10 @@ impl Geometry {
         }
     }
 
-    /// Checks that both ends can use it.
+    /// Validates the geometry.
     ///
     /// # Errors
-    /// The first violated rule.
+    /// The first rule that is violated.
     pub fn check(&self) -> Result<(), BadGeometry> {
         match *self {
             Self::KeyWrite { slots, data_len, .. } => {
@@ -530,7 +530,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the bytes of the region's body, for a geometry that was [checked](Self::check).
+    /// Returns the length of the region's body in bytes, for a [validated](Self::check) geometry.
     pub const fn body_len(&self) -> u64 {
         match *self {
             Self::KeyWrite { slots, data_len, .. } => slots.wrapping_mul(slot_stride(data_len)),
@@ -556,7 +556,7 @@ mod tests {
 
     const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
-    /// `dta1_blk` of 5.9.
+    /// The example block `dta1_blk` of `docs/reference/wire-formats.md`, section 5.9.
     const BLOCK: [u8; 24] = [
         0xde, 0xad, 0xbe, 0xef, 0xca, 0xfe, 0xf0, 0x0d, 1, 0, 0, 0, 2, 0, 4, 0, 0xef, 0xd2, 0xf9, 0x1b, 0, 0,
         0, 0,
@@ -582,7 +582,7 @@ mod tests {
             ),
             (8, 32, 64, 2048)
         );
-        // Short data are followed by zeros; nothing is written beyond.
+        // Short data are padded with zeros; nothing is written after the slot.
         let mut short = [0xa5; 32];
         assert_eq!(put_slot(&mut short, 1, &[7], 20), Some(24));
         assert_eq!(
@@ -659,7 +659,7 @@ mod tests {
         for bit in 0..BLOCK.len() * 8 {
             let mut block = BLOCK;
             block[bit / 8] ^= 1 << (bit % 8);
-            // The last four bytes are reserved.
+            // The last four bytes are reserved, so the check does not cover them.
             let torn = bit / 8 < 20;
             assert_eq!(BlockTrailer::check(&block).is_err(), torn, "bit {bit}");
         }

@@ -1,8 +1,9 @@
-//! Direct Telemetry Access: reports that a translator turns into writes to a collector's memory (wire-formats section 5; Langlet et
-//! al., "Direct Telemetry Access"). One operation per datagram, to UDP port [`REPORT_PORT`].
+//! Direct Telemetry Access (DTA) reports: UDP datagrams to port [`REPORT_PORT`] that each request one operation on a
+//! collector's memory, which a translator turns into RDMA (Langlet et al., "Direct Telemetry Access";
+//! `docs/reference/wire-formats.md`, section 5).
 //!
-//! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`]
-//! messages go back to a reporter. [`hash`] maps a key to slots, [`layout`] describes memory.
+//! [`Report`] is version 1, this project's format. [`artifact`] has the layouts of the code published with the paper.
+//! [`Control`] messages go back to reporters. [`hash`] maps keys to slots, and [`layout`] describes collector memory.
 //!
 //! ```
 //! use wire::dta::{Base, Operation, Report};
@@ -31,15 +32,15 @@ pub use layout::MergeOp;
 use crate::bytes::{flag, put_u16, put_u32, put_u64, u16_at, u32_at};
 use crate::refusal::Refusal;
 
-/// UDP port of reports.
+/// UDP port to which reports are sent.
 pub const REPORT_PORT: u16 = 40040;
-/// UDP port of a reporter for control messages.
+/// UDP port on which reporters receive control messages.
 pub const CONTROL_PORT: u16 = 40044;
-/// Bytes of the base header.
+/// Length of the base header, bytes.
 pub const BASE_LEN: usize = 8;
-/// Maximum bytes of data in a Key-Write.
+/// Maximum data in a Key-Write, bytes.
 pub const MAX_DATA: usize = 1024;
-/// Maximum rows of a sketch.
+/// Maximum number of rows in a sketch.
 pub const MAX_DEPTH: u8 = 16;
 
 const VERSION: u8 = 1;
@@ -47,13 +48,13 @@ const IMMEDIATE: u8 = 0x80;
 const ESSENTIAL: u8 = 0x40;
 
 mod field {
-    // Of the base header.
+    // Offsets in the base header.
     pub(super) const VERSION_OPCODE: usize = 0;
     pub(super) const FLAGS: usize = 1;
     pub(super) const SEQUENCE: usize = 2;
     pub(super) const REPORTER: usize = 4;
 
-    /// Fields of sub-headers; offsets from the end of the base header.
+    /// Offsets in the operations' sub-headers, relative to the end of the base header.
     pub(super) mod key_write {
         pub(in super::super) const COPIES: usize = 0;
         pub(in super::super) const KEY_LEN: usize = 1;
@@ -95,27 +96,27 @@ mod field {
 }
 
 crate::named! {
-    /// The operation of a datagram. The discriminants are the numbers on the wire, also in the artifact's layouts.
+    /// The operation of a datagram. The discriminants are the numbers on the wire, in both layouts.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     #[repr(u8)]
     pub enum Opcode, name {
-        /// A value under a key.
+        /// Stores a value under a key.
         KeyWrite = 1 => "key_write",
-        /// Entries at the end of a list.
+        /// Appends entries to a list.
         Append = 2 => "append",
         /// Adds to the counters of a key.
         KeyIncrement = 3 => "key_increment",
-        /// One hop of the path of a key.
+        /// Stores the value of one hop on a key's path.
         Postcard = 4 => "postcard",
-        /// Columns of a sketch, merged with those of other reporters.
+        /// Merges columns of a sketch with those of other reporters.
         SketchMerge = 5 => "sketch_merge",
-        /// From translator to reporter, see [`Control`].
+        /// Control message from a translator, see [`Control`].
         Control = 15 => "control",
     }
 }
 
 impl Opcode {
-    /// The operations of reports, in the order of their numbers.
+    /// The operations of reports, in numerical order.
     pub const REPORTS: [Self; 5] = [
         Self::KeyWrite,
         Self::Append,
@@ -124,7 +125,7 @@ impl Opcode {
         Self::SketchMerge,
     ];
 
-    /// Returns the opcode with this number.
+    /// Returns the opcode with this number, or `None` for an unknown one.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -140,22 +141,22 @@ impl Opcode {
 }
 
 crate::named! {
-    /// The load at which a report is dropped: low priorities are dropped first (5.5).
+    /// The priority of a report under congestion.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
     #[repr(u8)]
     pub enum Priority, name {
         /// Dropped from congestion level 1 on.
         Low = 0 => "low",
-        /// Dropped from level 2 on.
+        /// Dropped from congestion level 2 on.
         #[default]
         Medium = 1 => "medium",
-        /// Never dropped because of load: at level 3 it waits in local memory.
+        /// Not dropped under congestion: at level 3 it waits in the translator's local memory.
         High = 2 => "high",
     }
 }
 
 impl Priority {
-    /// Returns the priority with this number, or `None` for 3.
+    /// Returns the priority with this number, or `None` for other numbers.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -167,19 +168,19 @@ impl Priority {
     }
 }
 
-/// The base header's fields (5.3).
+/// The fields of the base header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Base {
-    /// The collector's CPU must be notified of this.
+    /// The collector's CPU must be notified of this report.
     pub immediate: bool,
-    /// The translator tracks the sequence, and requests missing reports.
+    /// The translator tracks the sequence number and requests missing reports.
     pub essential: bool,
-    /// Priority of the report under load: low priorities are dropped first.
+    /// Priority of the report under congestion.
     pub priority: Priority,
-    /// Counts the essential reports of this reporter to this destination, modulo 2^16 (artifact: 2^8). 0 for others:
-    /// it is neither read nor written without `essential`.
+    /// Number of this essential report from the reporter to its destination, modulo 2^16 (artifact: 2^8). Always 0 without
+    /// `essential`: it is neither parsed nor written.
     pub sequence: u16,
-    /// Node id of the reporter; in the artifact's layouts the sender that the reader is configured with.
+    /// ID of the reporter. In the artifact's layouts, the ID that the caller assigns to the sender.
     pub reporter: u32,
 }
 
@@ -225,70 +226,70 @@ impl Base {
     }
 }
 
-/// The operation that a report requests (5.4). Slices have the lengths that the sub-headers specify.
+/// The operation that a report requests. Slices have the lengths given in its sub-header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation<'a> {
-    /// Writes data under a key, to several slots.
+    /// Stores data under a key, in several slots.
     KeyWrite {
-        /// The number of slots, 1 to 4.
+        /// Number of slots, 1 to 4.
         copies: u8,
         /// ID of the store.
         store: u16,
-        /// 1 to 64 bytes.
+        /// Key, 1 to 64 bytes.
         key: &'a [u8],
-        /// 1 to 1024 bytes.
+        /// Data, 1 to 1024 bytes.
         data: &'a [u8],
     },
     /// Appends entries to a list.
     Append {
         /// ID of the list.
         list: u32,
-        /// Bytes of an entry, at least 1.
+        /// Length of an entry in bytes, at least 1.
         entry_len: u16,
-        /// 1 to 255 entries.
+        /// Concatenated entries, 1 to 255 of them.
         entries: &'a [u8],
     },
     /// Adds to the counters of a key.
     KeyIncrement {
-        /// To how many counters, 1 to 4.
+        /// Number of counters, 1 to 4.
         copies: u8,
         /// ID of the store.
         store: u16,
-        /// The increment, modulo 2^64.
+        /// Amount to add, modulo 2^64.
         delta: u64,
-        /// 1 to 64 bytes.
+        /// Key, 1 to 64 bytes.
         key: &'a [u8],
     },
-    /// One hop of the path of a key.
+    /// Stores the value of one hop on a key's path.
     Postcard {
         /// Position of the hop on the path, from 1.
         hop: u8,
-        /// Hops of the whole path; 0 is unknown.
+        /// Number of hops on the path; 0: unknown.
         path_len: u8,
         /// ID of the store.
         store: u16,
-        /// Value of the hop; all ones is not allowed.
+        /// Value of the hop; all-ones is not allowed.
         value: u32,
-        /// 1 to 64 bytes.
+        /// Key, 1 to 64 bytes.
         key: &'a [u8],
     },
-    /// Columns of a sketch.
+    /// Merges columns of a sketch.
     SketchMerge {
         /// ID of the sketch.
         sketch: u16,
-        /// The epoch of the columns.
+        /// Epoch of the columns.
         epoch: u16,
         /// Number of the first column.
         first_column: u32,
-        /// Rows, 1 to 16.
+        /// Number of rows, 1 to 16.
         depth: u8,
-        /// Bytes of a counter, 4 or 8.
+        /// Counter width, 4 or 8 bytes.
         width: u8,
-        /// The operation that merges two counters.
+        /// Operation that merges two counters.
         op: MergeOp,
         /// Number of columns in the report, at least 1.
         columns: u8,
-        /// Counters, big-endian, column by column.
+        /// Big-endian counters, column by column.
         counters: &'a [u8],
     },
 }
@@ -306,7 +307,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Returns the key of the operation, if it has one.
+    /// Returns the key of the operation, or `None` if it has none.
     #[inline]
     pub const fn key(&self) -> Option<&'a [u8]> {
         match self {
@@ -317,8 +318,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Returns the immediate value that notifies the collector, if the report requests it: opcode and ID of
-    /// store, list or sketch (5.5).
+    /// Returns the immediate value that notifies the collector: the opcode in the top 4 bits, and the ID of the store, list
+    /// or sketch.
     #[inline]
     pub const fn immediate_value(&self) -> u32 {
         let id = match *self {
@@ -331,7 +332,7 @@ impl<'a> Operation<'a> {
         (self.opcode() as u32) << 28 | id & 0x0fff_ffff
     }
 
-    /// Returns the length of the operation in bytes after the base header.
+    /// Returns the length of the operation after the base header, bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         match *self {
@@ -348,10 +349,10 @@ impl<'a> Operation<'a> {
         false
     }
 
-    /// Checks the limits of 5.4. Operations from [`Report::parse`] are within them.
+    /// Checks the operation against the limits of DTA. Operations from [`Report::parse`] satisfy them.
     ///
     /// # Errors
-    /// The first limit that is exceeded.
+    /// The first limit that is violated.
     #[inline(always)]
     pub fn check(&self) -> Result<(), Refusal> {
         match *self {
@@ -416,20 +417,20 @@ fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
     ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)
 }
 
-/// A report: the contents of a datagram to [`REPORT_PORT`].
+/// A DTA report: the payload of a datagram to [`REPORT_PORT`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Report<'a> {
-    /// Flags, priority, sequence, reporter.
+    /// Flags, priority, sequence number and reporter.
     pub base: Base,
     /// The operation that the reporter requests.
     pub operation: Operation<'a>,
 }
 
 impl<'a> Report<'a> {
-    /// Reads the whole payload of a datagram.
+    /// Parses a datagram's payload.
     ///
     /// # Errors
-    /// All errors of 5.3 and 5.4 that do not depend on a store.
+    /// [`Refusal`] for every defect that does not depend on a store.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
         let (header, body) = payload
@@ -444,14 +445,14 @@ impl<'a> Report<'a> {
             Opcode::SketchMerge => sketch_merge(body),
             Opcode::Control => Err(Refusal::BadDtaOpcode),
         }?;
-        // An Append that was read is within all limits, and dividing by the entry's length is slow.
+        // A parsed Append satisfies all limits, and the check would divide by the entry length, which is slow.
         if opcode != Opcode::Append {
             operation.check()?;
         }
         Ok(Self { base, operation })
     }
 
-    /// Returns the bytes that [`emit`](Self::emit) writes.
+    /// Returns the length of the report, bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         BASE_LEN + self.operation.len()
@@ -462,10 +463,10 @@ impl<'a> Report<'a> {
         false
     }
 
-    /// Writes the payload of a datagram and returns its length.
+    /// Writes the report and returns its length.
     ///
     /// # Errors
-    /// If `out` is too short, or the operation exceeds a limit; then nothing is written.
+    /// [`EmitError`] if `out` is too short, or the operation exceeds a limit; nothing is written.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         self.operation.check().map_err(EmitError::Invalid)?;
@@ -479,20 +480,20 @@ impl<'a> Report<'a> {
     }
 }
 
-/// An Append that is neither essential nor immediate. Most reports to a busy translator are of this kind, and this reads
-/// one in a few instructions. [`PlainAppend::parse`] accepts exactly what [`Report::parse`] reads as such an Append.
+/// An Append that is neither essential nor immediate, the most common report at a busy translator, parsed in a few
+/// instructions. [`PlainAppend::parse`] accepts exactly the reports that [`Report::parse`] returns as such an Append.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlainAppend<'a> {
     /// ID of the list.
     pub list: u32,
-    /// Bytes of an entry, at least 1.
+    /// Length of an entry in bytes, at least 1.
     pub entry_len: u16,
-    /// 1 to 255 entries.
+    /// Concatenated entries, 1 to 255 of them.
     pub entries: &'a [u8],
 }
 
 impl<'a> PlainAppend<'a> {
-    /// Reads the whole payload of a datagram, or returns `None` if it is something else or malformed.
+    /// Parses a datagram's payload, or returns `None` if it is another report or malformed.
     #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
@@ -518,7 +519,7 @@ impl<'a> PlainAppend<'a> {
     }
 }
 
-/// Splits off the sub-header's `N` bytes.
+/// Splits off a sub-header of `N` bytes.
 #[inline(always)]
 fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
     body.split_first_chunk::<N>().ok_or(Refusal::Truncated)
@@ -608,7 +609,7 @@ fn sketch_merge(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     })
 }
 
-/// Writes a checked operation; `out` has its length.
+/// Writes a validated operation; `out` has its length.
 #[inline]
 fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
     match *operation {

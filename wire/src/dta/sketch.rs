@@ -1,43 +1,43 @@
-//! The counters of a sketch that count a key. The reporters that fill sketches and the readers of the merged
-//! one must agree on them; the wire format and the translator do not depend on them.
+//! The mapping from keys to sketch counters, on which reporters that fill sketches and readers of the merged sketch must
+//! agree. Wire format and translator do not depend on it.
 //!
-//! The five CRCs of a key (5.6) are linear: on similar keys they do not behave like random functions, and HyperLogLog in
-//! particular would have a large error. So 64 bits of them are mixed, once for each row.
+//! The CRCs of a key are linear, so on similar keys they do not behave like random functions; HyperLogLog in particular
+//! would have a large error. Therefore 64 bits of them are mixed with a nonlinear finalizer, once per row.
 
 use super::hash::Hashes;
 use super::layout::SketchKind;
 
-/// A counter of a sketch.
+/// Position of a counter in a sketch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cell {
-    /// The counter's column, from 0.
+    /// Column of the counter, from 0.
     pub column: u32,
-    /// The counter's row, from 0.
+    /// Row of the counter, from 0.
     pub row: u8,
 }
 
-/// Returns the hash of a key for row `row`. The high half chooses a column, the low half is for
-/// [`is_negative`], [`rank`] and [`sampled`].
+/// Returns the hash of a key for row `row`. The high half selects a column; the low half is for [`is_negative`], [`rank`]
+/// and [`sampled`].
 #[inline]
 pub const fn row_hash(hashes: &Hashes, row: u8) -> u64 {
     let state = (hashes.slots[0] as u64) << 32 | hashes.checksum as u64;
     mix(state.wrapping_add((row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// Returns the column of a hash, of `columns`.
+/// Returns the column of a hash among `columns`.
 #[inline]
 pub const fn column(row_hash: u64, columns: u32) -> u32 {
     (((row_hash >> 32) * columns as u64) >> 32) as u32
 }
 
-/// Returns whether a Count sketch subtracts a count instead of adding it.
+/// Returns whether a Count sketch subtracts the key's counts in this row instead of adding them.
 #[inline]
 pub const fn is_negative(row_hash: u64) -> bool {
     row_hash & 1 != 0
 }
 
-/// Returns the one counter that a key has among all `depth` times `columns` of HyperLogLog and AROMA.
-/// `row_hash` is that of row 0.
+/// Returns the single counter of a key among the `depth · columns` counters of HyperLogLog and AROMA. `row_hash` is the
+/// hash for row 0.
 #[inline]
 pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
     let depth = if depth == 0 { 1 } else { depth as u64 };
@@ -48,26 +48,26 @@ pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
     }
 }
 
-/// Returns the minimum value of a register of HyperLogLog: the number of trailing zeros of the hash plus one,
-/// 1 to 33.
+/// Returns the HyperLogLog rank of a hash, 1 to 33: the number of trailing zeros of its low half plus one. A register keeps
+/// the maximum.
 #[inline]
 pub const fn rank(row_hash: u64) -> u32 {
     (row_hash as u32).trailing_zeros() + 1
 }
 
-/// Returns the bucket of a sampled item of AROMA. The largest of several remains.
+/// Returns the AROMA bucket of an item. A merge keeps the largest.
 #[inline]
 pub const fn sampled(row_hash: u64, item: u32) -> u64 {
     row_hash << 32 | item as u64
 }
 
-/// Returns whether every row counts a key, as opposed to [`cell`] alone.
+/// Returns whether a key is counted in every row, rather than only in its [`cell`].
 #[inline]
 pub const fn counts_in_every_row(kind: SketchKind) -> bool {
     matches!(kind, SketchKind::CountMin | SketchKind::Count)
 }
 
-/// Mixes a value: every bit of it changes about half of the result's.
+/// Mixes a value (SplitMix64 finalizer): each input bit changes about half of the output bits.
 const fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_cells_of_a_known_key_stay_where_they_are() {
-        // The key of 5.6's test vector: checksum 0x280a4fbc, and n = 0 from `hash`'s own test.
+        // The key of the test vector in the wire formats' section 5.6, with checksum 0x280a4fbc; the tests of `hash`
+        // check its slot hash for n = 0.
         let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
         let hashes = hashes(&key);
         let state = u64::from(hashes.slots[0]) << 32 | 0x280a_4fbc;
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_mix_is_splitmix64() {
-        // The reference generator (Vigna) seeded with 0 begins with these.
+        // First outputs of Vigna's reference generator for seed 0.
         let next = |n: u64| mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         assert_eq!(
             (next(1), next(2), next(3)),

@@ -1,7 +1,9 @@
-//! INT metadata headers 2.0/2.1 (MD and MX), 1.0 and 0.5: wire-formats sections 1.3, 1.5, 1.6.
+//! INT metadata headers: 2.0/2.1 (INT-MD and INT-MX), 1.0 and 0.5 (`docs/reference/wire-formats.md`, sections 1.3, 1.5 and
+//! 1.6).
 //!
-//! Each has a view over bytes ([`Md2`], [`Md10`], [`Md05`]) and is read into an [`Int`] with all the checks of section
-//! 1.7. Private bits of dialects are read, never written, except GÉANT's sequence number.
+//! [`Md2`], [`Mx2`], [`Md10`] and [`Md05`] are the headers' fields, for writers. [`Header`] is a view that transit nodes
+//! modify in place. The `read_` functions parse header and stack into an [`Int`] with all checks of section 1.7. Private
+//! bits of dialects are read but never written, except GÉANT's sequence number.
 
 use super::layout::{Layouts, words, words_10};
 use super::{Flags, Int, Layout, Mode, Sf, Stack, Version, sf};
@@ -9,9 +11,9 @@ use crate::bytes::{put_u16, u16_at};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
-/// Bytes of the header of INT 2.x.
+/// Length of the INT 2.x header, bytes.
 pub const LEN_2: usize = 12;
-/// Bytes of the header of INT 1.0 and 0.5.
+/// Length of the INT 1.0 and 0.5 headers, bytes.
 pub const LEN_1: usize = 8;
 
 mod field {
@@ -30,15 +32,15 @@ mod field {
     pub(super) const HOPS_05: RangeInclusive<usize> = 2..=3;
 }
 
-/// A header in place, for a transit node to read and change. All other bits, reserved ones too, are not changed.
+/// A view of a header that a transit node reads and modifies. Other bits, including reserved ones, stay unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<T>(T);
 
 impl<T: AsRef<[u8]>> Header<T> {
-    /// Creates a view of the header at the start of `buffer`, of any version.
+    /// Creates a view of the header, of any version, at the start of `buffer`.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the header is incomplete.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
         let bytes = buffer.as_ref();
         let version = bytes.first().map_or(0, |first| first >> 4);
@@ -59,7 +61,7 @@ impl<T: AsRef<[u8]>> Header<T> {
         self.bytes()[field::FLAGS] >> 4
     }
 
-    /// Returns the flags: D, E and M of 2.x, or C, E and M of 1.0.
+    /// Returns the flags: D, E and M of 2.x; C, E and M of 1.0.
     pub fn flags(&self) -> Flags {
         if self.version() == 2 {
             return flags_2(self.bytes());
@@ -67,12 +69,12 @@ impl<T: AsRef<[u8]>> Header<T> {
         low_flags(self.bytes()).with(Flags::MTU_EXCEEDED, self.bytes()[field::M_OR_COUNT] & 0x80 != 0)
     }
 
-    /// Returns the words per hop (2.x and 1.0).
+    /// Returns Hop ML, the four-byte words per hop (2.x and 1.0).
     pub fn hop_ml(&self) -> u8 {
         self.bytes()[field::HOP_ML] & field::FIVE_BITS
     }
 
-    /// Returns the Remaining Hop Count (2.x and 1.0).
+    /// Returns the remaining hop count (2.x and 1.0).
     pub fn remaining(&self) -> u8 {
         self.bytes()[field::REMAINING]
     }
@@ -84,7 +86,7 @@ impl<T: AsRef<[u8]>> Header<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
-    /// Sets the Remaining Hop Count (2.x and 1.0).
+    /// Sets the remaining hop count (2.x and 1.0).
     pub fn set_remaining(&mut self, remaining: u8) {
         self.0.as_mut()[field::REMAINING] = remaining;
     }
@@ -103,13 +105,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
         put_u16(bytes, field::DS_ID, sf.packet_id);
     }
 
-    /// Sets E: a hop could add nothing because the hop count was used up.
+    /// Sets the E flag: a hop could not add metadata because the remaining hop count was 0.
     pub fn set_hops_exceeded(&mut self) {
         let bit = if self.version() == 2 { 4 } else { 1 };
         self.0.as_mut()[field::FLAGS] |= bit;
     }
 
-    /// Sets M: a hop could add nothing because of the MTU (2.x and 1.0).
+    /// Sets the M flag: a hop could not add metadata because of the MTU (2.x and 1.0).
     pub fn set_mtu_exceeded(&mut self) {
         if self.version() == 2 {
             self.0.as_mut()[field::FLAGS] |= 2;
@@ -119,32 +121,33 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
     }
 }
 
-/// The header of INT-MD 2.x, as values to write.
+/// The fields of an INT-MD 2.x header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Md2 {
-    /// D, E and M.
+    /// Flags D, E and M.
     pub flags: Flags,
-    /// Hop ML: four-byte words per hop.
+    /// Hop ML, the four-byte words per hop.
     pub hop_ml: u8,
-    /// Remaining Hop Count: hops that may still add a record.
+    /// Remaining hop count: hops that may still add a record.
     pub remaining: u8,
-    /// Instruction bitmap: the items requested.
+    /// Instruction bitmap: requested items.
     pub bitmap: u16,
-    /// Domain Specific ID; with `sf` the packet ID.
+    /// Domain Specific ID; the packet ID if `sf` is set.
     pub ds_id: u16,
-    /// DS Instruction: domain-specific items requested.
+    /// DS Instruction: requested domain-specific items.
     pub ds_instruction: u16,
-    /// DS Flags of the domain.
+    /// DS Flags, defined by the domain.
     pub ds_flags: u16,
-    /// SF-INT: the U flag, and the state of the record carried.
+    /// SF-INT: the U flag, and the state of the carried record.
     pub sf: Option<(bool, sf::State)>,
 }
 
 impl Md2 {
-    /// Reads a header; the caller checks the version and everything that depends on the stack.
+    /// Parses a header. The caller checks the version and everything that depends on the stack.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadSfHeader`] if it is of SF-INT and has no valid state.
+    /// [`Refusal::IntTruncated`] if the header is incomplete; [`Refusal::BadSfHeader`] if it is an SF-INT header with an
+    /// invalid state.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
         Ok(Self {
@@ -153,7 +156,7 @@ impl Md2 {
         })
     }
 
-    /// Returns the header that a source of SF-INT writes.
+    /// Creates the header that an SF-INT source writes.
     pub const fn stateful(hop_ml: u8, remaining: u8, bitmap: u16, sf: Sf) -> Self {
         Self {
             flags: Flags(0),
@@ -167,7 +170,7 @@ impl Md2 {
         }
     }
 
-    /// Reads the fields of plain INT in a header that is whole.
+    /// Reads the fields of plain INT from a complete header.
     fn plain(header: &[u8]) -> Self {
         Self {
             flags: flags_2(header),
@@ -181,7 +184,7 @@ impl Md2 {
         }
     }
 
-    /// Writes the 12 bytes of the header.
+    /// Writes the header, 12 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN_2`].
@@ -200,26 +203,26 @@ impl Md2 {
     }
 }
 
-/// The header of INT-MX 2.1, as values to write.
+/// The fields of an INT-MX 2.1 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mx2 {
-    /// D: the sink discards the packet.
+    /// D flag: the sink discards the packet.
     pub discard: bool,
-    /// Instruction bitmap: the items requested.
+    /// Instruction bitmap: requested items.
     pub bitmap: u16,
-    /// ID of the domain.
+    /// Domain Specific ID of the header.
     pub ds_id: u16,
-    /// DS Instruction: domain-specific items requested.
+    /// DS Instruction: requested domain-specific items.
     pub ds_instruction: u16,
-    /// DS Flags of the domain.
+    /// DS Flags, defined by the domain.
     pub ds_flags: u16,
 }
 
 impl Mx2 {
-    /// Reads a header; the version is the caller's to check.
+    /// Parses a header. The caller checks the version.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the header is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
         let Md2 {
@@ -239,7 +242,7 @@ impl Mx2 {
         })
     }
 
-    /// Writes the 12 bytes of the header.
+    /// Writes the header, 12 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN_2`].
@@ -264,30 +267,30 @@ impl Mx2 {
     }
 }
 
-/// The header of INT 1.0, as values to write.
+/// The fields of an INT 1.0 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Md10 {
-    /// C, E and M.
+    /// Flags C, E and M.
     pub flags: Flags,
     /// Replication request, 0 to 3.
     pub replication: u8,
-    /// Hop ML: four-byte words per hop.
+    /// Hop ML, the four-byte words per hop.
     pub hop_ml: u8,
-    /// Remaining Hop Count: hops that may still add a record.
+    /// Remaining hop count: hops that may still add a record.
     pub remaining: u8,
-    /// Instruction bitmap: the items requested.
+    /// Instruction bitmap: requested items.
     pub bitmap: u16,
-    /// The reserved 16 bits, in which GÉANT writes a sequence number.
+    /// Reserved 16 bits, which GÉANT uses for a sequence number.
     pub reserved: u16,
-    /// Version nibble 0 instead of 1, as ONOS writes it.
+    /// The version nibble is 0 instead of 1, as ONOS writes it.
     pub version_zero: bool,
 }
 
 impl Md10 {
-    /// Reads a header; a version nibble of 0 is read as that of ONOS.
+    /// Parses a header. A version nibble of 0 means ONOS.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the header is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_1).ok_or(Refusal::IntTruncated)?;
         Ok(Self {
@@ -301,7 +304,7 @@ impl Md10 {
         })
     }
 
-    /// Writes the 8 bytes of the header.
+    /// Writes the header, 8 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN_1`].
@@ -315,26 +318,26 @@ impl Md10 {
     }
 }
 
-/// The header of INT 0.5, as values to write.
+/// The fields of an INT 0.5 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Md05 {
-    /// The flags C and E.
+    /// Flags C and E.
     pub flags: Flags,
     /// Replication request, 0 to 3.
     pub replication: u8,
     /// Max Hop Count: maximum number of records.
     pub max_hops: u8,
-    /// Total Hop Count: records on the stack.
+    /// Total Hop Count: number of records on the stack.
     pub total_hops: u8,
-    /// Instruction bitmap; the instruction count is its population count.
+    /// Instruction bitmap. The instruction count on the wire is its number of set bits.
     pub bitmap: u16,
 }
 
 impl Md05 {
-    /// Reads a header; the caller checks version and instruction count.
+    /// Parses a header. The caller checks version and instruction count.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the header is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_1).ok_or(Refusal::IntTruncated)?;
         Ok(Self {
@@ -346,7 +349,7 @@ impl Md05 {
         })
     }
 
-    /// Writes the 8 bytes of the header.
+    /// Writes the header, 8 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN_1`].
@@ -378,23 +381,23 @@ fn low_flags(header: &[u8]) -> Flags {
         .with(Flags::HOPS_EXCEEDED, first & 1 != 0)
 }
 
-/// Returns the replication request of a header of INT 1.0 or 0.5, or 0 if there is no first byte.
+/// Returns the replication request of an INT 1.0 or 0.5 header; 0 without a first byte.
 pub fn replication(header: &[u8]) -> u8 {
     header.first().map_or(0, |first| first >> 2 & 3)
 }
 
-/// Facts about a header that only its carrier contains.
+/// Facts about a header that only its encapsulation tells.
 #[derive(Clone, Copy)]
 pub(crate) struct Carrier<'p> {
     pub(crate) profile: &'p Profile,
-    /// MD or MX, from the shim type or the Geneve option type.
+    /// MD or MX, from the type of the shim or Geneve option.
     pub(crate) mode: Mode,
-    /// Maximum number of records of a packet that is not urgent, if the shim is of SF-INT; 0 if it is of plain INT.
+    /// Maximum number of records in a non-urgent packet of SF-INT; 0 if the shim is of plain INT.
     pub(crate) sf_records: u8,
 }
 
-/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers. Writes the result in
-/// place: an [`Int`] is large, and moving one costs as much as reading it.
+/// Parses INT 2.x header and stack from exactly the bytes that the length field covers. Writes the result to `out`, because
+/// an [`Int`] is large and moving it costs as much as parsing it.
 #[inline(always)]
 pub(crate) fn read_2<'a>(
     out: &mut Option<Int<'a>>,
@@ -437,7 +440,8 @@ pub(crate) fn read_2<'a>(
         let (bytes, rest) = data
             .split_at_checked(count * layout.len())
             .ok_or(Refusal::PartialHop)?;
-        // Words after the last record belong to the source, if the domain allows any; a known domain has a limit.
+        // Words after the last record were added by the source, if the domain allows that. For a known domain their number
+        // is fixed.
         if rest.len() != known && (known > 0 || !domain) {
             return Err(Refusal::PartialHop);
         }
@@ -468,8 +472,8 @@ pub(crate) fn read_2<'a>(
     Ok(())
 }
 
-/// Reads header and record of SF-INT, likewise: wire-formats section 3.2. Two records are accepted here, although only a report may
-/// have them: see [`Int::is_single_record`] and its callers.
+/// Parses SF-INT header and record (section 3.2) to `out`. Accepts two records here, although only reports may have them:
+/// see [`Int::is_single_record`] and its callers.
 #[inline(never)]
 fn read_sf<'a>(
     out: &mut Option<Int<'a>>,
@@ -533,7 +537,7 @@ fn read_sf<'a>(
     Ok(())
 }
 
-/// Reads header and stack of INT 1.0 from exactly the bytes that the length field covers.
+/// Parses INT 1.0 header and stack from exactly the bytes that the length field covers.
 #[inline(always)]
 pub(crate) fn read_10<'a>(
     out: &mut Option<Int<'a>>,
@@ -579,19 +583,19 @@ pub(crate) fn read_10<'a>(
     Ok(())
 }
 
-/// Words that may follow the stack of INT 0.5, and whether they must.
+/// The words that may follow an INT 0.5 stack.
 #[derive(Clone, Copy)]
 pub(crate) enum Tail {
-    /// No words: the carrier is VXLAN-GPE or Geneve.
+    /// None: the carrier is VXLAN-GPE or Geneve.
     None,
-    /// The 4-byte tail header.
+    /// Exactly the 4-byte tail header.
     Whole,
-    /// host-int: sequence number and tail; a sink may have removed either or both.
+    /// host-int's sequence number and tail, either or both of which a sink may have removed.
     Private,
 }
 
-/// Returns the words of the shim, header, stack and tail of INT 0.5, from the counts of the header, or 0 if
-/// it is truncated.
+/// Returns the length of shim, header, stack and tail of INT 0.5 in words, computed from the header's counts, or 0 if it is
+/// truncated.
 pub(crate) fn length_05(header: &[u8]) -> usize {
     let Some(header) = header.get(..LEN_1) else {
         return 0;
@@ -601,8 +605,8 @@ pub(crate) fn length_05(header: &[u8]) -> usize {
         + instructions * usize::from(header[*field::HOPS_05.end()])
 }
 
-/// Reads header and stack of INT 0.5, and returns how many bytes of the length were header and stack. `bytes` are those that
-/// the length field covers, tail included.
+/// Parses INT 0.5 header and stack, and returns the remaining bytes too. `bytes` are those that the length field covers,
+/// including the tail.
 pub(crate) fn read_05<'a>(
     bytes: &'a [u8],
     tail: Tail,
@@ -654,8 +658,8 @@ pub(crate) fn read_05<'a>(
     Ok((int, rest))
 }
 
-/// Returns whether ruling (a) applies: version nibble 0, but the counts are those of INT 1.0. HopML counts
-/// words, or items: see [`Layout::words_10`].
+/// Returns whether a header with version nibble 0 has the counts of INT 1.0, as some implementations write it. HopML may
+/// count words or items: see [`Layout::words_10`].
 #[inline]
 pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
     let Some(header) = header.get(..LEN_1) else {

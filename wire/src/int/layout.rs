@@ -1,31 +1,31 @@
-//! The places of the items in a record.
+//! Positions of the metadata items in an INT record.
 //!
-//! A [`Layout`] is computed once per instruction bitmap, version and dialect, then cached: reading an item is one load
-//! at a known offset. Raw accessors return all-ones for an item that is absent or unavailable.
+//! A [`Layout`] is computed once per instruction bitmap, version and dialect, and cached, so that reading an item is one
+//! load at a known offset. Raw accessors return all-ones if an item is absent or unavailable.
 
 use crate::bytes::{put_u32, put_u64, try_u32, try_u64};
 use crate::hop::{Hop, Items};
 use crate::profile::Dialect;
 use crate::refusal::Refusal;
 
-/// Returns bit `k` of an instruction bitmap, counted from the most significant as the specifications do.
+/// Returns bit `k` of an instruction bitmap, counted from the most significant bit as in the specifications.
 pub(crate) const fn bit(k: u32) -> u16 {
     0x8000 >> k
 }
 
-/// Bits 4, 5 and 6, which are 8 bytes wide in INT 2.x.
+/// Bits 4, 5 and 6, whose items have 8 bytes in INT 2.x.
 const WIDE_BITS: u16 = 0x0e00;
-/// Bits 4 and 5, the timestamps.
+/// Bits 4 and 5: timestamps.
 const TIME_BITS: u16 = 0x0c00;
-/// Bit 6, level-2 interfaces (0.5: queue congestion).
+/// Bit 6: level-2 interfaces (0.5: queue congestion).
 const L2_BIT: u16 = 0x0200;
 /// Bit 15: checksum complement in INT, drop reason in reports.
 const LAST_BIT: u16 = 0x0001;
 
-/// Offset of an item that a record does not have: beyond the end of any record, so that reads return nothing.
+/// Offset of an absent item, beyond the end of any record, so that bounds-checked reads return `None`.
 const ABSENT: u8 = 0xff;
 
-// Positions in `Layout::at`; the first eleven are the bit numbers of `Items`.
+// Indices of `Layout::at`; the first eleven equal the bit numbers of `Items`.
 const NODE: usize = 0;
 const PORTS: usize = 1;
 const LATENCY: usize = 2;
@@ -39,20 +39,20 @@ const CONGESTION: usize = 9;
 const CHECKSUM: usize = 10;
 const DROP: usize = 11;
 
-/// Sizes and meanings of the instruction bits in a version or dialect.
+/// Sizes and meanings of instruction bits in an INT version or dialect.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Timestamps are 8 bytes.
+    /// Timestamps have 8 bytes.
     wide_time: bool,
-    /// Bytes of bit 6: 8, or 4 (two halves).
+    /// Bit 6 has 8 bytes; otherwise 4 (two halves).
     wide_l2: bool,
     /// Bit 6 is queue congestion.
     congestion: bool,
-    /// Bit 8 is buffer occupancy (else unknown).
+    /// Bit 8 is buffer occupancy; otherwise unknown.
     buffer: bool,
-    /// The item of bit 15, if it is defined.
+    /// Item of bit 15, if it is defined.
     last: Option<usize>,
-    /// Bit 0 is the node id (else skipped).
+    /// Bit 0 is the node ID; otherwise skipped.
     node: bool,
 }
 
@@ -90,7 +90,7 @@ const REPORT_2: Rules = Rules {
     ..INT_2
 };
 
-/// The places of the items in a record.
+/// The positions of the items in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     at: [u8; 12],
@@ -98,12 +98,13 @@ pub struct Layout {
     words: u8,
     wide_ts: bool,
     wide_l2: bool,
-    /// `ceil(2^16 / words)`: `n * reciprocal >> 16` is `n / words` for all n up to 255 and words up to 31.
+    /// `ceil(2^16 / words)`, which replaces a division: `n * reciprocal >> 16` is `n / words` for n up to 255 and words up
+    /// to 31.
     reciprocal: u32,
 }
 
 impl Layout {
-    /// A record without items.
+    /// The layout of a record without items.
     pub const EMPTY: Self = Self {
         at: [ABSENT; 12],
         carried: Items(0),
@@ -113,7 +114,7 @@ impl Layout {
         reciprocal: 0,
     };
 
-    /// The drop header of Report 0.5.
+    /// The layout of the drop report header of Report 0.5.
     pub(crate) const DROP_05: Self = Self {
         words: 3,
         ..Self::EMPTY
@@ -122,7 +123,7 @@ impl Layout {
     .with(PORTS, 4)
     .with(DROP, 8);
 
-    /// The switch-local header of Report 0.5.
+    /// The layout of the switch-local report header of Report 0.5.
     pub(crate) const LOCAL_05: Self = Self {
         words: 4,
         ..Self::EMPTY
@@ -132,8 +133,7 @@ impl Layout {
     .with(QUEUE, 8)
     .with(EGRESS, 12);
 
-    /// Returns the layout of records of INT-MD 2.x. With `domain`, domain-specific words may follow the
-    /// baseline.
+    /// Returns the layout of INT-MD 2.x records. With `domain`, domain-specific words may follow the baseline metadata.
     ///
     /// # Errors
     /// [`Refusal::BadHopMl`] if `hop_ml` contradicts the bitmap.
@@ -145,14 +145,14 @@ impl Layout {
         }
         let mut layout = Self::build(bitmap, INT_2);
         if bitmap & LAST_BIT != 0 {
-            // Domain-specific words come before the checksum complement (ruling v).
+            // The checksum complement comes last, after the domain-specific words.
             layout.at[CHECKSUM] = (hop_ml - 1) * 4;
         }
         Ok(layout.with_words(hop_ml))
     }
 
-    /// Returns the layout of records of INT 1.0. The length determines the layout; if several layouts have
-    /// that length, the dialect does.
+    /// Returns the layout of INT 1.0 records: the one whose length is `hop_ml` words, by the dialect's preference if
+    /// several fit.
     ///
     /// # Errors
     /// [`Refusal::BadHopMl`] if no layout has `hop_ml` words.
@@ -171,9 +171,9 @@ impl Layout {
             .ok_or(Refusal::BadHopMl)
     }
 
-    /// Returns the words of a record of INT 1.0: `hop_ml`, unless it counts items instead of words. The ONOS
-    /// controller writes 8 for all eight items, of which the level-2 interfaces take two words. In that case
-    /// the length of the stack decides.
+    /// Returns the length of an INT 1.0 record in words: `hop_ml`, unless it counts items instead of words. The ONOS
+    /// controller writes 8 for all eight items, although the level-2 interfaces take two words. In that case the length of
+    /// the stack decides.
     #[inline]
     pub fn words_10(bitmap: u16, hop_ml: u8, stack_words: usize, dialect: Dialect) -> u8 {
         let wide = words_10(bitmap);
@@ -201,12 +201,12 @@ impl Layout {
         Self::build(bitmap, INT_05)
     }
 
-    /// Returns the layout of the main contents of Report 2.0. Domain words follow and are not part of it.
+    /// Returns the layout of Report 2.0's main metadata. Domain-specific words follow it and are not included.
     pub fn report_20(bits: u16) -> Self {
         Self::build(bits, REPORT_2)
     }
 
-    /// Returns the layout of the optional metadata of Report 1.0, six bits, most significant first.
+    /// Returns the layout of Report 1.0's optional metadata: six bits, most significant first.
     pub fn report_10(bits: u8) -> Self {
         const ORDER: [usize; 6] = [PORTS, LATENCY, QUEUE, EGRESS, DROP, TX];
         let mut layout = Self::EMPTY;
@@ -263,25 +263,25 @@ impl Layout {
         self
     }
 
-    /// Returns the words of one record.
+    /// Returns the length of a record in words.
     #[inline]
     pub fn words(&self) -> u8 {
         self.words
     }
 
-    /// Returns the bytes of one record.
+    /// Returns the length of a record in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.words) * 4
     }
 
-    /// Returns whether a record has no items and no bytes.
+    /// Returns whether records are empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// Returns the items that a record carries.
+    /// Returns the items of a record.
     #[inline]
     pub fn carried(&self) -> Items {
         if self.at[DROP] == ABSENT {
@@ -295,14 +295,14 @@ impl Layout {
         }
     }
 
-    /// Returns the offset of an item in a record, in 4-byte words, or 63, beyond any record, if the record
-    /// does not have it. For callers that read many records of one layout.
+    /// Returns the offset of an item in 4-byte words, or 63, beyond any record, if the record does not have it. For callers
+    /// that read many records of one layout.
     #[inline(always)]
     pub fn word_of(&self, item: Items) -> usize {
         usize::from(self.at[item.0.trailing_zeros() as usize % self.at.len()]) / 4
     }
 
-    /// Returns whether level-2 interfaces are two words, rather than two halves of one.
+    /// Returns whether level-2 interfaces are two words rather than two halves of one.
     #[inline]
     pub fn wide_l2(&self) -> bool {
         self.wide_l2
@@ -314,7 +314,7 @@ impl Layout {
         self.wide_ts
     }
 
-    /// Returns the number of records in `stack_words`.
+    /// Returns how many records fit into `stack_words`.
     #[inline]
     pub fn records(&self, stack_words: usize) -> usize {
         (stack_words * self.reciprocal as usize) >> 16
@@ -341,46 +341,44 @@ impl Layout {
         }
     }
 
-    /// Returns the node id, all-ones when absent or unavailable.
+    /// Returns the node ID; all-ones if absent or unavailable.
     #[inline]
     pub fn node_id(&self, record: &[u8]) -> u32 {
         self.word(record, NODE)
     }
 
-    /// Returns the ingress interface in the high half and the egress interface in the low one; each 0xFFFF
-    /// when absent or unavailable.
+    /// Returns the ingress interface (high half) and egress interface (low half); each 0xFFFF if absent or unavailable.
     #[inline]
     pub fn interfaces(&self, record: &[u8]) -> u32 {
         self.word(record, PORTS)
     }
 
-    /// Returns the hop latency, all-ones when absent or unavailable.
+    /// Returns the hop latency; all-ones if absent or unavailable.
     #[inline]
     pub fn hop_latency(&self, record: &[u8]) -> u32 {
         self.word(record, LATENCY)
     }
 
-    /// Returns the queue id in the high 8 bits and the occupancy in the low 24; all 32 ones when absent or
-    /// unavailable.
+    /// Returns the queue ID (high 8 bits) and occupancy (low 24 bits); all-ones if absent or unavailable.
     #[inline]
     pub fn queue(&self, record: &[u8]) -> u32 {
         self.word(record, QUEUE)
     }
 
-    /// Returns the ingress timestamp, `u64::MAX` when absent or unavailable, for both widths.
+    /// Returns the ingress timestamp; `u64::MAX` if absent or unavailable, whatever its width.
     #[inline]
     pub fn ingress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, INGRESS)
     }
 
-    /// Returns the egress timestamp, `u64::MAX` when absent or unavailable, for both widths.
+    /// Returns the egress timestamp; `u64::MAX` if absent or unavailable, whatever its width.
     #[inline]
     pub fn egress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, EGRESS)
     }
 
-    /// Returns the level-2 ingress interface in the high half and the egress interface in the low one; each
-    /// 0xFFFF_FFFF when absent or unavailable.
+    /// Returns the level-2 ingress interface (high half) and egress interface (low half); each 0xFFFF_FFFF if absent or
+    /// unavailable.
     #[inline]
     pub fn l2_interfaces(&self, record: &[u8]) -> u64 {
         if self.wide_l2 {
@@ -394,46 +392,43 @@ impl Layout {
         high << 32 | low
     }
 
-    /// Returns the egress utilization, all-ones when absent or unavailable.
+    /// Returns the egress utilization; all-ones if absent or unavailable.
     #[inline]
     pub fn tx_utilization(&self, record: &[u8]) -> u32 {
         self.word(record, TX)
     }
 
-    /// Returns the buffer id in the high 8 bits and the occupancy in the low 24; all 32 ones when absent or
-    /// unavailable.
+    /// Returns the buffer ID (high 8 bits) and occupancy (low 24 bits); all-ones if absent or unavailable.
     #[inline]
     pub fn buffer(&self, record: &[u8]) -> u32 {
         self.word(record, BUFFER)
     }
 
-    /// Returns the queue id of INT 0.5 in the high 8 bits and the congestion status in the low 24; all 32
-    /// ones when absent or unavailable.
+    /// Returns INT 0.5's queue ID (high 8 bits) and congestion status (low 24 bits); all-ones if absent or unavailable.
     #[inline]
     pub fn queue_congestion(&self, record: &[u8]) -> u32 {
         self.word(record, CONGESTION)
     }
 
-    /// Returns the checksum complement, all-ones when absent, or when the hop updated the checksum itself.
+    /// Returns the checksum complement; all-ones if it is absent or the hop updated the checksum itself.
     #[inline]
     pub fn checksum_complement(&self, record: &[u8]) -> u32 {
         self.word(record, CHECKSUM)
     }
 
-    /// Returns whether the record of a report has a word of queue id and drop reason.
+    /// Returns whether a report's record has the word with queue ID and drop reason.
     #[inline]
     pub fn has_drop(&self) -> bool {
         self.at[DROP] != ABSENT
     }
 
-    /// Returns the queue id of a report in the high 8 bits and the drop reason in the next 8; all-ones when
-    /// absent or unavailable.
+    /// Returns a report's queue ID (high 8 bits) and drop reason (next 8 bits); all-ones if absent or unavailable.
     #[inline]
     pub fn drop_word(&self, record: &[u8]) -> u32 {
         self.word(record, DROP)
     }
 
-    /// Reads all items of a record.
+    /// Decodes all items of a record.
     pub fn hop(&self, record: &[u8]) -> Hop {
         let carried = self.carried();
         let node = self.node_id(record);
@@ -469,8 +464,8 @@ impl Layout {
         }
     }
 
-    /// Writes the items of `hop` into `record`, all-ones for what `hop` does not have. Bytes that belong to no item of
-    /// this layout (reserved bits, domain words) are not changed.
+    /// Writes the items of `hop` into `record`, with all-ones for missing values. Leaves bytes that belong to no item
+    /// (reserved bits, domain-specific words) unchanged.
     ///
     /// # Panics
     /// If `record` is shorter than [`Layout::len`].
@@ -488,7 +483,7 @@ impl Layout {
         self.write_wide(hop, record);
     }
 
-    /// Writes the word of an item that this layout has.
+    /// Writes the word of an item, if this layout has it.
     #[inline]
     fn put(&self, record: &mut [u8], item: usize, value: u32) {
         if self.at[item] != ABSENT {
@@ -518,7 +513,7 @@ impl Layout {
         }
     }
 
-    /// Writes the word of queue id and drop reason of a report, if this layout has it.
+    /// Writes a report's word with queue ID and drop reason, if this layout has it.
     ///
     /// # Panics
     /// If `record` is shorter than [`Layout::len`].
@@ -528,7 +523,7 @@ impl Layout {
         }
         let word = match (queue_id, reason) {
             (None, None) => u32::MAX,
-            // The queue item already contains the queue id, and this word was unavailable as a whole.
+            // The queue ID is in the queue item, so this word was unavailable as a whole.
             (Some(_), None) if self.at[QUEUE] != ABSENT => u32::MAX,
             (queue, reason) => u32::from(queue.unwrap_or(0)) << 24 | u32::from(reason.unwrap_or(0)) << 16,
         };
@@ -536,17 +531,17 @@ impl Layout {
     }
 }
 
-/// Returns the words of a record in which each item of a `wide` bit takes two.
+/// Returns the length of a record in words, where items of `wide` bits have two words and others one.
 pub(crate) fn words(bitmap: u16, wide: u16) -> u8 {
     (bitmap.count_ones() + (bitmap & wide).count_ones()) as u8
 }
 
-/// Returns the words of the baseline metadata of INT 2.x and Report 2.0.
+/// Returns the length of the baseline metadata of INT 2.x and Report 2.0 in words.
 pub fn words_2(bitmap: u16) -> u8 {
     words(bitmap, WIDE_BITS)
 }
 
-/// Returns the words of a record of INT 1.0 as specified.
+/// Returns the length of an INT 1.0 record in words, as specified.
 pub fn words_10(bitmap: u16) -> u8 {
     words(bitmap, L2_BIT)
 }
@@ -581,16 +576,15 @@ fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
     u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
 }
 
-/// Joins an id of 8 bits and a value of 24. Without a value the pair is unavailable, regardless of the id: 24
-/// ones alone would be read as a value. A value that is too large for 24 bits is written as the largest one
-/// that does not mean "unavailable".
+/// Packs an 8-bit ID and a 24-bit value. Without a value the pair is unavailable whatever the ID, because all-ones in the
+/// lower 24 bits alone would be a value. Clamps the value to the largest one that does not mean "unavailable".
 fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
     let Some(value) = value else { return u32::MAX };
     let pair = u32::from(id.unwrap_or(0)) << 24 | value.min(0x00ff_ffff);
     pair.min(u32::MAX - 1)
 }
 
-/// The most recently used layouts: a source rarely changes its instructions.
+/// Cache of the two most recent layouts: a source rarely changes its instructions.
 #[derive(Clone, Debug)]
 pub(crate) struct Layouts {
     int: (u64, Layout),
@@ -625,7 +619,7 @@ impl Layouts {
         Ok(&self.int.1)
     }
 
-    /// Returns the layout of INT 1.0 records, with a number that identifies it, or `None` if there is none.
+    /// Returns the layout of INT 1.0 records with a number that identifies it, or `None` if there is none.
     #[inline(always)]
     pub(crate) fn int_10_shaped(
         &mut self,
@@ -640,8 +634,8 @@ impl Layouts {
         Some((key, &self.int.1))
     }
 
-    /// Returns the layout of INT 2.x records without domain words, with a number that identifies it, or
-    /// `None` if there is none.
+    /// Returns the layout of INT 2.x records without domain-specific words, with a number that identifies it, or `None` if
+    /// there is none.
     pub(crate) fn int_2_shaped(&mut self, bitmap: u16, hop_ml: u8) -> Option<(u64, &Layout)> {
         self.int_2(bitmap, hop_ml, false).ok()?;
         Some((self.int.0, &self.int.1))
@@ -657,7 +651,7 @@ impl Layouts {
         &self.int.1
     }
 
-    /// Returns the layout of Report 2.0 main contents.
+    /// Returns the layout of Report 2.0's main metadata.
     #[inline]
     pub(crate) fn report_20(&mut self, bits: u16) -> &Layout {
         let key = 2 << 32 | u64::from(bits);
@@ -667,7 +661,7 @@ impl Layouts {
         &self.metadata.1
     }
 
-    /// Returns the layout of Report 1.0 optional metadata.
+    /// Returns the layout of Report 1.0's optional metadata.
     #[inline]
     pub(crate) fn report_10(&mut self, bits: u8) -> &Layout {
         let key = 1 << 32 | u64::from(bits);

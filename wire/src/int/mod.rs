@@ -1,7 +1,7 @@
-//! INT in packets: metadata headers, stacks, shims (wire-formats section 1).
+//! INT in data packets: metadata headers, record stacks and shims (`docs/reference/wire-formats.md`, section 1).
 //!
-//! [`Int`] is the INT of a packet, which [`crate::packet`] finds in a frame. [`shim`] and [`header`] are the formats
-//! themselves, for writers.
+//! [`Int`] is a packet's parsed INT, which [`crate::packet`] finds in a frame. [`shim`] and [`header`] have the wire
+//! formats for writers.
 
 pub mod header;
 pub mod layout;
@@ -14,37 +14,37 @@ pub use sf::Sf;
 use crate::hop::Hop;
 
 crate::named! {
-    /// Version of INT, as far as the header bits show.
+    /// The INT version, as far as the header tells.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum Version, name {
         /// Headers of INT 0.5.
         V05 => "0.5",
         /// Headers of INT 1.0.
         V10 => "1.0",
-        /// 2.0 or 2.1, whose headers are the same.
+        /// INT 2.0 or 2.1, whose headers are the same.
         V2 => "2.x",
     }
 }
 
-/// The mode in which metadata is transported.
+/// The INT mode, MD or MX.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
-    /// The packet: hops push onto a stack.
+    /// INT-MD: hops push metadata onto a stack in the packet.
     Md,
-    /// Not in the packet: hops read the instructions and send their own reports (2.1).
+    /// INT-MX (2.1): hops read the instructions and send their own reports.
     Mx,
 }
 
-/// Flags of an INT metadata header. The bits are ours, not the wire's.
+/// Flags of an INT metadata header. The bits are internal, not from the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// D of 2.x, C of 0.5 and 1.0: the sink discards the packet.
     pub const DISCARD: Self = Self(1);
-    /// E: a hop could add nothing because the hop count was used up.
+    /// E: a hop could not add metadata because the remaining hop count was 0.
     pub const HOPS_EXCEEDED: Self = Self(2);
-    /// M: a hop could add nothing because of the MTU (1.0 and 2.x).
+    /// M: a hop could not add metadata because of the MTU (1.0 and 2.x).
     pub const MTU_EXCEEDED: Self = Self(4);
 
     /// Returns whether all bits of `other` are set.
@@ -53,7 +53,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Returns `self` and, if `on`, `other`.
+    /// Returns `self` with `other` added if `on`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, on: bool) -> Self {
@@ -61,19 +61,19 @@ impl Flags {
     }
 }
 
-/// The records of a packet, the most recent hop first, all of one size.
+/// The metadata records of a packet, most recent hop first, all of one length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stack<'a> {
-    /// The records and nothing else: a whole number of them.
+    /// A whole number of records and nothing else.
     pub bytes: &'a [u8],
-    /// The places of the items in the records.
+    /// Positions of the items in a record.
     pub layout: Layout,
     /// Number of records on the stack.
     pub count: u8,
 }
 
 impl<'a> Stack<'a> {
-    /// A stack without any records.
+    /// A stack without records.
     pub const EMPTY: Self = Self {
         bytes: &[],
         layout: Layout::EMPTY,
@@ -92,8 +92,8 @@ impl<'a> Stack<'a> {
         self.count == 0
     }
 
-    /// Returns record `i`, 0 being the most recent hop, or no bytes beyond the last, so that every item of it
-    /// is absent.
+    /// Returns record `i` (0 is the most recent hop). Beyond the last record it returns no bytes, so that every item is
+    /// absent.
     #[inline]
     pub fn record(&self, i: usize) -> &'a [u8] {
         let len = self.layout.len();
@@ -103,19 +103,19 @@ impl<'a> Stack<'a> {
             .unwrap_or(&[])
     }
 
-    /// Returns the records, the most recent hop first.
+    /// Iterates over the records, most recent hop first.
     #[inline]
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
         self.bytes.chunks_exact(self.layout.len().max(1))
     }
 
-    /// Returns the hop of record `i`.
+    /// Decodes record `i` of the stack.
     pub fn hop(&self, i: usize) -> Hop {
         self.layout.hop(self.record(i))
     }
 }
 
-/// Contents of a packet's INT.
+/// A packet's parsed INT metadata header and stack.
 ///
 /// ```
 /// use wire::{Profile, packet};
@@ -135,32 +135,32 @@ pub struct Int<'a> {
     pub version: Version,
     /// The mode, MD or MX.
     pub mode: Mode,
-    /// D/C, E and M.
+    /// Flags D (or C), E and M.
     pub flags: Flags,
-    /// Words per hop; 0 in MX and 0.5.
+    /// Hop ML, the words per hop; 0 in INT-MX and 0.5.
     pub hop_ml: u8,
-    /// Remaining hop count; in 0.5 the maximum.
+    /// Remaining hop count; in 0.5 the maximum hop count.
     pub remaining: u8,
     /// Instruction bitmap of the header.
     pub bitmap: u16,
-    /// Domain Specific ID (2.x); 0 in SF-INT, which has its packet ID there.
+    /// Domain Specific ID (2.x); 0 in SF-INT, which uses the field for its packet ID.
     pub ds_id: u16,
     /// DS Instruction of the header (2.x).
     pub ds_instruction: u16,
     /// DS Flags of the header (2.x).
     pub ds_flags: u16,
-    /// The records of the hops, the most recent first.
+    /// Records of the hops, most recent first.
     pub stack: Stack<'a>,
-    /// Words after the last whole record, added by the source only (2.x with domain data; all data of MX).
+    /// Words after the last record, added only by the source (2.x with domain-specific data; all data of INT-MX).
     pub source_only: &'a [u8],
-    /// A sequence number of the flow: host-int's private word, or GÉANT's use of the 16 reserved bits.
+    /// Sequence number of the flow: host-int's private word, or GÉANT's use of the reserved 16 bits.
     pub seq: Option<u32>,
-    /// Fields of SF-INT; `None` for plain INT. Unless it is urgent, the stack is one record, of the packet `packet_id`.
+    /// Fields of SF-INT; `None` for plain INT. Unless it is urgent, the stack is a single record, of packet `packet_id`.
     pub sf: Option<Sf>,
 }
 
 impl Int<'_> {
-    /// Returns whether this is one record of a set whose others are in other packets, and so not a path.
+    /// Returns whether this is a single record of a set that is spread over several packets, rather than a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.sf.is_some_and(|sf| !sf.urgent)

@@ -1,34 +1,35 @@
-//! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node, regardless of the path's length, and
-//! each node stores a record that it swaps with the arriving one. Wire-formats section 3.
+//! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node whatever its path's length, and
+//! each node swaps a stored record with the arriving one (`docs/reference/wire-formats.md`, section 3).
 //!
-//! Three fields lie in reserved bits of the INT-MD 2.x header, and the Domain Specific ID is the number of the packet whose
-//! record is carried. Everything else is INT-MD 2.x.
+//! Three fields use reserved bits of the INT-MD 2.x header, and the Domain Specific ID holds the ID of the packet to which
+//! the record belongs. Everything else is INT-MD 2.x.
 
 use crate::hop::Items;
 use crate::refusal::Refusal;
 
-/// Type of the IPv6 hop-by-hop option that holds INT: experimental (RFC 4727), skipped by nodes that do not know it, may change
-/// on the path. Its data are a shim of four bytes, then INT header and stack.
+/// IPv6 hop-by-hop option type for INT: experimental (RFC 4727), skipped by nodes that do not know it, mutable en route.
+/// Its data is a 4-byte shim, then INT header and stack.
 pub const OPTION: u8 = 0x3e;
-/// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
+/// Domain Specific ID "SF" of a compact report, whose inner contents are INT header and record without a shim.
 pub const REPORT_DOMAIN: u16 = 0x5346;
 
 crate::named! {
-    /// Priority of a record, by the completeness of its set.
+    /// The state of a record, which tells how complete its packet's set of records is. Nodes prefer records with a higher
+    /// state.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     #[repr(u8)]
     pub enum State, name {
-        /// Some node has skipped this packet ID: its set can never be complete.
+        /// Some node skipped this packet ID, so its set can never be complete.
         Low = 1 => "low",
-        /// The set of this packet is still growing: every node so far has added its record.
+        /// The set is growing: every node so far has added its record.
         Medium = 2 => "medium",
-        /// The set has the records of all nodes before the node of this record.
+        /// The set has the records of all nodes before this record's node.
         High = 3 => "high",
     }
 }
 
 impl State {
-    /// Returns the state of a two-bit field, or `None` for 0, which is no state.
+    /// Returns the state encoded in the low two bits, or `None` for 0, which is invalid.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 3 {
@@ -43,29 +44,29 @@ impl State {
 /// The SF-INT fields of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sf {
-    /// U: this packet is processed as plain INT-MD: its stack grows, and registers are not changed.
+    /// U flag: the packet is processed as plain INT-MD. Its stack grows, and nodes leave their stored records alone.
     pub urgent: bool,
-    /// State of the record carried.
+    /// State of the carried record.
     pub state: State,
-    /// Number of the packet to which the carried record belongs, modulo 2^16, counted by the source. An urgent packet has its own.
+    /// ID of the packet to which the carried record belongs, modulo 2^16, assigned by the source. An urgent packet carries
+    /// its own.
     pub packet_id: u16,
 }
 
 impl Sf {
-    /// Returns whether the packet carries only its own records. If so, they form one path, together with the
-    /// sink's own record.
+    /// Returns whether the packet carries only its own records. If so, they and the sink's own record form one path.
     #[inline]
     pub const fn is_of_one_packet(self) -> bool {
         self.urgent || matches!(self.state, State::Medium)
     }
 }
 
-/// SF, U and State as they lie in the header's first two bytes.
+/// Bit positions of SF, U and State in the header's first two bytes.
 const FLAG: u16 = 0x0100;
 const URGENT: u16 = 0x0080;
 const STATE: u32 = 5;
 
-/// Returns the bits of SF, U and State in the first 16 bits of a header.
+/// Encodes SF, U and State for the first two bytes of a header.
 pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     match sf {
         Some((urgent, state)) => FLAG | if urgent { URGENT } else { 0 } | (state as u16) << STATE,
@@ -73,7 +74,7 @@ pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     }
 }
 
-/// Reads SF, U and State from the first 16 bits of a header. Returns `None` without SF.
+/// Decodes SF, U and State from the first two bytes of a header. Returns `None` if SF is not set.
 ///
 /// # Errors
 /// [`Refusal::BadSfHeader`] if State is 0.
@@ -86,26 +87,25 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
     Ok(Some((first & URGENT != 0, state)))
 }
 
-/// Returns whether SF is set in the first 16 bits of a header.
+/// Returns whether SF is set in the first two bytes of a header.
 #[inline]
 pub(crate) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
 }
 
-/// Bit 0 of the bitmap: every record has a node id.
+/// Bit 0: node ID, which every record must have.
 const NODE_BIT: u16 = 0x8000;
-/// Bit 15: a checksum complement is valid only in the packet for which it was computed.
+/// Bit 15: checksum complement, which is valid only in the packet for which it was computed.
 const CHECKSUM_BIT: u16 = 0x0001;
 
-/// Checks the fields of an SF header that plain INT leaves free: wire-formats section 3.2.
+/// Checks the fields of an SF-INT header that plain INT does not restrict.
 #[inline]
 pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Result<(), Refusal> {
     let good = bitmap & (NODE_BIT | CHECKSUM_BIT) == NODE_BIT && ds_instruction == 0 && ds_flags == 0;
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }
 
-/// Returns whether SF-INT may request records of these items. The node id must be among them, a checksum
-/// complement must not.
+/// Returns whether SF-INT may request these items: the node ID must be included, a checksum complement must not.
 pub const fn may_request(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_reserved_field_is_laid_out_as_said() {
-        // SF << 11 | U << 10 | State << 8 in a reserved field of 12 bits that begins at bit 7.
+        // SF << 11 | U << 10 | State << 8 in the reserved 12-bit field, whose first bit is bit 7 of the header word.
         assert_eq!(bits(Some((false, State::High))), 0x0160);
         assert_eq!(bits(Some((true, State::Low))), 0x01a0);
         for state in State::ALL {

@@ -1,79 +1,80 @@
-//! The 4-byte shims between a carrier and the INT metadata header: wire-formats section 1.2.
+//! The 4-byte INT shims between an encapsulation and the INT metadata header, for INT 0.5 to 2.1
+//! (`docs/reference/wire-formats.md`, section 1.2).
 
 use super::{Mode, Version};
 use crate::bytes::{put_u16, u16_at};
 use crate::refusal::Refusal;
 
-/// Bytes of every shim.
+/// Length of every shim, bytes.
 pub const LEN: usize = 4;
-/// Bytes of the tail header of INT 0.5.
+/// Length of the INT 0.5 tail header, bytes.
 pub const TAIL_LEN: usize = 4;
 
-/// The carriers that have a shim.
+/// The encapsulations that have a shim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// After UDP or TCP.
+    /// After the UDP or TCP header.
     L4,
-    /// The shim after VXLAN-GPE.
+    /// After the VXLAN-GPE header.
     Gpe,
-    /// The shim after GRE.
+    /// After the GRE header.
     Gre,
     /// In an IPv6 hop-by-hop option.
     Option,
 }
 
-/// The original fields that a shim of 2.0/2.1 stores.
+/// The packet's original fields, stored in a 2.0/2.1 shim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Next {
-    /// L4, NPT 0: the original DSCP (six bits), if the source kept it.
+    /// L4, NPT 0: the original DSCP (six bits), if the source stored it.
     Dscp(u8),
     /// L4, NPT 1: the original UDP destination port.
     Port(u16),
-    /// L4, NPT 2: the UDP header was inserted; this IP protocol follows.
+    /// L4, NPT 2: the source inserted the UDP header; the original packet continues with this IP protocol.
     Protocol(u8),
-    /// GRE: the EtherType of what follows, and whether the source inserted the GRE header.
+    /// GRE: the original EtherType, and whether the source inserted the GRE header.
     Gre {
-        /// EtherType of what follows.
+        /// EtherType of the data after INT.
         ethertype: u16,
-        /// The source inserted the GRE header (G).
+        /// G bit: the source inserted the GRE header.
         inserted: bool,
     },
-    /// VXLAN-GPE: its next protocol, and whether the packet was plain VXLAN.
+    /// VXLAN-GPE: the original next protocol, and whether the packet was plain VXLAN.
     Gpe {
-        /// 1 IPv4, 2 IPv6, 3 Ethernet, 4 NSH, 0x80 or 0x82 a further INT header.
+        /// 1 IPv4, 2 IPv6, 3 Ethernet, 4 NSH, 0x80 or 0x82 another INT header.
         protocol: u8,
-        /// The packet was plain VXLAN (G).
+        /// G bit: the packet was plain VXLAN.
         inserted: bool,
     },
-    /// IPv6 option: nothing was changed.
+    /// IPv6 option: no field was changed.
     Nothing,
 }
 
-/// The shim of INT 2.0/2.1.
+/// The fields of an INT 2.0/2.1 shim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shim2 {
-    /// 1 MD, 2 destination, 3 MX, 4 SF.
+    /// Type: 1 MD, 2 destination, 3 MX, 4 SF-INT.
     pub kind: u8,
-    /// Words of INT header and stack that follow.
+    /// Length of the INT header and stack that follow, in words.
     pub length: u8,
-    /// The packet's fields before INT was inserted.
+    /// Original fields of the packet.
     pub next: Next,
 }
 
 impl Shim2 {
     /// Shim type of INT-MD.
     pub const MD: u8 = 1;
-    /// Type of a header for the destination.
+    /// Shim type of an INT header for the destination.
     pub const DESTINATION: u8 = 2;
     /// Shim type of INT-MX.
     pub const MX: u8 = 3;
-    /// Type of SF-INT: our extension, in the IPv6 hop-by-hop option and after TCP and UDP.
+    /// Shim type of SF-INT, an extension of this project, in the IPv6 hop-by-hop option and after TCP and UDP.
     pub const SF: u8 = 4;
 
-    /// Reads the shim that follows a carrier of `kind`.
+    /// Parses the shim that follows an encapsulation of `kind`.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadNextProtocolType`] if NPT is 3.
+    /// [`Refusal::IntTruncated`] if the shim is incomplete; [`Refusal::BadNextProtocolType`] if NPT is 3.
     pub fn parse(kind: Kind, bytes: &[u8]) -> Result<Self, Refusal> {
         let Some(shim) = bytes.get(..LEN) else {
             return Err(Refusal::IntTruncated);
@@ -102,7 +103,7 @@ impl Shim2 {
         })
     }
 
-    /// Writes the 4 bytes of the shim.
+    /// Writes the shim, 4 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN`].
@@ -133,22 +134,22 @@ impl Shim2 {
     }
 }
 
-/// The shim of INT 0.5 and 1.0. Its length counts the shim itself, and in 0.5 the tail.
+/// The fields of an INT 0.5 or 1.0 shim. Its length includes the shim itself, and in 0.5 the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shim1 {
-    /// 1 hop-by-hop, 2 destination, 3 host-int's private type.
+    /// Type: 1 hop-by-hop, 2 destination, 3 host-int's private type.
     pub kind: u8,
-    /// Words, this shim included.
+    /// Length in words, including this shim.
     pub length: u8,
-    /// After L4: 0 in 0.5, the original DSCP in the top six bits in 1.0. After VXLAN-GPE: its next protocol.
+    /// After L4: 0 in 0.5; in 1.0, the original DSCP in the top six bits. After VXLAN-GPE: its original next protocol.
     pub last: u8,
 }
 
 impl Shim1 {
-    /// Reads the shim.
+    /// Parses the shim.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the shim is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let Some(shim) = bytes.get(..LEN) else {
             return Err(Refusal::IntTruncated);
@@ -160,7 +161,7 @@ impl Shim1 {
         })
     }
 
-    /// Writes the 4 bytes of the shim.
+    /// Writes the shim, 4 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`LEN`].
@@ -169,22 +170,22 @@ impl Shim1 {
     }
 }
 
-/// The tail header of INT 0.5 over TCP and UDP.
+/// The INT 0.5 tail header over TCP and UDP, which stores the packet's original fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tail {
-    /// IP protocol of the packet before INT was inserted.
+    /// Original IP protocol of the packet.
     pub proto: u8,
     /// Original L4 destination port.
     pub port: u16,
-    /// Byte of the original DSCP, unshifted.
+    /// Original DSCP, as an unshifted byte.
     pub dscp: u8,
 }
 
 impl Tail {
-    /// Reads the tail.
+    /// Parses the tail.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if the tail is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let Some(tail) = bytes.get(..TAIL_LEN) else {
             return Err(Refusal::IntTruncated);
@@ -196,7 +197,7 @@ impl Tail {
         })
     }
 
-    /// Writes the 4 bytes of the tail.
+    /// Writes the tail, 4 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`TAIL_LEN`].
@@ -207,29 +208,29 @@ impl Tail {
     }
 }
 
-/// The kind of INT that the first shim byte and the version nibble of the following header announce.
+/// The kind of INT announced by a shim's first byte and the version of the next header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Detected {
     Int(Version, Mode),
-    /// SF-INT, where it is allowed.
+    /// SF-INT, where the position allows it.
     Sf,
-    /// The private type of host-int.
+    /// Private INT type of host-int.
     Private,
     /// INT for the destination, which is skipped.
     Destination(Version),
 }
 
-/// Properties that depend on the position of a shim.
+/// Properties of a shim's position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShimContext {
-    /// host-int's private type is recognised here.
+    /// host-int's private type is recognized here.
     pub(crate) hostint: bool,
     /// SF-INT is allowed here.
     pub(crate) sf: bool,
 }
 
-/// Detects INT by a shim and the table of section 1.2. `version` is the high nibble of the metadata header,
-/// and `zero_is_10` is true if ruling (a) applies to this header.
+/// Detects the kind of INT from a shim's first byte and the metadata header's version nibble, by the table of section 1.2.
+/// `zero_is_10` tells that a version nibble of 0 means INT 1.0 (section 9, ruling a).
 #[inline]
 pub(crate) fn detect(
     first: u8,

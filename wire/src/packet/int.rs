@@ -1,4 +1,5 @@
-//! INT in a packet: its location, its contents, and the packet without it.
+//! Finds INT in a packet during the [walk](super): recognizes the mark, parses shim, header and stack, and recovers the
+//! packet's fields from before INT was inserted.
 
 use core::mem;
 
@@ -15,7 +16,7 @@ use crate::packet as walk;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
 
-/// The header that carries INT.
+/// The encapsulation that carries INT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Encapsulation {
     /// A shim inside or after the TCP header.
@@ -24,96 +25,96 @@ pub enum Encapsulation {
     Udp,
     /// A shim after the VXLAN-GPE header.
     Gpe,
-    /// Geneve: one option, no shim.
+    /// A Geneve option, without a shim.
     Geneve,
-    /// GRE over IPv4 or IPv6.
+    /// A shim after the GRE header, over IPv4 or IPv6.
     Gre,
     /// An option of the IPv6 hop-by-hop header.
     HopByHop,
 }
 
-/// The mark by which INT was recognised.
+/// The mark by which INT was recognized.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mark {
-    /// By the UDP destination port.
+    /// The UDP destination port.
     Port,
-    /// By the DSCP of the IP header.
+    /// The DSCP of the IP header.
     Dscp,
-    /// By the 8-byte marker after the L4 header.
+    /// The 8-byte probe marker after the L4 header.
     Probe,
-    /// By the tunnel's own next-protocol code, protocol type or option class.
+    /// The tunnel's next-protocol code, protocol type or option class.
     Tunnel,
-    /// By the type of an IPv6 option.
+    /// The type of an IPv6 option.
     Option,
 }
 
-/// The packet's fields before INT was inserted, as far as shim or tail contain them.
+/// The packet's original fields, as far as shim or tail store them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Original {
-    /// L4 destination port of the packet.
+    /// Destination port of the L4 header.
     pub port: Option<u16>,
-    /// IP protocol; with NPT 2 the UDP header was inserted too.
+    /// IP protocol. With NPT 2 the UDP header was inserted too.
     pub proto: Option<u8>,
-    /// DSCP, six bits (in 0.5 the whole byte of the tail).
+    /// DSCP, six bits (in 0.5 the tail's whole byte).
     pub dscp: Option<u8>,
-    /// The tunnel header was inserted too (G).
+    /// G bit: the source inserted the tunnel header.
     pub tunnel_inserted: bool,
 }
 
-/// Where INT lies in a packet: byte offsets from the packet's start.
+/// The location of INT in a packet, as byte offsets from the packet's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
     /// The header that carries INT.
     pub encapsulation: Encapsulation,
     /// The mark by which INT was recognised.
     pub mark: Mark,
-    /// The IP header of that packet.
+    /// Offset of the IP header of that packet.
     pub ip: usize,
-    /// The TCP, UDP or GRE header; of [`Encapsulation::HopByHop`] the hop-by-hop header.
+    /// Offset of the TCP, UDP or GRE header; for [`Encapsulation::HopByHop`], of the hop-by-hop header.
     pub l4: usize,
-    /// The first byte that the source inserted: probe marker, shim, or option header (Geneve, IPv6).
+    /// Offset of the first byte inserted by the source: probe marker, shim, or option header (Geneve, IPv6).
     pub start: usize,
-    /// The INT metadata header.
+    /// Offset of the INT metadata header.
     pub header: usize,
-    /// The first record on the stack.
+    /// Offset of the first record on the stack.
     pub stack: usize,
-    /// The first byte after INT, tail included.
+    /// Offset after INT, including the tail.
     pub end: usize,
-    /// The packet's fields before INT was inserted.
+    /// Original fields of the packet.
     pub original: Original,
 }
 
-/// Contents of a packet: its flow, tunnel, INT and IOAM.
+/// The parsed contents of a packet: flow, tunnel, INT and IOAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contents<'a> {
-    /// The (innermost) flow, as far as the bytes contain it, with the port and protocol it had before INT.
+    /// Innermost flow, as far as the bytes contain it, with its original port and protocol.
     pub flow: Option<FlowKey>,
     /// Flow of the outermost tunnel.
     pub tunnel: Option<FlowKey>,
-    /// Time to live or hop limit of the outermost IP header.
+    /// TTL or hop limit of the outermost IP header.
     pub hop_limit: Option<u8>,
-    /// INT of the packet, if it carries any.
+    /// INT of the packet, if it has any.
     pub int: Option<Int<'a>>,
     /// Location of INT in the packet.
     pub location: Option<Location>,
-    /// IOAM data of the packet; of several options the one that gives the path.
+    /// IOAM option of the packet; of several, the one that gives the path.
     pub ioam: Option<Ioam<'a>>,
-    /// All its IOAM options, if there are several.
+    /// All IOAM options, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
-    /// Another trace has nodes and is in a header of the same kind: one of the two may be a host's.
+    /// Another trace with nodes is in a header of the same kind, so a host may have written either.
     pub several_traces: bool,
-    /// An IOAM option that contradicts itself was left out in a report.
+    /// In a report's packet, an inconsistent IOAM option was left out.
     pub ioam_left_out: bool,
-    /// The packet was truncated inside an options header with IOAM.
+    /// The packet is truncated inside an options header with IOAM.
     pub ioam_cut: bool,
-    /// A trace with nodes that write an id is in a hop-by-hop header.
+    /// A hop-by-hop header has a trace with node IDs.
     pub is_traced_by_hop: bool,
     /// INT for the destination was skipped.
     pub destination: bool,
 }
 
 impl Contents<'_> {
-    /// Whether data of nodes on the path are missing according to IOAM.
+    /// Returns whether IOAM tells that data of nodes on the path is missing.
     pub fn is_incomplete(&self) -> bool {
         matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
     }
@@ -134,11 +135,11 @@ impl Contents<'_> {
     };
 }
 
-/// Reads a whole data packet from its Ethernet header on.
+/// Parses a complete data packet, starting at its Ethernet header.
 ///
 /// # Errors
-/// INT that is truncated or contradicts itself, and IP or UDP headers that contradict the bytes. A packet without INT is not
-/// an error.
+/// [`Refusal`] for truncated or inconsistent INT, and for IP or UDP headers that contradict the packet's length. A packet
+/// without INT is not an error.
 pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
@@ -147,8 +148,8 @@ pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, 
     Ok(walk.out)
 }
 
-/// Location of INT in a frame whose stack is refused although its header is well-formed: truncated records, or more of them than
-/// SF-INT may have. `None` for all other frames.
+/// Returns the location of INT in a frame whose stack is malformed although its header is valid: records are truncated, or
+/// there are more than SF-INT allows. Returns `None` for any other frame.
 pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
@@ -158,14 +159,14 @@ pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
     }
 }
 
-/// INT 2.x as its carrier announces it.
+/// INT 2.x as announced by its encapsulation.
 #[derive(Clone, Copy)]
 enum Type2 {
     Plain(Mode),
     Sf,
 }
 
-/// A TCP or UDP header.
+/// A TCP or UDP header and its position.
 #[derive(Clone, Copy)]
 struct L4 {
     ip: Ip,
@@ -177,11 +178,11 @@ struct L4 {
 #[derive(Clone, Copy)]
 pub(crate) struct Unmarked<'a> {
     bytes: &'a [u8],
-    /// Position that the shim has if they are INT.
+    /// Position of the shim, in case they are INT.
     found: ShimPosition,
 }
 
-/// INT in an option of an IPv6 header, while INT behind that header is read.
+/// INT found in an IPv6 option, kept while INT behind that header is parsed.
 #[derive(Clone, Copy)]
 struct OptionInt<'a> {
     int: Option<Int<'a>>,
@@ -189,7 +190,7 @@ struct OptionInt<'a> {
     destination: bool,
 }
 
-/// A shim after L4 and what is known before it is read.
+/// The position of a shim after L4, and how it was recognized.
 #[derive(Clone, Copy)]
 struct ShimPosition {
     encapsulation: Encapsulation,
@@ -201,7 +202,7 @@ struct ShimPosition {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// UDP, from its header on.
+    /// Parses UDP, starting at its header.
     #[inline]
     pub(crate) fn udp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         let ports = walk::ports(bytes, at);
@@ -230,12 +231,12 @@ impl<'a> Walk<'a, '_> {
             None => None,
         };
         if let Some((mark, (end, original))) = shim {
-            // NPT 2 gives a protocol and no port; the protocol may be UDP again.
+            // NPT 2 stores a protocol and no port; the protocol may again be UDP.
             let behind = original
                 .proto
                 .filter(|proto| *proto != UDP || original.port.is_none());
             if let (Mark::Port, Some(original)) = (mark, behind) {
-                // The UDP header was inserted; the original L4 header follows INT.
+                // The source inserted this UDP header; the original L4 header follows INT.
                 self.find_int = false;
                 self.int_left_out = false;
                 return self.transport(bytes, end, ip, original);
@@ -247,7 +248,7 @@ impl<'a> Walk<'a, '_> {
         match dst_port {
             port if is_not_tunnel(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
-            // The switch, in P4 as in Rust, takes VXLAN at its own port only.
+            // The switch recognizes VXLAN only at its own port, in P4 and in Rust.
             walk::LINUX_PORT if self.purpose != Purpose::Frame => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
@@ -261,7 +262,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// TCP, from its header on.
+    /// Parses TCP, starting at its header.
     pub(crate) fn tcp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         const FIXED: usize = 20;
         let ports = walk::ports(bytes, at);
@@ -299,7 +300,8 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// The shim at `body`, if there is one. A packet that ends at `body` was truncated before INT.
+    /// Returns the position of a marked shim at `body`, if there is one. A packet that ends at `body` was truncated before
+    /// INT.
     #[inline]
     fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
         if bytes.len() <= body {
@@ -318,7 +320,7 @@ impl<'a> Walk<'a, '_> {
         } else if by_port && self.is_shim_of_port(bytes[body]) {
             Mark::Port
         } else if self.profile.marks(ip.dscp) && !(is_udp && self.is_tunnel(dst_port, &bytes[body..])) {
-            // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
+            // A tunnel may copy the inner DSCP to its outer header. The tunnel's header must not be taken for a shim.
             Mark::Dscp
         } else if by_port {
             Mark::Port
@@ -335,8 +337,8 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Whether the bytes after UDP are the header of the tunnel that the port announces. In a report, that is certain also of a header that
-    /// begins as no shim of INT does.
+    /// Returns whether the bytes after UDP are the header of the tunnel that the port announces. In reports, this includes
+    /// headers whose first byte no INT shim has.
     #[inline]
     fn is_tunnel(&self, dst_port: u16, body: &[u8]) -> bool {
         is_tunnel(dst_port, body)
@@ -346,8 +348,8 @@ impl<'a> Walk<'a, '_> {
                 && !is_not_tunnel(dst_port, body)
     }
 
-    /// Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m): by its
-    /// next-protocol type, or because Host-INT marks INT 0.5 by the port.
+    /// Returns whether a shim with this first byte belongs to the port mark rather than the DSCP mark (ruling m): by its
+    /// next-protocol type, or because host-int marks INT 0.5 by the port.
     #[inline]
     fn is_shim_of_port(&self, first: u8) -> bool {
         match first >> 4 {
@@ -356,7 +358,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// The bytes at `body` that no mark announces as INT.
+    /// Returns the bytes at `body` in case they are INT that no mark announces.
     #[inline]
     fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
         let L4 {
@@ -364,7 +366,7 @@ impl<'a> Walk<'a, '_> {
             at,
             encapsulation,
         } = l4;
-        // A next-protocol type of 0 belongs to the DSCP, others to the port.
+        // A next-protocol type of 0 goes with the DSCP mark, others with the port mark.
         let npt = bytes
             .get(body)
             .filter(|_| self.find_int && self.purpose == Purpose::Report)?
@@ -385,7 +387,7 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Whether there is INT after TCP or UDP that no mark announces. To be called when the walk has found nothing else.
+    /// Returns whether unmarked INT with records follows TCP or UDP. Called when the walk found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
         let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.find_int) else {
@@ -394,7 +396,7 @@ impl<'a> Walk<'a, '_> {
         self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
-    /// Reads the shim after L4, and INT after it. Returns the end of INT and the packet's original fields.
+    /// Parses an L4 shim and its INT. Returns the end of INT and the packet's original fields.
     #[inline]
     fn l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
         match self.try_l4_shim(bytes, found) {
@@ -403,8 +405,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// The end of marked INT with records in a packet whose IPv6 option has INT, too, and the packet's original fields. A host can write
-    /// the option into any packet: what the marks of the profile announce wins.
+    /// Parses marked INT with records in a packet whose IPv6 option has INT too. Marked INT wins, because any host can
+    /// write the option. Returns the end of INT and the original fields.
     #[inline]
     fn second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
         if self.int_option_at == Some(found.ip.at) {
@@ -418,21 +420,21 @@ impl<'a> Walk<'a, '_> {
     #[inline(never)]
     fn read_second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
         let option = self.set_option_aside();
-        // Only with its stack it is known to be INT.
+        // Only a valid stack proves that it is INT, so parse it fully.
         let purpose = mem::replace(&mut self.purpose, Purpose::Report);
         let read = self.try_l4_shim(bytes, found);
         self.purpose = purpose;
         self.wins_over_option(option, read.is_ok()).then_some(read.ok()?)
     }
 
-    /// Whether the IPv6 header of a tunnel has an option with INT. A host can write it into any packet, so INT with records in the header of
-    /// the tunnel wins: [`Walk::read_tunnel_int`].
+    /// Returns whether the IPv6 header of a tunnel has an option with INT. Any host can write that option, so INT with
+    /// records in the tunnel's header wins: see [`Walk::read_tunnel_int`].
     #[inline]
     pub(crate) fn has_int_option(&self, ip: Ip) -> bool {
         self.int_option_at == Some(ip.at) && self.purpose == Purpose::Report
     }
 
-    /// Reads INT in the header of a tunnel, by `read`, and keeps it instead of that in the option if it has records.
+    /// Parses INT in a tunnel's header with `read`, and keeps it instead of the option's INT if it has records.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_tunnel_int<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) {
@@ -458,8 +460,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Whether the INT behind an option was read and has records. If not, that in the option counts again. The first that wins is the
-    /// outermost: what follows it is the host's.
+    /// Returns whether INT after the option was parsed and has records. Otherwise restores the option's INT. The first
+    /// winner is the outermost; hosts wrote what follows it.
     fn wins_over_option(&mut self, option: OptionInt<'a>, is_read: bool) -> bool {
         let wins = is_read && self.out.int.is_some_and(|int| !int.stack.is_empty());
         if wins {
@@ -473,7 +475,7 @@ impl<'a> Walk<'a, '_> {
         wins
     }
 
-    /// The end of INT that is left out, and the packet's original fields, as its shim announces them.
+    /// Returns the end of INT that is left out, and the packet's original fields, as its shim announces them.
     #[cold]
     fn left_out_shim(&mut self, bytes: &[u8], found: ShimPosition) -> Option<(usize, Original)> {
         let context = ShimContext {
@@ -533,8 +535,8 @@ impl<'a> Walk<'a, '_> {
         read.map(|()| (end, original))
     }
 
-    /// An INT option of an IPv6 hop-by-hop header: `option` and `extension` are the offsets of the option and the header. The
-    /// option's data may be truncated; they end at `end`, which lies inside the header.
+    /// Parses an INT option in an IPv6 hop-by-hop header. `option` and `extension` are the offsets of option and header.
+    /// The option's data, which may be truncated, ends at `end`, inside the header.
     pub(crate) fn int_option(
         &mut self,
         bytes: &'a [u8],
@@ -586,7 +588,7 @@ impl<'a> Walk<'a, '_> {
         read
     }
 
-    /// INT 1.0 or 0.5 after an L4 shim; `private` is host-int's type.
+    /// Parses INT 1.0 or 0.5 after an L4 shim; `private` means host-int's private type.
     fn shim_1(
         &mut self,
         bytes: &'a [u8],
@@ -598,7 +600,7 @@ impl<'a> Walk<'a, '_> {
         let header = found.shim + shim::LEN;
         let mut length = usize::from(read.length);
         if length == 0 && version == Version::V05 && self.profile.dialect == Dialect::IntCollectorGen {
-            // INTCollector's generator writes no length; it follows from the counts of the header.
+            // INTCollector's generator leaves the length 0; it follows from the header's counts.
             length = header::length_05(&bytes[header..]);
         }
         if length < 3 {
@@ -623,7 +625,7 @@ impl<'a> Walk<'a, '_> {
         Ok((end, original))
     }
 
-    /// INT 0.5 after L4, with its tail.
+    /// Parses INT 0.5 after L4, with its tail.
     fn int_05(
         &mut self,
         bytes: &'a [u8],
@@ -632,14 +634,14 @@ impl<'a> Walk<'a, '_> {
         tail: Tail,
         private: bool,
     ) -> Result<(usize, Original), Refusal> {
-        // Of host-int, only the stack says where INT ends.
+        // host-int's lengths do not tell where INT ends; only the stack does.
         if self.purpose == Purpose::Flow && !matches!(tail, Tail::Private) {
-            // The tail contains the original port; without INT's own counts it lies at the end.
+            // The tail has the original port. Without INT's own counts it is at the end of the length.
             let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
             return Ok((end, original_of(shim::Tail::parse(tail)?)));
         }
         let in_report = matches!(self.purpose, Purpose::Report | Purpose::Flow);
-        // In reports host-int has removed the tail, though the length may still count it.
+        // In reports, host-int has removed the tail although the length may still include it.
         let there = match tail {
             Tail::Private if in_report => &bytes[header..end.min(bytes.len()).max(header)],
             _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
@@ -656,7 +658,7 @@ impl<'a> Walk<'a, '_> {
         int.seq = seq.map(|word| u32::from_be_bytes(*word));
         let stack_end = header + header::LEN_1 + int.stack.bytes.len() + seq.map_or(0, |_| 4);
         self.out.int = Some(int);
-        // Inside a report of host-int the bytes after the stack belong to the packet.
+        // In host-int's reports, the bytes after the stack belong to the packet.
         let removed = in_report && hostint;
         match shim::Tail::parse(tail) {
             Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
@@ -671,7 +673,7 @@ impl<'a> Walk<'a, '_> {
         self.whole_int_2(bytes, header, end, kind)
     }
 
-    /// The same, also if only the flow is read.
+    /// As `int_2`, even if only the flow is needed.
     #[inline]
     fn whole_int_2(
         &mut self,
@@ -686,7 +688,7 @@ impl<'a> Walk<'a, '_> {
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
         let (mode, sf_records) = match kind {
             Type2::Plain(mode) => (mode, 0),
-            // In a report, the stack may contain the sink's own record.
+            // In a report, the stack may also contain the sink's own record.
             Type2::Sf => (Mode::Md, if self.purpose == Purpose::Frame { 1 } else { 2 }),
         };
         let carrier = Carrier {
@@ -734,7 +736,7 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Reads the shim after GRE. Returns the end of INT and the EtherType of what follows.
+    /// Parses the shim after GRE. Returns the end of INT and the original EtherType.
     pub(crate) fn gre_shim(
         &mut self,
         bytes: &'a [u8],
@@ -786,7 +788,8 @@ impl<'a> Walk<'a, '_> {
         Ok(Some((end, ethertype)))
     }
 
-    /// The shim after VXLAN-GPE, whose next protocol is `code`. Returns the end of INT and the protocol that follows.
+    /// Parses the shim after VXLAN-GPE, whose next protocol is `code`. Returns the end of INT and the original next
+    /// protocol.
     pub(crate) fn gpe_shim(
         &mut self,
         bytes: &'a [u8],
@@ -822,7 +825,7 @@ impl<'a> Walk<'a, '_> {
             (shim + usize::from(read.length.max(1)) * 4, read.last, false)
         };
         let stack = match detected {
-            // A second INT header is skipped, like one that is not looked for.
+            // A second INT header is skipped, like INT that is not looked for.
             _ if !self.find_int => return Ok(Some((end, next))),
             Detected::Destination(_) => {
                 self.out.destination = true;
@@ -857,7 +860,7 @@ impl<'a> Walk<'a, '_> {
         Ok(Some((end, next)))
     }
 
-    /// INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve.
+    /// Parses INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve.
     fn without_shim(
         &mut self,
         bytes: &'a [u8],
@@ -876,7 +879,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// One Geneve option, from its header to `end`.
+    /// Parses a Geneve option, from its header to `end`.
     pub(crate) fn geneve_option(
         &mut self,
         bytes: &'a [u8],
@@ -896,7 +899,7 @@ impl<'a> Walk<'a, '_> {
             return Ok(());
         }
         if self.purpose == Purpose::Flow {
-            // INT inside the tunnel is then not looked for.
+            // Stop looking for INT inside the tunnel.
             self.find_int = false;
             return Ok(());
         }
@@ -938,7 +941,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// The table of section 1.2 for the shim at `at`.
+/// Detects INT at `at`, by the table of section 1.2.
 #[inline]
 fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Refusal> {
     let Some([first, ..]) = bytes.get(at..) else {
@@ -949,7 +952,7 @@ fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Ref
     }
     let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
     let Some(version) = header.first().map(|byte| byte >> 4) else {
-        // Bytes that cannot be a shim are not a truncated shim either.
+        // Bytes that cannot be a shim are not reported as a truncated shim.
         return shim::detect(*first, 2, context, false)
             .or_else(|_| shim::detect(*first, 0, context, false))
             .and(Err(Refusal::IntTruncated));
@@ -958,8 +961,8 @@ fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Ref
     shim::detect(*first, version, context, zero_is_10)
 }
 
-/// Ordinary traffic may begin with the type of a shim. The reserved bits and the length then show that there is none, so that the version
-/// behind it is not one of INT.
+/// Turns a bad version into a bad shim if reserved bits and length tell that the bytes are ordinary traffic that happens to
+/// begin like a shim.
 #[cold]
 fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
     const SHORTEST: u8 = 3;
@@ -978,7 +981,7 @@ fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
     }
 }
 
-/// Ruling (m): NPT must fit the mark.
+/// Checks that the next-protocol type fits the mark (ruling m), and returns the original fields.
 #[inline]
 fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
     let none = Original::default();
@@ -1009,13 +1012,14 @@ fn original_of(tail: shim::Tail) -> Original {
     }
 }
 
-/// Whether the bytes after UDP look like the header of the tunnel that the port announces.
+/// Returns whether the bytes after UDP look like the header of the tunnel that the port announces.
 fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
     match (dst_port, body) {
         (walk::VXLAN_PORT | walk::GPE_PORT, [flags, ..]) => flags & 0x08 != 0,
         (walk::GENEVE_PORT, [first, second, high, low, rest @ ..]) => {
             let protocol = u16::from_be_bytes([*high, *low]);
-            // The reserved bits are 0, and IP has its version: a shim of eight words without a DSCP has the EtherType of IPv4.
+            // Reserved bits must be 0, and IP must have the version of the EtherType: a shim of eight words without a DSCP
+            // could pass for the EtherType of IPv4.
             let reserved = second & 0x3f | rest.get(3).unwrap_or(&0);
             let inner = rest
                 .get(4 + usize::from(first & 0x3f) * 4)
@@ -1032,16 +1036,16 @@ fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
     }
 }
 
-/// Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
+/// Returns whether the bytes after UDP cannot be the header of the tunnel that the port announces.
 #[inline]
 fn is_not_tunnel(dst_port: u16, body: &[u8]) -> bool {
     let Some(first) = body.first() else { return false };
     match dst_port {
-        // A VNI is mandatory; VXLAN-GPE may name a protocol instead.
+        // VXLAN requires a VNI; VXLAN-GPE may have a next protocol instead.
         walk::VXLAN_PORT => first & 0x08 == 0,
         walk::GPE_PORT => first & 0x0c == 0,
         walk::GENEVE_PORT => first >> 6 != 0,
-        // The port is not that of VXLAN alone: all reserved bits must be 0.
+        // Other protocols use this port too, so require all reserved bits to be 0.
         walk::LINUX_PORT => {
             let reserved = body.iter().skip(1).take(3).chain(body.get(7));
             *first != 0x08 || reserved.copied().any(|octet| octet != 0)
@@ -1050,7 +1054,7 @@ fn is_not_tunnel(dst_port: u16, body: &[u8]) -> bool {
     }
 }
 
-/// Ruling (n), for packets that are whole.
+/// Checks the UDP length of a complete packet (ruling n).
 fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
     let claimed = usize::from(u16_at(bytes, at + 4));
     let header = if ip.v6 { 40 } else { 0 };
@@ -1059,7 +1063,7 @@ fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         false => usize::from(u16_at(bytes, ip.at + 2)),
     };
     let fits = claimed >= 8 && at + claimed <= ip.at + total;
-    // An IP length of 0 is a result of segmentation offload, and is ignored.
+    // Segmentation offload leaves an IP length of 0, which is ignored.
     if fits || total == header {
         Ok(())
     } else {

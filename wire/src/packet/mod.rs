@@ -1,7 +1,9 @@
-//! The walk through a packet, from its first byte to its flow, tunnel, INT and IOAM.
+//! The packet walk: a single pass from a packet's first byte to its innermost flow, tunnel, INT and IOAM, without
+//! allocation.
 //!
-//! One pass, no allocation. A packet that ends early, as packets inside reports do, is read as far as its bytes go; only
-//! INT that is truncated or contradicts itself is refused (rulings f and g).
+//! A truncated packet, as in reports, is parsed as far as its bytes go. Only truncated or inconsistent INT is refused.
+//! Comments here and below mention *rulings*: decisions where the specifications leave a choice, listed in
+//! `docs/reference/wire-formats.md`, section 9.
 
 mod int;
 
@@ -29,22 +31,22 @@ pub(crate) const IPV6_IN_IP: u8 = 41;
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
 pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
 
-/// Limits of consecutive tags and labels, and of tunnels: the walk ends after them.
+/// Maximum number of consecutive tags and labels, and of nested tunnels.
 const MAX_TAGS: usize = 8;
 const MAX_TUNNELS: u8 = 4;
 
-/// The purpose of a walk, which determines what is read and what is refused.
+/// The purpose of a walk, which determines how much is parsed and what is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// A packet inside a report.
+    /// A packet in a report.
     Report,
-    /// The flow alone, at the lowest cost; nothing is refused.
+    /// Only the flow, at the lowest cost; INT is not validated.
     Flow,
-    /// A whole data packet.
+    /// A complete data packet.
     Frame,
 }
 
-/// One IP header of the packet.
+/// An IP header of the packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Ip {
     pub(crate) at: usize,
@@ -52,31 +54,31 @@ pub(crate) struct Ip {
     pub(crate) dscp: u8,
 }
 
-/// The walker. `out` contains its results.
+/// The state of a walk; `out` has its results.
 pub(crate) struct Walk<'a, 'p> {
     pub(crate) profile: &'p Profile,
     pub(crate) layouts: &'p mut Layouts,
     pub(crate) purpose: Purpose,
-    /// INT and IOAM are still looked for.
+    /// Still looking for INT and IOAM.
     pub(crate) find_int: bool,
-    /// INT was refused and is not read again: IOAM is, and the shim after UDP still announces the packet's own port or protocol.
+    /// INT was refused and is not parsed again. IOAM is, and a shim after UDP still tells the original port or protocol.
     pub(crate) int_left_out: bool,
-    /// Cause for which an option of IPv6 that should hold INT was left out ([`Purpose::Report`]).
+    /// Cause for which an IPv6 option with INT was left out ([`Purpose::Report`]).
     pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
-    /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
+    /// Flow of the innermost packet that carries a tunnel. It is the result if no IP packet can be parsed in the tunnel.
     outer: Option<FlowKey>,
-    /// The IPv6 header with the option that contains INT, except in a [`Purpose::Frame`].
+    /// Offset of the IPv6 header with the INT option, except in [`Purpose::Frame`].
     int_option_at: Option<usize>,
-    /// An IP header ends the packet before the bytes do.
+    /// An IP header's length ends the packet before the bytes do.
     is_shorter: bool,
-    /// The IPv6 header with IOAM options.
+    /// Offset of the IPv6 header with IOAM options.
     ioam_at: Option<usize>,
     /// The best trace so far has nodes and is in a hop-by-hop header.
     ioam_by_hop: bool,
     /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
-    /// The payload of a UDP datagram to a telemetry port, possibly a report inside a report ([`Purpose::Report`]).
+    /// Payload of a UDP datagram to a telemetry port, possibly a nested report ([`Purpose::Report`]).
     pub(crate) nested: Option<&'a [u8]>,
     pub(crate) out: Contents<'a>,
 }
@@ -108,7 +110,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// Ethernet from `at` on.
+    /// Parses an Ethernet frame at `at`.
     #[inline]
     pub(crate) fn ethernet(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
         match try_u16(bytes, at + 12) {
@@ -118,7 +120,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// Reads the headers that an EtherType announces, from `at` on.
+    /// Parses the headers that an EtherType announces, starting at `at`.
     pub(crate) fn ethertype(
         &mut self,
         bytes: &'a [u8],
@@ -130,7 +132,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 IPV4 => return self.ipv4(bytes, at),
                 IPV6 => return self.ipv6(bytes, at),
                 ETHERNET => {
-                    // Counted as a tunnel, so that Ethernet in Ethernet in Ethernet … ends.
+                    // Counts as a tunnel, which bounds Ethernet in Ethernet in Ethernet.
                     self.tunnels += 1;
                     return if self.tunnels > MAX_TUNNELS {
                         Ok(())
@@ -210,7 +212,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.extensions(bytes, at + 40, ip, header[6])
     }
 
-    /// IPv6 extension headers, from `at` on.
+    /// Parses IPv6 extension headers starting at `at`.
     fn extensions(&mut self, bytes: &'a [u8], at: usize, ip: Ip, first: u8) -> Result<(), Refusal> {
         let all = Extensions::new(bytes, at, first);
         let mut headers = all;
@@ -222,7 +224,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             if header.kind == HOP_BY_HOP && self.find_int && self.option_refused.is_none() {
                 match self.int_options(bytes, ip, header.at, header.len) {
                     Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
-                    // INT may also be behind UDP or TCP.
+                    // Marked INT may still follow after UDP or TCP.
                     Err(refusal) => {
                         self.find_int = true;
                         self.option_refused = Some(self.cause(refusal));
@@ -242,7 +244,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be truncated.
+    /// Looks for INT in the options of a hop-by-hop header at `at` with `len` bytes, possibly truncated.
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
         let mut option = at + 2;
         let end = at + len;
@@ -264,7 +266,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 if next > end {
                     return Err(Refusal::BadOption);
                 }
-                // Found even if only the flow is read: INT behind it is then not looked for.
+                // Handled even if only the flow is needed, so that INT after it is not looked for.
                 self.int_option(bytes, ip, at, option, next)?;
             }
             option = next;
@@ -272,13 +274,13 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Whether an option behind one with INT is for INT, too, unless it is for the destination: a host may have written either of them. `shim`
+    /// Returns whether another option carries INT too, unless for the destination: a host may have written either. `shim`
     /// is the first byte of its shim.
     fn is_second_int(&self, shim: Option<&u8>) -> bool {
         self.purpose != Purpose::Frame && shim.is_none_or(|first| first >> 4 != Shim2::DESTINATION)
     }
 
-    /// Options of a hop-by-hop or destination header, one of `all` extension headers: IOAM is read, the rest is skipped.
+    /// Parses IOAM in a hop-by-hop or destination options header, one of `all` extension headers.
     fn options(
         &mut self,
         bytes: &'a [u8],
@@ -295,10 +297,10 @@ impl<'a, 'p> Walk<'a, 'p> {
                 continue;
             }
             let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
-            // Of IPv6 in IPv6 only the outermost header with IOAM is read.
+            // With IPv6 in IPv6, only the outermost header with IOAM counts.
             let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
             if is_cut && wanted && here {
-                // The rest of the header may hold another trace.
+                // The missing rest of the header may have another trace.
                 self.out.ioam_cut = true;
                 break;
             }
@@ -315,7 +317,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                         self.add_ioam(found, header.kind == HOP_BY_HOP, OptionList::new(headers));
                     }
                     Ok(None) => {}
-                    // A host may have written it: it hides neither INT nor another option.
+                    // A host may have written it, so it must not hide INT or another option.
                     Err(_) if self.purpose == Purpose::Report => self.out.ioam_left_out = true,
                     Err(refusal) => return Err(refusal),
                 }
@@ -325,8 +327,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Adds an IOAM option. Of traces with nodes, one in a hop-by-hop header gives the path: nodes on the path do not process destination
-    /// options. Otherwise the one with the most nodes gives it, the first of equals.
+    /// Adds an IOAM option. Among traces with nodes, one in a hop-by-hop header gives the path, because transit nodes do
+    /// not process destination options. Otherwise the one with the most nodes does; of equals, the first.
     fn add_ioam(&mut self, found: Ioam<'a>, is_by_hop: bool, all: OptionList<'a>) {
         let has_nodes = found.hop_count() > 0;
         let by_hop = is_by_hop && has_nodes;
@@ -345,11 +347,12 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.ioam_by_hop = by_hop;
     }
 
-    /// The bytes up to the end of the packet; the rest is padding.
+    /// Cuts the bytes at the end of the packet; the rest is padding.
     #[inline]
     fn trim(&mut self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
         if total < header {
-            // Segmentation offload leaves 0 here; a packet inside a report may have the length it had in the switch pipeline.
+            // Segmentation offload leaves 0 here, and a packet in a report may have a length from inside the switch
+            // pipeline.
             return if self.purpose == Purpose::Frame && total != 0 {
                 Err(Refusal::BadIpHeader)
             } else {
@@ -365,7 +368,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// The cause of a refusal: INT that the length of an IP header cuts off was not truncated.
+    /// Adjusts a refusal: INT cut off by an IP header's length was not truncated.
     pub(crate) fn cause(&self, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::IntTruncated if self.is_shorter => Refusal::BadIpHeader,
@@ -381,7 +384,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// Reads the headers after an IP header, from `at` on.
+    /// Parses the headers after an IP header, starting at `at`.
     #[inline]
     pub(crate) fn transport(&mut self, bytes: &'a [u8], at: usize, ip: Ip, proto: u8) -> Result<(), Refusal> {
         match proto {
@@ -397,7 +400,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 self.inside(bytes, at, IPV6)
             }
             _ => {
-                // SCTP, DCCP and UDP-Lite have their ports at the offsets of UDP.
+                // SCTP, DCCP and UDP-Lite have their ports at the same offsets as UDP.
                 let ports = matches!(proto, 33 | 132 | 136)
                     .then(|| ports(bytes, at))
                     .flatten();
@@ -407,8 +410,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// A tunnel begins, carried by the packet `outer`. The outermost one is the tunnel (ruling w) as soon as an IP packet is read
-    /// inside.
+    /// Enters a tunnel that the packet `outer` carries. The outermost one is reported as the tunnel (ruling w) once an IP
+    /// packet is parsed inside.
     pub(crate) fn enter(&mut self, outer: FlowKey) {
         self.tunnels += 1;
         self.out.tunnel = self.out.tunnel.or(self.outer);
@@ -416,8 +419,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.out.flow = None;
     }
 
-    /// The flow at the end of the walk is that of the innermost IP packet that was read, which may carry a tunnel with other contents
-    /// (ruling w).
+    /// Completes the walk. The innermost IP packet that was parsed gives the flow, even if it carries a tunnel with other
+    /// contents (ruling w).
     pub(crate) fn finish(&mut self) {
         match self.out.flow {
             Some(_) => self.out.tunnel = self.out.tunnel.or(self.outer),
@@ -425,7 +428,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// The contents of a tunnel, up to a limit of nested tunnels.
+    /// Parses the contents of a tunnel, unless tunnels are nested too deep.
     pub(crate) fn inside(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
         if self.tunnels > MAX_TUNNELS {
             Ok(())
@@ -434,19 +437,19 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// VXLAN, from its header on.
+    /// Parses VXLAN, starting at its header.
     pub(crate) fn vxlan(&mut self, bytes: &'a [u8], at: usize, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
         self.inside(bytes, at + 8, ETHERNET)
     }
 
-    /// VXLAN-GPE, from its header on, with INT if its next protocol is INT.
+    /// Parses VXLAN-GPE, starting at its header, and INT in it.
     pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
         let Some(header) = bytes.get(at..at + 8) else {
             return Ok(());
         };
-        // Without the P bit this is plain VXLAN.
+        // Without the P bit, this is plain VXLAN.
         let mut next = if header[0] & 0x04 != 0 { header[3] } else { 3 };
         let mut at = at + 8;
         if self.has_int_option(ip) {
@@ -467,7 +470,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// Reads all INT behind a VXLAN-GPE header. Returns its end, and the protocol of what follows.
+    /// Parses all INT after a VXLAN-GPE header. Returns its end and the next protocol.
     fn gpe_shims(
         &mut self,
         bytes: &'a [u8],
@@ -488,7 +491,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(Some((at, next)))
     }
 
-    /// Geneve, from its header on, with INT if an option holds it.
+    /// Parses Geneve, starting at its header, and INT in its options.
     pub(crate) fn geneve(
         &mut self,
         bytes: &'a [u8],
@@ -509,7 +512,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.inside(bytes, end, u16_at(header, 2))
     }
 
-    /// Looks for INT among the options of the Geneve header at `at`, which end at `end`.
+    /// Looks for INT in the options of the Geneve header at `at`, which end at `end`.
     fn geneve_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, end: usize) -> Result<(), Refusal> {
         let mut option = at + 8;
         while option < end && self.find_int {
@@ -521,7 +524,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 if self.purpose != Purpose::Flow {
                     return Err(Refusal::BadGeneve);
                 }
-                // As in a report, of which INT is then left out.
+                // As in a report, whose INT is then left out.
                 self.find_int = false;
                 self.int_left_out = true;
                 break;
@@ -532,7 +535,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// GRE, from its header on, with INT if its protocol type is INT.
+    /// Parses GRE, starting at its header, and INT if the protocol type announces it.
     fn gre(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         const ROUTING: u8 = 0x40;
         self.enter(flow(bytes, ip, None, GRE));
@@ -550,7 +553,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 Ok(())
             };
         }
-        // Checksum, key and sequence number are present if their bits are set.
+        // Checksum, key and sequence number are present if their bits are set, 4 bytes each.
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
         if !is_int {
             return self.inside(bytes, body, protocol);
@@ -567,10 +570,10 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 }
 
-/// Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP:
-/// the EtherType of IP, behind a tag or not, with that version behind it. The bytes are IP if they begin with a header of IPv4 with a correct
-/// checksum, or of IPv6 with the length of the packet, whatever its addresses read as. Truncated bytes that read as IPv6 are a frame only
-/// if the header of IPv4 inside has a correct checksum.
+/// Returns whether the bytes after MPLS labels are an Ethernet frame (a pseudowire without control word) whose first octet
+/// looks like an IP version. That is the case if the EtherType of IP, possibly after a tag, precedes a matching IP version.
+/// But the bytes are IP if they start with an IPv4 header with a correct checksum, or with an IPv6 header of the packet's
+/// length. Truncated bytes that look like IPv6 are a frame only if the inner IPv4 header has a correct checksum.
 fn is_pseudowire(bytes: &[u8]) -> bool {
     let tag = if try_u16(bytes, 12).is_some_and(is_tag) {
         4
@@ -589,13 +592,13 @@ fn is_pseudowire(bytes: &[u8]) -> bool {
     !has_length_of_v6(bytes) && (!is_v4 || inner.len() < 20 || checksum::holds(inner))
 }
 
-/// Whether `bytes` have the length that their IPv6 header states, with padding to a whole word.
+/// Returns whether `bytes` have the length of their IPv6 header, with padding to a whole word.
 fn has_length_of_v6(bytes: &[u8]) -> bool {
     let total = 40 + usize::from(try_u16(bytes, 4).unwrap_or(0));
     bytes.first().is_some_and(|first| first >> 4 == 6) && (total..total + 4).contains(&bytes.len())
 }
 
-/// The 5-tuple of a packet whose IP header is whole.
+/// Returns the 5-tuple of a packet with a complete IP header.
 #[inline]
 pub(crate) fn flow(bytes: &[u8], ip: Ip, ports: Option<(u16, u16)>, proto: u8) -> FlowKey {
     use crate::bytes::array_at;
@@ -616,7 +619,7 @@ pub(crate) fn flow(bytes: &[u8], ip: Ip, ports: Option<(u16, u16)>, proto: u8) -
     }
 }
 
-/// The two ports at `at`, if both are there.
+/// Returns the two ports at `at`, or `None` if they are cut off.
 #[inline]
 pub(crate) fn ports(bytes: &[u8], at: usize) -> Option<(u16, u16)> {
     Some((try_u16(bytes, at)?, try_u16(bytes, at + 2)?))

@@ -1,7 +1,9 @@
-//! The common report as [`Brief`], by constant offsets: one length check, one comparison per assumption.
+//! Fast path for the most common report: Report 1.0 about an untagged IPv4/UDP packet with INT 1.0, parsed into a [`Brief`]
+//! at constant offsets.
 //!
-//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
-//! tests compare the two.
+//! The fields of the last such report form a [`Template`]. If the next report has the same fields (a few XORs and one
+//! branch), it needs no further checks. The result equals the full decoder's, or is `None` for unusual, truncated and
+//! malformed datagrams; tests compare the two.
 
 use super::{Brief, Flags, Version, fast_path};
 use crate::bytes::{array_at, u16_at, u32_at};
@@ -11,7 +13,7 @@ use crate::int::layout::{Layout, Layouts};
 use crate::packet::{IPV4, UDP};
 use crate::profile::{Dialect, Profile};
 
-/// Offsets from the start of the datagram's payload.
+/// Offsets from the start of the UDP payload.
 mod field {
     pub(super) const WORD: usize = 0;
     pub(super) const SWITCH_ID: usize = 4;
@@ -38,17 +40,17 @@ mod field {
     pub(super) const STACK: usize = 70;
 }
 
-/// Version 1, four words, Ethernet follows, no metadata bits: the upper 17 bits of the first word.
+/// First 17 bits of a common report: version 1, length of four words, Ethernet inner packet, no metadata bits.
 pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
 
-/// The fixed part of a payload.
+/// The part of a payload before the stack.
 type Fixed = [u8; field::STACK];
 
-/// The fields of the latest common report that make it one: another report with the same fields is also a common report with
-/// records of the same layout, and needs no check field by field.
+/// Fields that made the last report a common one. A report with equal fields is common too, with records of the same
+/// layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
-    /// The report's first word.
+    /// First word of the report.
     word: u32,
     /// EtherType, IP version and header length, type of service.
     ip: u32,
@@ -56,20 +58,20 @@ pub(crate) struct Template {
     fragment: u32,
     /// Shim type and length, INT version, words per hop.
     int: u64,
-    /// The instruction bitmap, or a value of more than 16 bits that equals none.
+    /// Instruction bitmap, or a value above 16 bits that matches none.
     bitmap: u32,
-    /// A destination port without a special meaning.
+    /// A UDP destination port without a special meaning.
     dst_port: u16,
-    /// Bytes of all records, and of the packet up to their end.
+    /// Length of all records, and of the packet up to their end, bytes.
     records: u16,
     packet: u16,
-    /// Where the flags of the first word begin.
+    /// Bit offset of the flags in the first word.
     flags_at: u8,
     shape: u64,
 }
 
 impl Template {
-    /// A template that no report matches.
+    /// A template that matches no report.
     pub(crate) const NONE: Self = Self {
         word: 0,
         ip: 0,
@@ -83,7 +85,7 @@ impl Template {
         shape: 0,
     };
 
-    /// The compared fields, in little-endian order: they are only compared, and most machines load that without a swap.
+    /// Returns the compared fields in little-endian order, which most machines load without a byte swap.
     #[inline(always)]
     fn fields(fixed: &Fixed) -> (u32, u32, u32, u64, u32) {
         (
@@ -95,17 +97,17 @@ impl Template {
         )
     }
 
-    /// Whether a report has the same fields, except for the port.
+    /// Returns whether a report has the same fields, ignoring the port.
     #[inline(always)]
     fn is_like(&self, fixed: &Fixed) -> bool {
         // Version, length, next protocol and metadata bits.
         const WORD: u32 = u32::from_le_bytes([0xff, 0xff, 0x80, 0]);
-        // All but ECN.
+        // Everything except ECN.
         const IP: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0xfc]);
         const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
         const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
         let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
-        // One branch instead of five: a difference is rare.
+        // One branch instead of five, because a difference is rare.
         let small = (word ^ self.word) & WORD
             | (ip ^ self.ip) & IP
             | (fragment ^ self.fragment) & FRAGMENT
@@ -113,7 +115,7 @@ impl Template {
         (int ^ self.int) & INT | u64::from(small) == 0
     }
 
-    /// The template of a report, if it is a common one.
+    /// Creates the template of a report, or returns `None` if it is not a common one.
     #[inline(never)]
     fn of(fixed: &Fixed, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
         let records = (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
@@ -145,7 +147,7 @@ pub(crate) fn read<'a>(
     if !latest.is_like(fixed) {
         *latest = Template::of(fixed, profile, layouts)?;
     }
-    // Bytes after the end of the packet are padding.
+    // Bytes after the packet's end are padding.
     let records = rest.get(..usize::from(latest.records))?;
     let node_id = u32_at(fixed, field::SWITCH_ID);
     let dst_port = u16_at(fixed, field::DPORT);
@@ -177,19 +179,19 @@ pub(crate) fn read<'a>(
     })
 }
 
-/// D, Q and F, which are in reverse order in [`Flags`]: a table of eight 3-bit numbers.
+/// Reverses the three bits D, Q and F into [`Flags`] with a lookup table of eight octal digits.
 #[inline(always)]
 pub(super) fn flags(bits: u32) -> Flags {
     Flags((0o73516240_u32 >> ((bits & 7) * 3) & 7) as u8)
 }
 
-/// Whether this port marks neither INT nor a tunnel nor telemetry.
+/// Returns whether this port marks neither INT nor a tunnel nor telemetry.
 #[inline(always)]
 pub(super) fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
     dst_port != profile.int_udp_port && fast_path::is_plain(dst_port, profile)
 }
 
-/// The shape of the report if it is a common one.
+/// Returns the shape of a common report, or `None` if it is not common.
 #[inline(never)]
 fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
     let word = u32_at(fixed, field::WORD);
@@ -204,7 +206,7 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         && profile.probe_marker.is_none()
         && is_ordinary(u16_at(fixed, field::DPORT), profile);
     if !common {
-        // Before a layout is computed, which would evict the one in use.
+        // Return before computing a layout, which would evict the cached one.
         return None;
     }
     let hop_ml = fixed[field::HOP_ML] & 0x1f;
@@ -214,9 +216,9 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
 }
 
-/// The layout of a shape that [`read`] or [`super::brief_any::read`] returned.
+/// Returns the layout for a shape from [`read`] or [`super::brief_any::read`].
 pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
-    // Bitmap, words per hop and version, as `Layouts` combines them.
+    // A shape contains bitmap, words per hop and version, as `Layouts` combines them.
     let bitmap = shape as u16;
     let words = (shape >> 16) as u8;
     match shape >> 32 {
@@ -226,8 +228,8 @@ pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
     .unwrap_or(Layout::EMPTY)
 }
 
-/// INTCollector's generator: a length below four words, and meaningless metadata bits. IPv4 at the offset of a report 1.0
-/// excludes a report 0.5.
+/// Returns whether the first word is INTCollector's generator's: a length below four words and meaningless metadata bits.
+/// IPv4 at Report 1.0's offset excludes Report 0.5.
 #[inline(always)]
 pub(super) fn is_generator(word: u32, profile: &Profile) -> bool {
     profile.dialect == Dialect::IntCollectorGen
@@ -236,7 +238,7 @@ pub(super) fn is_generator(word: u32, profile: &Profile) -> bool {
         && word >> 21 & 7 == 0
 }
 
-/// C, E and M.
+/// Decodes the INT 1.0 flags C, E and M.
 #[inline(always)]
 pub(super) fn int_flags(first: u8, second: u8) -> int::Flags {
     int::Flags((first >> 1 & 1) | (first & 1) << 1 | (second >> 7) << 2)

@@ -1,9 +1,9 @@
-//! Common reports other than that of [`super::brief`]: Report 1.0 or 2.0, of an IPv4 packet with or without its Ethernet header, over UDP or
-//! TCP, with INT-MD 1.0 or 2.x marked by its DSCP. The offsets are those of the latest report, so that a run of reports of one kind takes one
-//! length check per header and one comparison per assumption.
+//! Fast path for the other common reports: Report 1.0 or 2.0, about an IPv4 packet with or without Ethernet header, over
+//! UDP or TCP, with INT-MD 1.0 or 2.x marked by its DSCP.
 //!
-//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
-//! tests compare the two.
+//! Header positions come from the last such report, so that a series of similar reports takes one length check per header
+//! and one comparison per assumption. The result equals the full decoder's, or is `None` for unusual, truncated and
+//! malformed datagrams; tests compare the two.
 
 use super::brief::{PLAIN, flags, is_generator, is_ordinary};
 use super::v20::TO_THE_END;
@@ -15,21 +15,21 @@ use crate::int::{self, header, sf, shim};
 use crate::packet::{IPV4, TCP, UDP};
 use crate::profile::{Dialect, Profile, TcpShim};
 
-/// Offsets from the start of the datagram's payload.
+/// Offsets from the start of the UDP payload.
 mod head {
     pub(super) const WORD: usize = 0;
     pub(super) const NODE_ID: usize = 4;
-    // Report 1.0.
+    // Offsets in Report 1.0.
     pub(super) const SEQ: usize = 8;
     pub(super) const INGRESS_TS: usize = 12;
-    // Report 2.0.
+    // Offsets in Report 2.0.
     pub(super) const TYPES: usize = 8;
     pub(super) const REPORT_LENGTH: usize = 9;
     pub(super) const MAIN: usize = 12;
     pub(super) const LEN: usize = 16;
 }
 
-/// Offsets from two bytes before the IPv4 header: an EtherType, if the packet has its Ethernet header.
+/// Offsets from two bytes before the IPv4 header, where the EtherType is if there is an Ethernet header.
 mod ip {
     pub(super) const ETHERTYPE: usize = 0;
     pub(super) const VERSION: usize = 2;
@@ -60,13 +60,13 @@ mod field {
     pub(super) const LEN: usize = 12;
 }
 
-/// Masks of the bits that are compared.
+/// Masks of the compared bits.
 mod mask {
     /// Report 1.0: version, length, next protocol and metadata bits.
     pub(super) const WORD_10: u32 = 0xffff_8000;
     /// Report 2.0: the version.
     pub(super) const WORD_20: u32 = 0xf000_0000;
-    /// Report 2.0: types, MD Length, D, F and I.
+    /// Report 2.0: types, MD length and the flags D, F and I.
     pub(super) const TYPES: u32 = 0xff00_ffb0;
     /// EtherType, IP version and header length, DSCP.
     pub(super) const IP: u32 = 0xffff_fffc;
@@ -74,25 +74,25 @@ mod mask {
     pub(super) const FRAGMENT: u32 = 0x1fff_00ff;
     /// Shim type and length, INT version, words per hop.
     pub(super) const INT_10: u64 = 0xff00_ff00_f000_1f00;
-    /// The same; the flag SF.
+    /// Shim type and next-protocol type, INT version, SF flag, words per hop.
     pub(super) const INT_2: u64 = 0xffff_0000_f100_1f00;
-    /// Bitmap; of INT 2.x also the domain.
+    /// Bitmap; for INT 2.x also the Domain Specific ID.
     pub(super) const BITMAP_10: u32 = 0xffff_0000;
     pub(super) const BITMAP_2: u32 = 0xffff_ffff;
 }
 
-/// Report type 1; inner types.
+/// Report type 1, and inner types.
 const TYPE_1: u8 = 0x10;
 const ETHERNET: u8 = 3;
 const IPV4_INNER: u8 = 4;
-/// Flags of a report 2.0: F.
+/// F flag of Report 2.0.
 const FLOW: u8 = 0x20;
 
 type Head = [u8; head::LEN];
 type Ip = [u8; ip::LEN];
 type Shim = [u8; field::LEN];
 
-/// The fields of a report that make it a common one.
+/// The fields that make a report a common one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Fields {
     word: u32,
@@ -118,7 +118,7 @@ impl Fields {
         }
     }
 
-    /// The bits of both.
+    /// Returns the bits set in both.
     fn and(&self, other: &Self) -> Self {
         Self {
             word: self.word & other.word,
@@ -131,10 +131,10 @@ impl Fields {
         }
     }
 
-    /// Whether these are the expected fields in the compared bits. Never, if bits are expected that are not compared.
+    /// Returns whether the compared bits equal the expected ones. Never true if uncompared bits are expected.
     #[inline(always)]
     fn are(&self, expected: &Self, compared: &Self) -> bool {
-        // One branch instead of seven: a difference is rare.
+        // One branch instead of seven, because a difference is rare.
         let small = self.word & compared.word ^ expected.word
             | self.types & compared.types ^ expected.types
             | self.main & compared.main ^ expected.main
@@ -145,35 +145,36 @@ impl Fields {
     }
 }
 
-/// Where the headers of a report lie.
+/// The positions of a report's headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
-    /// Two bytes before the IPv4 header.
+    /// Offset two bytes before the IPv4 header.
     ip: u8,
     shim: u8,
     stack: u8,
 }
 
-/// The latest report of this kind: another with the same compared fields is one, too, with records of the same layout.
+/// Fields and positions of the last common report. A report with equal fields is common too, with records of the same
+/// layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
     expected: Fields,
     compared: Fields,
     place: Place,
     version: Version,
-    /// Where the flags of a report 1.0 begin.
+    /// Bit offset of the flags in Report 1.0's first word.
     flags_at: u8,
     proto: u8,
     /// A UDP destination port without a special meaning.
     dst_port: u16,
-    /// Bytes of all records, and of the packet up to their end.
+    /// Length of all records, and of the packet up to their end, bytes.
     records: u16,
     packet: u16,
     shape: u64,
 }
 
 impl Template {
-    /// A template that no report matches: bits are expected, but none is compared.
+    /// A template that matches no report: it expects a bit that is not compared.
     pub(crate) const NONE: Self = {
         let none = Fields {
             word: 0,
@@ -202,7 +203,7 @@ impl Template {
         }
     };
 
-    /// The template of a report, if it is a common one.
+    /// Creates the template of a report, or returns `None` if it is not a common one.
     #[inline(never)]
     fn of(payload: &[u8], profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
         let head = payload.first_chunk::<{ head::LEN }>()?;
@@ -246,7 +247,7 @@ impl Template {
     }
 }
 
-/// The version of a common report, where its IPv4 header would begin, less two bytes, and whether an Ethernet header precedes it.
+/// Returns a common report's version, the offset two bytes before its IPv4 header, and whether it has an Ethernet header.
 fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
     let word = u32_at(head, head::WORD);
     if word >> 15 == PLAIN || is_generator(word, profile) {
@@ -259,7 +260,7 @@ fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
         0
     };
     let in_frame = types & 0x0f == ETHERNET;
-    // No metadata of the reporter, no domain, of a tracked flow: not dropped, not from a node in the middle.
+    // No main metadata, no domain; a tracked flow, not dropped, not from an intermediate node.
     let common = word >> 28 == 2
         && matches!(types & !TYPE_1, ETHERNET | IPV4_INNER)
         && u32_at(head, head::TYPES) & 0xffb0 == u32::from(FLOW)
@@ -268,7 +269,7 @@ fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
     common.then_some((Version::V20, 12 + main + frame - ip::VERSION, in_frame))
 }
 
-/// Bytes of the L4 header before a shim, if IPv4 and L4 headers are common ones.
+/// Returns the length of the L4 header before the shim, or `None` if IPv4 or L4 headers are not common ones.
 fn l4_len(packet: &Ip, profile: &Profile, in_frame: bool) -> Option<usize> {
     let common = (!in_frame || u16_at(packet, ip::ETHERTYPE) == IPV4)
         && packet[ip::VERSION] == 0x45
@@ -282,9 +283,9 @@ fn l4_len(packet: &Ip, profile: &Profile, in_frame: bool) -> Option<usize> {
     }
 }
 
-/// INT of a common report.
+/// The INT header of a common report.
 struct IntHeader {
-    /// Bytes of the header, and of all records.
+    /// Length of the header, and of all records, bytes.
     header: usize,
     records: usize,
     shape: u64,
@@ -292,7 +293,7 @@ struct IntHeader {
     compared: u64,
 }
 
-/// Shim and header of INT, if they are common ones.
+/// Parses shim and INT header, or returns `None` if they are not common ones.
 fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHeader> {
     let hop_ml = shim[field::HOP_ML] & 0x1f;
     let bitmap = u16_at(shim, field::BITMAP);
@@ -314,7 +315,7 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
             shaped,
         )
     } else {
-        // The original DSCP, not a port or a protocol; no SF-INT; no domain.
+        // NPT 0 (original DSCP), no SF-INT, no domain.
         let common = shim[field::SHIM] >> 2 == 1 << 2
             && version == 2
             && !sf::is_set(u16_at(shim, field::INT))
@@ -339,7 +340,7 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
     whole.then_some(IntHeader { shape, ..int })
 }
 
-/// The parts of a report at the places of a template.
+/// Returns the headers at a template's positions.
 #[inline(always)]
 fn split(payload: &[u8], place: Place) -> Option<(&Head, &Ip, &Shim)> {
     Some((
@@ -349,7 +350,7 @@ fn split(payload: &[u8], place: Place) -> Option<(&Head, &Ip, &Shim)> {
     ))
 }
 
-/// Whether a datagram contains one report 2.0, of the length in its header.
+/// Returns whether a datagram has a single Report 2.0 of the length in its header.
 #[inline(always)]
 fn is_alone(payload: &[u8], head: &Head) -> bool {
     let words = head[head::REPORT_LENGTH];
@@ -399,7 +400,7 @@ pub(crate) fn read<'a>(
         (flags, hw_id) = (self::flags(word >> (latest.flags_at & 31)), word & 0x3f);
         (seq, ts) = (u32_at(head, head::SEQ), u32_at(head, head::INGRESS_TS));
     } else if is_alone(payload, head) {
-        // D and I are not set; Q may be.
+        // D and I are not set, Q may be.
         flags = Flags(Flags::FLOW.0 | head[head::TYPES + 3] >> 5 & Flags::QUEUE.0);
         (hw_id, seq, ts) = (word >> 22 & 0x3f, word & 0x003f_ffff, 0);
     } else {
@@ -409,7 +410,7 @@ pub(crate) fn read<'a>(
     if latest.compared.bitmap == mask::BITMAP_10 {
         int_flags = super::brief::int_flags(first, shim[field::INT_M]);
     } else {
-        // D, E and M.
+        // Decodes the INT 2.x flags D, E and M.
         int_flags = int::Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
     }
     let version = latest.version;

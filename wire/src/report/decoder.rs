@@ -1,4 +1,5 @@
-//! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
+//! The Telemetry Report decoder: iterates over the reports of a UDP payload, and peeks at sequence number and flow without
+//! decoding everything.
 
 use super::{
     Annotations, Brief, FirstHeader, InnerPacket, Peek, Peeked, Report, Single, Version, brief, brief_any,
@@ -12,7 +13,7 @@ use crate::packet::{IPV4, IPV6, Purpose, VLAN, Walk};
 use crate::profile::{Dialect, Profile, TelemetryPorts};
 use crate::refusal::Refusal;
 
-/// Reads datagrams of one source. Caches the most recently used layouts.
+/// Decodes the datagrams of one source. Caches the most recent layouts and fast-path templates.
 ///
 /// ```
 /// use wire::{Decoder, Profile, Refusal};
@@ -31,16 +32,16 @@ use crate::refusal::Refusal;
 pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
-    /// Template of the latest brief.
+    /// Template for the method [`brief`](Self::brief).
     look: brief::Template,
-    /// Template of the latest brief of another kind.
+    /// Template for the method [`brief_any`](Self::brief_any).
     any: brief_any::Template,
-    /// Template of the latest single record.
+    /// Template for the method [`single`](Self::single).
     single: single::Template,
 }
 
 impl Decoder {
-    /// A decoder for sources with this profile.
+    /// Creates a decoder for sources with this profile.
     pub const fn new(profile: Profile) -> Self {
         Self {
             profile,
@@ -51,38 +52,38 @@ impl Decoder {
         }
     }
 
-    /// The profile of this decoder.
+    /// Returns the decoder's profile.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The report of a UDP payload, if it is a single common one of version 1.0 about a UDP packet over Ethernet with INT 1.0, with the values
-    /// that [`Decoder::reports`] would give. `None` does not imply anything about the payload.
+    /// Decodes a UDP payload that is a single common Report 1.0 about a UDP packet over Ethernet with INT 1.0, with the
+    /// values that [`Decoder::reports`] would return. `None` means only that the fast path does not apply.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
         brief::read(payload, &self.profile, &mut self.layouts, &mut self.look)
     }
 
-    /// The same for single common reports of all kinds: version 1.0 or 2.0, UDP or TCP, with or without Ethernet, INT 1.0 or 2.x. It takes
-    /// about ten nanoseconds more.
+    /// Like [`brief`](Self::brief) for all kinds of single common reports: 1.0 or 2.0, UDP or TCP, with or without
+    /// Ethernet, INT 1.0 or 2.x. Takes about ten nanoseconds more.
     #[inline(always)]
     pub fn brief_any<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
         brief_any::read(payload, &self.profile, &mut self.layouts, &mut self.any)
     }
 
-    /// The layout of records of a shape that [`Decoder::brief`] or [`Decoder::brief_any`] returned.
+    /// Returns the layout for a shape from [`Decoder::brief`] or [`Decoder::brief_any`].
     pub fn layout(&self, shape: u64) -> Layout {
         brief::layout(shape, &self.profile)
     }
 
-    /// The report of a UDP payload, if it is a single usual one of SF-INT, with the values that [`Decoder::reports`] would
-    /// give. `None` does not imply anything about the payload.
+    /// Decodes a UDP payload that is a single common SF-INT report, with the values that [`Decoder::reports`] would return.
+    /// `None` means only that the fast path does not apply.
     #[inline(always)]
     pub fn single<'a>(&mut self, payload: &'a [u8]) -> Option<Single<'a>> {
         single::read(payload, &self.profile, &mut self.single)
     }
 
-    /// The reports of a UDP payload.
+    /// Iterates over the reports of a UDP payload.
     #[inline]
     pub fn reports<'a>(&mut self, payload: &'a [u8]) -> Reports<'a, '_> {
         let group = v20::Group::EMPTY;
@@ -97,17 +98,18 @@ impl Decoder {
     }
 }
 
-/// Progress of reading a datagram.
+/// Progress in a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Start,
     InGroup,
-    /// A report was not whole by its own length, and bytes follow it.
+    /// A report is incomplete by its own length, but bytes follow it.
     Contradicted,
     End,
 }
 
-/// The reports of one datagram. It ends after a refusal that leaves the length unknown, and continues after others.
+/// Iterator over the reports of a datagram. It ends after a refusal that leaves a report's length unknown, and continues
+/// after others.
 #[derive(Debug)]
 pub struct Reports<'a, 'd> {
     decoder: &'d mut Decoder,
@@ -115,7 +117,7 @@ pub struct Reports<'a, 'd> {
     state: State,
     group: v20::Group,
     index: u16,
-    /// Whether the lengths of its reports agree up to its end, once that was needed.
+    /// Tells whether the lengths of the remaining reports are consistent up to the end; computed when first needed.
     is_whole: Option<bool>,
 }
 
@@ -130,15 +132,15 @@ impl<'a> Iterator for Reports<'a, '_> {
 }
 
 impl<'a> Reports<'a, '_> {
-    /// Numbers the reports from `first`: these are the later ones of a longer datagram.
+    /// Numbers reports starting at `first`, for bytes that are the later part of a datagram.
     #[must_use]
     pub fn numbered_from(mut self, first: u16) -> Self {
         self.index = first;
         self
     }
 
-    /// Writes the next report into `report`, whose contents are meaningless after a refusal. Equivalent to the iterator,
-    /// for fast paths: a report is large, and moving one costs as much as reading it.
+    /// Decodes the next report into `report`, whose contents are unspecified after a refusal. Equivalent to the iterator,
+    /// for fast paths: a report is large, and moving it costs as much as decoding it.
     #[inline]
     pub fn read(&mut self, report: &mut Report<'a>) -> Option<Result<(), Refusal>> {
         match self.state {
@@ -160,7 +162,7 @@ impl<'a> Reports<'a, '_> {
         let Decoder { profile, layouts, .. } = &mut *self.decoder;
         match version(self.rest, profile)? {
             Version::V10 => match v10::read(report, self.rest, profile, layouts) {
-                // Report 2.0 of the p4-int family may have the version 1.
+                // A Report 2.0 of the p4-int family may have version nibble 1.
                 Err(Refusal::BadLength) if p4int::read(report, self.rest, profile, layouts).is_ok() => Ok(()),
                 result => result,
             },
@@ -187,11 +189,11 @@ impl<'a> Reports<'a, '_> {
         report.index = index;
         let is_partial = report.annotations.contains(Annotations::PARTIAL);
         if result == Err(Refusal::NotAReport) && !is_partial && v20::has_packet(bytes) && self.is_whole() {
-            // The packet is what a host has sent: its length is certain, so that it does not hide the reports behind it.
+            // The packet is whatever a host sent. Its length is certain, so it must not hide the reports after it.
             return v20::accept_any_packet(report, bytes);
         }
         match result {
-            // Bytes behind a report whose lengths contradict each other may be its own.
+            // Bytes after a report with inconsistent lengths may belong to it.
             Err(refusal) if refusal.is_of_framing() => self.state = State::End,
             Err(refusal) if refusal.is_undefined() => {}
             _ if report.annotations.contains(Annotations::PARTIAL) && !self.rest.is_empty() => {
@@ -207,7 +209,7 @@ impl<'a> Reports<'a, '_> {
         *self.is_whole.get_or_insert_with(|| v20::is_whole(self.rest))
     }
 
-    /// A datagram whose first report has an impossible length, which is one report to the p4-int family.
+    /// Handles a datagram whose first report has an impossible length: a single report of the p4-int family.
     #[cold]
     fn read_to_the_end(&mut self, report: &mut Report<'a>, payload: &'a [u8]) -> Result<(), Refusal> {
         let Decoder { profile, layouts, .. } = &mut *self.decoder;
@@ -215,7 +217,7 @@ impl<'a> Reports<'a, '_> {
     }
 }
 
-/// The version that the first octets announce (wire-formats section 0).
+/// Returns the version that the first octet announces.
 #[inline]
 fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
     let Some(first) = payload.first() else {
@@ -232,8 +234,9 @@ fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
     }
 }
 
-/// INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
-/// Both continue with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType decides.
+/// Decides the version for INTCollector's generator, which writes version nibble 1 into Report 0.5 too, and a length below
+/// 4 into Report 1.0. Both continue with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5, so the
+/// EtherType decides.
 #[inline]
 fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];
@@ -247,20 +250,20 @@ fn generator_version(payload: &[u8]) -> Version {
         .get(16 + 14)
         .is_some_and(|first| matches!(first >> 4, 4 | 6));
     match (as_05, as_10) {
-        // The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one.
+        // The IP length of a Report 0.5 is where a Report 1.0 has its EtherType, and may look like one.
         (true, true) if ip_10 => Version::V10,
         (true, _) => Version::V05,
         (false, true) => Version::V10,
-        // Truncated too early to decide: the generator's reports 1.0 have length 1.
+        // Truncated too early to decide. The generator's Report 1.0 has length 1.
         (false, false) if kind == 1 || kind == 3 => Version::V10,
         (false, false) => Version::V05,
     }
 }
 
-/// Reads the sequence number, its source, and the flow of the first report.
+/// Peeks at a datagram: sequence number, its source, and the flow of the first report.
 ///
 /// # Errors
-/// If the header itself is refused. Errors after the header are left to the decoder.
+/// [`Refusal`] if the header is refused. Errors after the header are left to the decoder.
 ///
 /// ```
 /// let payload = testkit::vectors::bytes("tr20_emb");
@@ -293,17 +296,17 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     }
 }
 
-/// A report of a datagram of several.
+/// A report in a datagram of several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeekedReport<'a> {
-    /// The report's own bytes, without the header of the datagram.
+    /// The report's bytes, without the datagram's group header.
     pub bytes: &'a [u8],
-    /// The flow of its packet, if it has one.
+    /// Flow of its packet, if known.
     pub flow: Option<FlowKey>,
 }
 
-/// Reads the flow of each report of a datagram of several (Report 2.0). Returns `None` for a datagram of one report, and if one of them
-/// may be refused with all that follow it: then only the decoder knows which of them can be read.
+/// Peeks at the flow of each report in a datagram of several (Report 2.0). Returns `None` for a datagram with one report,
+/// and if a report may be refused together with all that follow; then only the decoder can tell which of them are valid.
 pub fn peek_group<'a>(
     payload: &'a [u8],
     profile: &Profile,
@@ -318,10 +321,11 @@ pub fn peek_group<'a>(
     }))
 }
 
-/// Reads the sequence number and its source only, of a datagram that [`Decoder::reports`] refuses. It may not be a report at all.
+/// Peeks at the sequence number and its source in a datagram that [`Decoder::reports`] refuses, which may not be a report
+/// at all.
 ///
 /// # Errors
-/// If there is no number, or if the datagram is certainly of another protocol.
+/// [`Refusal`] if there is no sequence number, or if the datagram certainly is another protocol.
 pub fn peek_header(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     match version(payload, profile)? {
         Version::V05 => v05::number(payload, profile),
@@ -339,7 +343,7 @@ fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     walk.out.flow
 }
 
-/// Decides whether a datagram without a flow is one of reports, by its first report of a defined type.
+/// Decides whether a datagram without a flow consists of reports, by its first report of a defined type.
 #[cold]
 #[inline(never)]
 fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> Result<Peek, Refusal> {
@@ -358,7 +362,7 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
                     flow,
                     ..
                 } = report;
-                // The flow is that of the datagram's first report.
+                // Only the first report's flow counts.
                 let flow = flow.filter(|_| report.index == 0);
                 return Ok(Peek {
                     version,
@@ -368,7 +372,7 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
                     flow,
                 });
             }
-            // If nothing behind it can be read, it is the last.
+            // If nothing after it can be parsed, this is the final result.
             Err(refusal) if refusal.is_undefined() || refusal == Refusal::NotAReport => refused = refusal,
             Err(refusal) if !refusal.counts_number() => {
                 return Err(refusal);
@@ -379,11 +383,11 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
     Err(refused)
 }
 
-/// Whether a UDP payload inside a report, which may be cut, is one of reports.
+/// Returns whether a UDP payload in a report, possibly truncated, consists of reports.
 #[cold]
 #[inline(never)]
 pub(super) fn is_one(payload: &[u8], profile: &Profile) -> bool {
-    // A report inside it does not count: its packets are read as any others.
+    // Without telemetry ports, so that a report inside it is parsed like any other packet.
     let profile = Profile {
         telemetry_ports: TelemetryPorts::NONE,
         ..*profile

@@ -1,4 +1,5 @@
-//! Identifies the packet of a report, by a digest of the fields that are equal at every node on its path, and by its hop limit.
+//! Packet digests for postcards: identify a packet across the reports of several nodes, by a hash of fields that are equal
+//! at every node, and by its hop limit.
 
 use super::Report;
 use crate::bytes::{try_u16, try_u32, u16_at};
@@ -10,32 +11,34 @@ use crate::packet::{
     ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, LINUX_PORT, TCP, UDP, VXLAN_PORT,
 };
 
-/// Identity of the packet in a report. Wire-formats 4.1.
+/// Identity of the packet in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PacketDigest {
-    /// Time to live or hop limit of its outermost IP header.
+    /// TTL or hop limit of its outermost IP header.
     pub hop_limit: Option<u8>,
-    /// Equal in all reports of one packet, and rarely equal for two packets of a flow; 0: none. See [`PacketDigest::may_repeat`].
+    /// Digest, equal in all reports of a packet and rarely equal for two packets of a flow; 0: none. See
+    /// [`PacketDigest::may_repeat`].
     pub digest: u32,
 }
 
 /// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
 const PLACES: [usize; 4] = [0, 14, 18, 22];
 
-/// Limit of tunnels in tunnels, as in [`crate::packet`].
+/// Maximum nesting of tunnels, as in [`crate::packet`].
 const MAX_TUNNELS: usize = 4;
 
-/// Bytes of payload that belong to a digest.
+/// Bytes of payload that are part of a digest.
 const SNAP: usize = 8;
 
-/// Bit of a digest: identification, checksum or numbers of TCP are part of it.
+/// Lowest bit of a digest: IPv4 identification, a checksum or TCP numbers are part of it.
 const IDENTIFIED: u32 = 1;
 
 impl PacketDigest {
-    /// Reads the packet in a report. The digest is the CRC-32C of the fields that are equal at every node: IPv4's identification, TCP's
-    /// numbers, the first bytes of the payload (after INT), and the L4 checksum if the packet has no INT, which would
-    /// change it. Lengths, DSCP and ports change with INT and are left out. Of a tunnelled packet without INT the fields are those of the
-    /// inner packet, since an outer header may be the same for all.
+    /// Computes the digest of a report's packet: the CRC-32C of fields that are equal at every node. These are the IPv4
+    /// identification, TCP sequence and acknowledgement numbers, the first bytes of the payload (after INT), and the L4
+    /// checksum if the packet has no INT, which would change it. Lengths, DSCP and ports change with INT and are left out.
+    /// For a tunneled packet without INT the inner packet's fields count, because the outer header may be the same for all
+    /// packets.
     pub fn of(report: &Report<'_>) -> Self {
         let Some(key) = report.tunnel.or(report.flow) else {
             return Self::default();
@@ -56,16 +59,17 @@ impl PacketDigest {
         }
     }
 
-    /// Whether another packet of the flow may well have this digest: two packets differ only in the first bytes of their payload.
+    /// Returns whether another packet of the flow may have the same digest, because only the first payload bytes tell them
+    /// apart.
     pub const fn may_repeat(digest: u32) -> bool {
         digest & IDENTIFIED == 0
     }
 }
 
-/// An IP packet, from its transport header on.
+/// An IP packet with its transport header.
 #[derive(Clone, Copy)]
 struct Packet<'a> {
-    /// From its IP header on.
+    /// Bytes starting at the IP header.
     bytes: &'a [u8],
     hop_limit: u8,
     ident: u16,
@@ -74,7 +78,7 @@ struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// The packet whose IP header `bytes` begin with, if that is whole.
+    /// Parses the packet at the start of `bytes`; `None` if its IP header is incomplete.
     fn read(bytes: &'a [u8]) -> Option<Self> {
         if bytes.first()? >> 4 == 6 {
             let header = bytes.first_chunk::<40>()?;
@@ -98,7 +102,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The packet with the addresses of `flow` in the tunnels of this one.
+    /// Finds the packet with the addresses of `flow` in nested tunnels.
     fn find(self, flow: &FlowKey) -> Option<Self> {
         let mut packet = self;
         for _ in 0..=MAX_TUNNELS {
@@ -110,7 +114,7 @@ impl<'a> Packet<'a> {
         None
     }
 
-    /// The packet in the tunnel that this one carries.
+    /// Returns the packet in the tunnel that this one carries.
     fn inside(&self) -> Option<Self> {
         let body = self.body;
         match self.proto {
@@ -125,7 +129,7 @@ impl<'a> Packet<'a> {
                 let head = tunnel.first_chunk::<8>()?;
                 match u16_at(body, 2) {
                     VXLAN_PORT | LINUX_PORT => Self::behind(ETHERNET, &tunnel[8..]),
-                    // Without the P bit this is plain VXLAN.
+                    // Without the P bit, this is plain VXLAN.
                     GPE_PORT if head[0] & 0x04 == 0 => Self::behind(ETHERNET, &tunnel[8..]),
                     GPE_PORT => match head[3] {
                         1 => Self::behind(IPV4, &tunnel[8..]),
@@ -144,7 +148,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The packet behind an EtherType: IP, or that of a frame with up to two tags.
+    /// Returns the packet after an EtherType: IP, or the IP packet of a frame with up to two tags.
     fn behind(ethertype: u16, bytes: &'a [u8]) -> Option<Self> {
         match ethertype {
             IPV4 | IPV6 => Self::read(bytes),
@@ -162,7 +166,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Whether `bytes` begin with an IP header that has the addresses of `key`.
+/// Returns whether `bytes` start with an IP header with the addresses of `key`.
 fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
     let (version, src, dst) = if key.is_v6() {
         (6, 8..24, 24..40)
@@ -184,12 +188,12 @@ fn digest(packet: &Packet<'_>, with_int: bool) -> u32 {
             20,
         ),
         UDP => ([0; 2], try_u16(body, 6), 8),
-        // ICMP and others: what follows their first word.
+        // ICMP and others: the bytes after their first word.
         _ => ([0; 2], None, 4),
     };
     let checksum = checksum.unwrap_or(0);
     let checksum = if with_int { 0 } else { checksum };
-    // A shim's length is in words, without the shim.
+    // The shim's length is in words, without the shim.
     let skip = match body.get(header + 1) {
         Some(words) if with_int => 4 + usize::from(*words) * 4,
         _ => 0,

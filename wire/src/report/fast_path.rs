@@ -1,7 +1,7 @@
-//! The common packet without a walk: Ethernet, IPv4 without options, UDP or TCP, then INT 1.0 or 2.x.
+//! Fast path for the common packet in a report: Ethernet, IPv4 without options, UDP or TCP, then INT 1.0 or 2.x, parsed
+//! without a [walk](crate::packet).
 //!
-//! Its result equals that of [`crate::walk`], or it returns `None`: unusual, truncated and malformed packets are left to the
-//! walker. A fuzz body compares the two.
+//! The result equals the walk's, or is `None` for unusual, truncated and malformed packets; a fuzz target compares the two.
 
 use super::{FirstHeader, InnerPacket, Report};
 use crate::bytes::{try_u16, u16_at, u32_at};
@@ -14,10 +14,10 @@ use crate::profile::{Profile, TcpShim};
 use crate::vxlan;
 
 mod field {
-    // From the Ethernet header on.
+    // Offsets from the Ethernet header.
     pub(super) const ETHERTYPE: usize = 12;
     pub(super) const IP: usize = 14;
-    // From the IPv4 header on.
+    // Offsets from the IPv4 header.
     pub(super) const VERSION_IHL: usize = 0;
     pub(super) const TOS: usize = 1;
     pub(super) const TOTAL_LEN: usize = 2;
@@ -31,10 +31,10 @@ mod field {
     pub(super) const DPORT: usize = 22;
 }
 
-/// The shortest packet that is read here: it ends after a UDP header, a shim and a header of INT 1.0.
+/// Length of the shortest packet accepted here: up to a UDP header, a shim and an INT 1.0 header.
 const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
 
-/// Reads the packet inside a report. `false`: nothing was written.
+/// Parses the packet in a report. Returns `false`, with nothing written, if the fast path does not apply.
 #[inline(always)]
 pub(crate) fn inside<'a>(
     report: &mut Report<'a>,
@@ -53,7 +53,7 @@ pub(crate) fn inside<'a>(
     true
 }
 
-/// The flow alone, likewise.
+/// Parses only the flow, or returns `None` if the fast path does not apply.
 #[inline(always)]
 pub(crate) fn flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let start = Start::of(inside, profile)?;
@@ -64,11 +64,13 @@ pub(crate) fn flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey
     Some(start.flow(dst_port))
 }
 
-/// A packet that has the common headers.
+/// A packet with the common headers.
 struct Start<'a> {
-    /// From the IPv4 header up to the packet's own end.
+    /// Bytes from the IPv4 header to the packet's end.
     bytes: &'a [u8],
+    /// The same bytes up to the shortest packet's end; reads at constant offsets need no bounds checks.
     head: &'a [u8; MIN],
+    /// Offset of the shim from the IPv4 header.
     shim: usize,
     dst_port: u16,
     dscp: u8,
@@ -124,7 +126,7 @@ impl<'a> Start<'a> {
         )
     }
 
-    /// INT 1.0 marked by its DSCP, given that the shim's first byte is 1.
+    /// Returns whether this is INT 1.0 marked by its DSCP, given that the shim's first byte is 1.
     #[inline(always)]
     fn is_dscp_10(&self, profile: &Profile) -> bool {
         let header = &self.bytes[self.shim + shim::LEN..];
@@ -133,7 +135,7 @@ impl<'a> Start<'a> {
         is_10 && profile.marks(self.dscp)
     }
 
-    /// Where INT 2.x begins and ends, and the original port.
+    /// Returns the start and end of INT 2.x, and the original destination port.
     #[inline(always)]
     fn shim_2(&self, profile: &Profile) -> Option<(usize, usize, u16)> {
         let bytes = self.bytes;
@@ -152,7 +154,7 @@ impl<'a> Start<'a> {
         .map(|dst_port| (header, end, dst_port))
     }
 
-    /// Writes INT into `out`, and returns the packet's destination port before INT was inserted.
+    /// Parses INT into `out`, and returns the packet's original destination port.
     #[inline(always)]
     fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
         let carrier = header::Carrier {
@@ -178,7 +180,7 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Neither a tunnel's port nor a telemetry port.
+/// Returns whether the port is neither a tunnel's nor a telemetry port.
 #[inline(always)]
 pub(crate) fn is_plain(dst_port: u16, profile: &Profile) -> bool {
     !matches!(

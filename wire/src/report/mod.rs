@@ -1,7 +1,8 @@
-//! Telemetry reports 0.5, 1.0 and 2.0: the payload of a UDP datagram in, reports out. Wire-formats section 2.
+//! Telemetry Reports 0.5, 1.0 and 2.0: a UDP payload in, reports out (`docs/reference/wire-formats.md`, section 2).
 //!
-//! [`Decoder::reports`] walks a datagram; a [`Report`] borrows its bytes and reads hops when asked. [`peek`] reads only
-//! what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write.
+//! [`Decoder::reports`] iterates over a datagram's reports; a [`Report`] borrows its bytes and decodes hops on demand.
+//! [`peek`] parses only what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write reports. Comments
+//! mention *rulings*: decisions where the specifications leave a choice, listed in section 9 of that page.
 
 mod brief;
 mod brief_any;
@@ -28,7 +29,7 @@ use crate::profile::Profile;
 use crate::refusal::Refusal;
 
 crate::named! {
-    /// Version of a report.
+    /// The version of a report.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum Version, name {
         /// Telemetry Report version 0.5.
@@ -45,43 +46,43 @@ crate::named! {
 pub struct Peek {
     /// Version of the report format.
     pub version: Version,
-    /// Node ID of the reporter, if the report contains it.
+    /// Node ID of the reporter, if the report has one.
     pub node_id: Option<u32>,
-    /// Subsystem inside the reporter.
+    /// Hardware subsystem of the reporter.
     pub hw_id: u8,
     /// Sequence number: 22 bits in 2.0, 32 bits before.
     pub seq: u32,
-    /// The flow of the first report, as the full decoder would give it; where INT is refused and left out, the ports are those that its
-    /// shim announces.
+    /// Flow of the first report, as the full decoder would return it. If INT is refused and left out, the ports are those
+    /// in its shim.
     pub flow: Option<FlowKey>,
 }
 
-/// The result of `peek` for one version.
+/// The result of peeking at one version.
 pub(crate) struct Peeked<'a> {
     pub(crate) peek: Peek,
     pub(crate) packet: InnerPacket<'a>,
-    /// It is a report even if no flow can be read in the packet.
+    /// The datagram is a report even if its packet has no recognizable flow.
     pub(crate) is_certain: bool,
-    /// A flow shows that it is a report even if no EtherType announces the packet: a report 2.0 without a reserved bit. Before 2.0, more is
-    /// read to decide.
+    /// A flow proves that it is a report even without an EtherType before the packet (a Report 2.0 without reserved bits).
+    /// Before 2.0, more is parsed to decide.
     pub(crate) is_announced: bool,
 }
 
-/// The events that caused a report: D, Q, F and I.
+/// The events that caused a report: the flags D, Q, F and I.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// D: a watched packet was dropped.
     pub const DROP: Self = Self(1);
-    /// Q: congestion on a watched queue.
+    /// Q: a watched queue is congested.
     pub const QUEUE: Self = Self(2);
-    /// F: a tracked flow.
+    /// F: the flow is tracked.
     pub const FLOW: Self = Self(4);
-    /// I: an intermediate report of a transit node (2.0).
+    /// I: the report comes from an intermediate (transit) node (2.0).
     pub const INTERMEDIATE: Self = Self(8);
 
-    /// All flags with their names, in the order in which they are listed.
+    /// All flags with their names, in output order.
     pub const NAMES: [(Self, &'static str); 4] = [
         (Self::DROP, "drop"),
         (Self::QUEUE, "queue"),
@@ -89,18 +90,18 @@ impl Flags {
         (Self::INTERMEDIATE, "intermediate"),
     ];
 
-    /// Whether all bits of `other` are in it.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// 1 if it contains all flags of `other`, else 0.
+    /// Returns 1 if all flags of `other` are set, and otherwise 0.
     const fn bit(self, other: Self) -> u32 {
         self.contains(other) as u32
     }
 
-    /// `self` and, if `on`, `other`.
+    /// Returns `self` with `other` added if `on`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, on: bool) -> Self {
@@ -113,21 +114,22 @@ impl Flags {
 pub struct Annotations(pub u8);
 
 impl Annotations {
-    /// A TLV extended beyond the end of the report and was left out, with all after it (ruling i).
+    /// A TLV exceeded the end of the report, and was left out with everything after it (ruling i).
     pub const PARTIAL: Self = Self(1);
-    /// A drop reason without the drop flag (ruling e).
+    /// There is a drop reason without the drop flag (ruling e).
     pub const UNFLAGGED_DROP_REASON: Self = Self(2);
-    /// The reporter is also the top record of the stack: the two are one hop (ruling c).
+    /// The reporter is also the top record of the stack, so both are one hop (ruling c).
     pub const MERGED: Self = Self(4);
     /// INT for the destination was skipped.
     pub const DESTINATION: Self = Self(8);
-    /// IOAM's overflow flag: data of nodes on the path are missing.
+    /// IOAM's overflow flag is set: data of nodes on the path is missing.
     pub const INCOMPLETE: Self = Self(16);
 
-    /// Several IOAM traces with nodes, in headers of one kind: a host may have written the one that gives the path.
+    /// There are several IOAM traces with nodes in headers of one kind, so a host may have written the one that gives the
+    /// path.
     pub const SEVERAL_TRACES: Self = Self(32);
 
-    /// All annotations with their names, in the order in which they are listed.
+    /// All annotations with their names, in output order.
     pub const NAMES: [(Self, &'static str); 6] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
@@ -137,13 +139,13 @@ impl Annotations {
         (Self::SEVERAL_TRACES, "several_traces"),
     ];
 
-    /// Whether all bits of `other` are in it.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// `self` and, if `on`, `other`.
+    /// Returns `self` with `other` added if `on`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, on: bool) -> Self {
@@ -154,11 +156,11 @@ impl Annotations {
 /// The reporter's own metadata, from the report's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReporterMetadata<'a> {
-    /// The items, as one record.
+    /// Record with the items.
     pub record: &'a [u8],
-    /// Offsets of the items in the record.
+    /// Positions of the items in the record.
     pub layout: Layout,
-    /// Report 0.5: the hop latency is the egress timestamp minus the ingress timestamp of the header.
+    /// Report 0.5: the hop latency is the egress timestamp minus the header's ingress timestamp.
     latency_from_stamps: bool,
 }
 
@@ -173,12 +175,12 @@ impl<'a> ReporterMetadata<'a> {
     }
 }
 
-/// Missing packets as reported by Host-INT (report 0.5, kind 3).
+/// A gap in a host-int sequence (Report 0.5, kind 3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gap {
-    /// The node that sent the packets.
+    /// Node that sent the packets.
     pub source: u32,
-    /// When the gap was detected, device units.
+    /// Time at which the gap was detected, device units.
     pub ts: u32,
     /// First missing sequence number.
     pub seq: u32,
@@ -186,18 +188,18 @@ pub struct Gap {
     pub count: u32,
 }
 
-/// One telemetry report. Borrows the datagram; hops are read on demand.
+/// A telemetry report. Borrows the datagram; hops are decoded on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
     /// Version of the report format.
     pub version: Version,
-    /// The reporter; not known in some reports 0.5.
+    /// Node ID of the reporter; unknown in some Report 0.5.
     pub node_id: Option<u32>,
-    /// Subsystem inside the reporter.
+    /// Hardware subsystem of the reporter.
     pub hw_id: u8,
     /// Sequence number: of the datagram in 2.0 (22 bits), of the report before (32 bits).
     pub seq: u32,
-    /// Position of the report in its datagram, from 0.
+    /// Index of the report in its datagram, from 0.
     pub index: u16,
     /// The events that caused the report.
     pub flags: Flags,
@@ -205,9 +207,9 @@ pub struct Report<'a> {
     pub annotations: Annotations,
     /// RepType of the report (2.0).
     pub report_type: Option<u8>,
-    /// Ingress timestamp of the header (0.5 and 1.0), device units, 32 bits.
+    /// Ingress timestamp of the header (0.5 and 1.0), 32 bits, device units.
     pub ts: Option<u32>,
-    /// Drop reason of the packet, device code.
+    /// Drop reason of the packet, as a device code.
     pub drop_reason: Option<u8>,
     /// Flow ID of a postcard.
     pub flow_id: Option<u32>,
@@ -215,33 +217,33 @@ pub struct Report<'a> {
     pub ds_id: u16,
     /// DSMdstatus of the report (2.0).
     pub ds_status: u16,
-    /// The reporter's own metadata, if it has any item that is metadata.
+    /// The reporter's own metadata, if it has any items.
     pub metadata: Option<ReporterMetadata<'a>>,
-    /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
+    /// Innermost 5-tuple of the reported packet, as far as it is not cut off.
     pub flow: Option<FlowKey>,
-    /// The outer 5-tuple, if the packet was tunnelled.
+    /// Outer 5-tuple, if the packet is tunneled.
     pub tunnel: Option<FlowKey>,
-    /// Time to live or hop limit of the packet's outermost IP header.
+    /// TTL or hop limit of the packet's outermost IP header.
     pub hop_limit: Option<u8>,
-    /// INT inside the packet reported.
+    /// INT of the reported packet.
     pub int: Option<Int<'a>>,
-    /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
-    /// [`Refusal::BadIoam`] or [`Refusal::IntTruncated`] if an IOAM option was left out.
+    /// Cause for which bytes marked as INT were left out of a report that is accepted without them, or [`Refusal::BadIoam`] or
+    /// [`Refusal::IntTruncated`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
-    /// IOAM data inside the packet reported; of several options the one that gives the path.
+    /// IOAM option of the reported packet; of several, the one that gives the path.
     pub ioam: Option<Ioam<'a>>,
-    /// All IOAM options inside the packet reported, if there are several.
+    /// All IOAM options of the reported packet, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
-    /// Packets that did not arrive, as host-int reports.
+    /// Missing packets that host-int reports.
     pub gap: Option<Gap>,
-    /// Domain words of the main contents (2.0).
+    /// Domain-specific words of the main metadata (2.0).
     pub domain_words: &'a [u8],
-    /// The inner contents, not decoded.
+    /// Inner contents, not decoded.
     pub inner: &'a [u8],
 }
 
 impl<'a> Report<'a> {
-    /// An empty report, into which [`Reports::read`] writes.
+    /// An empty report, for [`Reports::read`].
     pub const EMPTY: Self = Self {
         version: Version::V05,
         node_id: None,
@@ -269,7 +271,7 @@ impl<'a> Report<'a> {
         inner: &[],
     };
 
-    /// Makes this an empty report of `version`. Field by field, so that for an absent value only its tag is written.
+    /// Resets to an empty report of `version`, field by field, so that only the tag of an absent value is written.
     #[inline(always)]
     pub(crate) fn clear(&mut self, version: Version) {
         self.version = version;
@@ -298,8 +300,8 @@ impl<'a> Report<'a> {
         self.inner = &[];
     }
 
-    /// Whether the packet of this postcard entered the domain at the reporter, and whether it leaves it there; false if the
-    /// reporter does not report it. Wire-formats 4.1.
+    /// Returns whether the packet of this postcard entered the domain at the reporter, and whether it leaves the domain
+    /// there; `false` if the reporter does not tell.
     #[inline]
     pub fn edges(&self) -> (bool, bool) {
         let of_postcard = self.ds_id == v20::POSTCARD_DOMAIN;
@@ -310,26 +312,26 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// Whether it declares itself as the postcard of its reporter. INT-MD, SF-INT or IOAM in its packet is then not of the domain that
-    /// reports: a host may have written it.
+    /// Returns whether the report declares itself a postcard. INT-MD, SF-INT or IOAM in its packet then does not belong to
+    /// the reporting domain: a host may have written it.
     #[inline]
     pub fn is_postcard(&self) -> bool {
-        // A record of the stack contains its node's id.
+        // A record from a stack contains its node's ID.
         self.ds_id == v20::POSTCARD_DOMAIN
             && self
                 .metadata
                 .is_some_and(|metadata| !metadata.layout.carried().contains(Items::NODE_ID))
     }
 
-    /// Whether it is about an event at one node, a drop or a full queue, and not about a tracked flow.
+    /// Returns whether the report is about a local event (a drop or a full queue) and not a tracked flow.
     #[inline]
     fn is_local(&self) -> bool {
         self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0 && !self.flags.contains(Flags::FLOW)
     }
 
-    /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and INT names none. With INT-MX, the
-    /// reporter's own metadata are a postcard beside which a host may have written the trace. So may it in the packet of a local
-    /// report, since no mark of the network announces IOAM.
+    /// Returns whether an IOAM trace gives the path: it has nodes, and INT names none. Not with INT-MX, where the
+    /// reporter's own metadata is a postcard and a host may have written the trace; nor in a local report, because no mark
+    /// of the network announces IOAM.
     #[inline]
     pub fn is_traced(&self) -> bool {
         let Some(ioam) = self.ioam.filter(|_| !self.is_postcard() && !self.is_local()) else {
@@ -342,41 +344,41 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether INT in the packet names nodes that it has passed.
+    /// Returns whether INT in the packet names nodes that it passed.
     fn has_int_path(&self) -> bool {
         !self.is_postcard() && self.int.is_some_and(|int| !int.stack.is_empty())
     }
 
-    /// Whether the reporter adds metadata of its own.
+    /// Returns whether the reporter adds its own metadata.
     #[inline]
     pub fn has_metadata(&self) -> bool {
         self.metadata.is_some()
     }
 
-    /// Whether the hop latency of the reporter is the difference of two timestamps, in their unit: Report 0.5 with a switch-local
-    /// header.
+    /// Returns whether the reporter's hop latency is the difference of two timestamps, in their unit (Report 0.5 with a
+    /// switch-local header).
     #[inline]
     pub fn has_derived_latency(&self) -> bool {
         self.metadata.is_some_and(|metadata| metadata.latency_from_stamps)
     }
 
-    /// Whether there is a field for the reporter. If so, `node_id` without a value means that it is not available.
+    /// Returns whether the report has a field for the reporter. If so, a missing `node_id` means unavailable.
     pub fn has_node_id(&self) -> bool {
         self.node_id.is_some() || self.metadata.is_some() || self.version != Version::V05
     }
 
-    /// Whether there is a field for a drop reason. If so, `drop_reason` without a value means that it is not available.
+    /// Returns whether the report has a field for a drop reason. If so, a missing `drop_reason` means unavailable.
     pub fn has_drop_reason(&self) -> bool {
         self.metadata.is_some_and(|metadata| metadata.layout.has_drop())
     }
 
-    /// The reporter's own metadata as a hop; nothing carried if it has none.
+    /// Returns the reporter's own metadata as a hop; without items if it has none.
     pub fn metadata_hop(&self) -> Hop {
         let Some(metadata) = &self.metadata else {
             return Hop::default();
         };
         let mut hop = metadata.layout.hop(metadata.record);
-        // A record taken from a stack contains its own node id.
+        // A record taken from a stack contains its own node ID.
         if !hop.carried.contains(Items::NODE_ID) {
             hop.carried.insert(Items::NODE_ID);
             hop.node_id = self.node_id;
@@ -398,28 +400,28 @@ impl<'a> Report<'a> {
         hop
     }
 
-    /// Whether it is not about a drop or a queue and contains no measurement of a node.
+    /// Returns whether the report is about neither a drop nor a queue and contains no node's measurement.
     fn is_empty(&self) -> bool {
         let is_marked =
             self.flags.contains(Flags::INTERMEDIATE) || self.annotations.contains(Annotations::DESTINATION);
         !is_marked && !self.stands_alone()
     }
 
-    /// Whether it is about a drop or a queue.
+    /// Returns whether the report is about a drop or a queue.
     fn is_of_loss_or_queue(&self) -> bool {
         self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0
     }
 
-    /// Whether it is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
-    /// states a loss or congestion, or it adds a measurement.
+    /// Returns whether the report is useful although INT or IOAM of its packet was left out: the other one is there, the
+    /// reporter tells a loss or congestion, or it adds a measurement.
     fn stands_alone(&self) -> bool {
         let is_carried = self.int.is_some() || self.ioam.is_some();
         let is_measured = self.metadata.is_some() || !self.domain_words.is_empty() || self.gap.is_some();
         is_carried || is_measured || self.is_of_loss_or_queue()
     }
 
-    /// Whether its hops are not the path because INT or IOAM of the packet was left out, and nothing that remains names the nodes that the
-    /// packet has passed.
+    /// Returns whether the path is unknown because INT or IOAM of the packet was left out, and nothing that remains names
+    /// the nodes.
     #[inline]
     pub fn is_path_left_out(&self) -> bool {
         let is_beside = self.int_refused == Some(Refusal::IntBesideTrace);
@@ -427,13 +429,15 @@ impl<'a> Report<'a> {
         self.int_refused.is_some() && self.int.is_none() && !has_trace
     }
 
-    /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
+    /// Returns whether the report has a single record of a set (SF-INT) whose others are in other reports. Its hops are
+    /// then not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         !self.is_postcard() && self.int.is_some_and(|int| int.is_single_record())
     }
 
-    /// Whether the reporter's own record is about another packet than the one carried (SF-INT). It is then not a hop.
+    /// Returns whether the reporter's own record is about another packet than the carried record (SF-INT), so it is not a
+    /// hop.
     #[inline]
     fn has_unrelated_metadata(&self) -> bool {
         !self.is_postcard()
@@ -442,9 +446,9 @@ impl<'a> Report<'a> {
                 .is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
-    /// Returns the number of nodes that have a record about the same packet. In SF-INT the reporter's own record and
-    /// the carried ones count together only if they are of the same packet; otherwise a drop report counts the
-    /// reporter's, and any other the carried ones. [`Report::int`] and [`Report::metadata`] contain all records.
+    /// Returns the number of nodes with a record about the same packet. In SF-INT, the reporter's own record and the
+    /// carried ones count together only if they are about the same packet; otherwise a drop report counts the reporter's,
+    /// and any other report the carried ones. [`Report::int`] and [`Report::metadata`] contain all records.
     #[inline]
     pub fn hop_count(&self) -> usize {
         let metadata = self.metadata.is_some()
@@ -453,7 +457,7 @@ impl<'a> Report<'a> {
         self.passed() + usize::from(metadata)
     }
 
-    /// Nodes with a record in the packet itself.
+    /// Returns the number of nodes with a record in the packet itself.
     #[inline]
     fn passed(&self) -> usize {
         match (&self.int, &self.ioam) {
@@ -464,7 +468,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Hop `i` in forwarding order, 0 being the first node; nothing carried beyond the last.
+    /// Decodes hop `i` in forwarding order, from 0; without items beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
         let passed = self.passed();
         if i == 0
@@ -472,7 +476,7 @@ impl<'a> Report<'a> {
             && self.metadata.is_some()
             && self.has_unrelated_metadata()
         {
-            // The report is about the drop, not about the record that the packet carried.
+            // The report is about the drop rather than the record that the packet carried.
             return self.metadata_hop();
         }
         if i > passed
@@ -496,12 +500,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The hops in forwarding order.
+    /// Iterates over the hops in forwarding order.
     pub fn hops(&self) -> impl Iterator<Item = Hop> + '_ {
         (0..self.hop_count()).map(|i| self.hop(i))
     }
 
-    /// Annotations that depend on the whole report.
+    /// Sets the annotations that depend on the whole report.
     #[inline]
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
@@ -522,8 +526,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Moves the first of two records of an SF packet to the reporter's metadata; refuses them if the report's header
-    /// has metadata already. There is never a third.
+    /// Moves the first of two records of an SF-INT packet to the reporter's metadata. Refuses them if the header already
+    /// has metadata. There are never three.
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
         let is_postcard = self.is_postcard();
         let Some(int) = self
@@ -550,7 +554,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// The newest node of a trace corresponds to the top record of a stack.
+    /// Compares the newest node of a trace with the reporter, like the top record of a stack.
     #[cold]
     fn finish_ioam(&mut self) {
         let newest = self
@@ -565,20 +569,20 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The drop reason in a record, if it has one and the device reported it.
+/// Returns a record's drop reason, or `None` if it is absent or unavailable.
 #[inline]
 fn drop_reason(layout: &Layout, record: &[u8]) -> Option<u8> {
     let word = layout.drop_word(record);
     (word != u32::MAX).then_some((word >> 16) as u8)
 }
 
-/// The lower 32 bits of a timestamp.
+/// Returns the low 32 bits of a timestamp.
 fn low_half(stamp: u64) -> u64 {
     stamp & u64::from(u32::MAX)
 }
 
-/// Merges the timestamps of two records of one hop: those that `header` carries win. If one of the two then has 32 bits and the other 64,
-/// both are taken modulo 2^32, since only so can they be compared.
+/// Merges the timestamps of two records of one hop; those of `header` take precedence. If one is then 32 bits and the other
+/// 64 bits wide, both are reduced modulo 2^32, so that they can be compared.
 fn merge_stamps(hop: &mut Hop, header: &Hop) {
     let widths = [Items::INGRESS_TS, Items::EGRESS_TS].map(|item| match header.carried.contains(item) {
         true => header.wide_ts,
@@ -601,7 +605,7 @@ fn merge_stamps(hop: &mut Hop, header: &Hop) {
     }
 }
 
-/// Merges two records of one hop: every item that `header` carries wins, the others stay.
+/// Merges two records of one hop: items of `header` take precedence.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;
     let carried = header.carried;
@@ -613,7 +617,7 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
         hop.hop_latency = header.hop_latency;
         hop.latency_in_ns = header.latency_in_ns;
     }
-    // An occupancy keeps the id of its queue.
+    // An occupancy keeps its queue ID.
     if carried.contains(Items::QUEUE_ID) && (hop.queue_id.is_none() || hop.queue_occupancy.is_none()) {
         hop.queue_id = header.queue_id;
     }
@@ -634,15 +638,16 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
     hop
 }
 
-/// The common report in a compact form: a datagram with one report 1.0 or 2.0 without metadata of the reporter, about a UDP or TCP packet
-/// over IPv4 that carries INT-MD 1.0 or 2.x marked by its DSCP. For fast paths: unlike a [`Report`], it fits into registers.
+/// A common report in compact form, for fast paths: unlike a [`Report`], it fits into registers. It is a datagram with a
+/// single Report 1.0 or 2.0 without metadata of the reporter, about a UDP or TCP packet over IPv4 with INT-MD 1.0 or 2.x
+/// that is marked by its DSCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
     /// Version of the report, 1.0 or 2.0.
     pub version: Version,
     /// Node ID of the reporter.
     pub node_id: u32,
-    /// Subsystem inside the reporter.
+    /// Hardware subsystem of the reporter.
     pub hw_id: u8,
     /// Sequence number: 32 bits in Report 1.0, 22 in 2.0.
     pub seq: u32,
@@ -652,26 +657,25 @@ pub struct Brief<'a> {
     pub flags: Flags,
     /// Flow of the reported packet.
     pub flow: FlowKey,
-    /// The time to live, or hop limit, of its outermost IP header.
+    /// TTL of its outermost IP header.
     pub hop_limit: u8,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
     /// Remaining hop count of its INT header.
     pub remaining: u8,
-    /// The records of its stack: [`crate::int::Stack::bytes`].
+    /// Records of its stack: [`crate::int::Stack::bytes`].
     pub records: &'a [u8],
-    /// Equal shapes from one decoder have equal layouts; see [`Decoder::layout`].
+    /// Number of the layout: equal shapes from one decoder have equal layouts; see [`Decoder::layout`].
     pub shape: u64,
 }
 
-/// The usual report of SF-INT, likewise: a Report 2.0 datagram with one report, of the sink's own record and an IPv6 packet that
-/// carries a record in its hop-by-hop header (wire-formats section 3.7, form (a)). The packet is not urgent, was not dropped,
-/// and reached its sink.
+/// A common SF-INT report in compact form: a datagram with a single Report 2.0, with the sink's own record and an IPv6
+/// packet that carries a record in its hop-by-hop header. The packet is not urgent, was not dropped, and reached its sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Single<'a> {
     /// Node ID of the sink.
     pub node_id: u32,
-    /// Subsystem inside the sink.
+    /// Hardware subsystem of the sink.
     pub hw_id: u8,
     /// Sequence number, 22 bits.
     pub seq: u32,
@@ -683,26 +687,26 @@ pub struct Single<'a> {
     pub int_flags: crate::int::Flags,
     /// Remaining hop count of its INT header.
     pub remaining: u8,
-    /// State of the record carried.
+    /// State of the carried record.
     pub state: crate::int::sf::State,
-    /// Number of the packet to which the carried record belongs.
+    /// ID of the packet to which the carried record belongs.
     pub packet_id: u16,
     /// The sink's own record.
     pub metadata: &'a [u8],
-    /// The record that the packet carried.
+    /// Record that the packet carried.
     pub carried: &'a [u8],
-    /// Equal shapes have equal layouts, also across decoders; see [`Single::layouts`].
+    /// Number of the layouts: equal shapes have equal layouts, even across decoders; see [`Single::layouts`].
     pub shape: u64,
 }
 
 impl Single<'_> {
-    /// The layouts of `metadata` and of `carried`, in this order.
+    /// Returns the layouts of `metadata` and `carried`, in this order.
     pub fn layouts(&self) -> [Layout; 2] {
         single::layouts(self.shape)
     }
 }
 
-/// The first header of the packet inside a report.
+/// The first header of a report's packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FirstHeader {
     Ethernet,
@@ -712,12 +716,12 @@ pub(crate) enum FirstHeader {
     Nothing,
 }
 
-/// The packet inside a report.
+/// The packet in a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InnerPacket<'a> {
     pub(crate) first: FirstHeader,
     pub(crate) packet: &'a [u8],
-    /// It may carry INT or IOAM.
+    /// The packet may carry INT or IOAM.
     pub(crate) find_int: bool,
 }
 
@@ -729,7 +733,7 @@ impl InnerPacket<'_> {
     };
 }
 
-/// Reads the packet inside a report.
+/// Parses the packet in a report, on the fast path if possible.
 #[inline(always)]
 pub(crate) fn inside<'a>(
     report: &mut Report<'a>,
@@ -743,7 +747,7 @@ pub(crate) fn inside<'a>(
     walk_inside(report, inside, profile, layouts)
 }
 
-/// Reads the packet inside a report.
+/// Parses the packet in a report by a walk.
 #[inline(never)]
 fn walk_inside<'a>(
     report: &mut Report<'a>,
@@ -757,7 +761,7 @@ fn walk_inside<'a>(
         && inside.find_int
         && refusal != Refusal::IntNotMarked
     {
-        // A host may use the marks of INT. It hides neither IOAM nor what the reporter states (ruling g).
+        // A host may use the marks of INT. They must hide neither IOAM nor the reporter's own statement (ruling g).
         report.annotations = annotations;
         report.int = None;
         report.int_refused = Some(refusal);
@@ -770,7 +774,7 @@ fn walk_inside<'a>(
     {
         return Err(refusal);
     }
-    // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
+    // INT of reports would be reported endlessly (ruling j). A drop or a queue event happens only once.
     match nested.filter(|_| !report.is_of_loss_or_queue()) {
         Some(payload) if decoder::is_one(payload, profile) => {
             report.annotations = annotations;
@@ -780,7 +784,8 @@ fn walk_inside<'a>(
     }
 }
 
-/// Leaves INT and IOAM of a packet out that is a report itself. The report about it stays if its reporter adds something.
+/// Leaves out INT and IOAM of a packet that is a report itself. The report about it is accepted if its reporter adds
+/// something.
 #[cold]
 fn leave_out_nested(report: &mut Report<'_>) -> Result<(), Refusal> {
     report.int = None;
@@ -794,7 +799,7 @@ fn leave_out_nested(report: &mut Report<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Reads the packet, and returns the payload of a datagram to a telemetry port.
+/// Parses the packet, and returns the payload of a datagram to a telemetry port.
 fn walk_packet<'a>(
     report: &mut Report<'a>,
     inside: InnerPacket<'a>,
@@ -812,7 +817,7 @@ fn walk_packet<'a>(
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;
     if let Some(refusal) = walk.option_refused {
-        // A host may have written the option. It does not hide the INT behind it.
+        // A host may have written the option, so it must not hide INT after it.
         report.int_refused = Some(refusal);
         if report.int.is_none() {
             return Err(refusal);

@@ -1,6 +1,6 @@
-//! Report 2.0 as the p4-int family of P4 programs writes it: with Report Length and MD Length 0, one report up to the end of the
-//! datagram. Wire-formats section 2.6. No reader of the specification can accept such a datagram, since a report of type 1 has at least
-//! two words.
+//! Report 2.0 as the p4-int family of P4 programs writes it: Report Length and MD Length are 0, and one report extends to
+//! the end of the datagram (`docs/reference/wire-formats.md`, section 2.6). By the specification such a datagram is
+//! invalid, because a report of type 1 has at least two words.
 
 use super::{Report, ReporterMetadata, Version, v20};
 use crate::bytes::{try_u16, u16_at};
@@ -14,10 +14,12 @@ use crate::packet::{IPV4, IPV6, Ip, TCP, UDP, flow, is_tag, ports};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-/// Offsets from the start of the datagram's payload.
+/// Offsets from the start of the UDP payload.
 mod field {
     use core::ops::Range;
+    /// Report type and inner type, four bits each.
     pub(super) const TYPES: usize = 8;
+    /// Report length and MD length.
     pub(super) const LENGTHS: Range<usize> = 9..11;
     pub(super) const FLAGS: usize = 11;
     pub(super) const MAIN: Range<usize> = 12..20;
@@ -26,9 +28,9 @@ mod field {
 }
 
 const ETHERNET: u8 = 3;
-/// Inner type that is written although an Ethernet header follows.
+/// Inner type that these programs write although an Ethernet header follows.
 const IPV4_INNER: u8 = 4;
-/// VLAN tags of the packet.
+/// Maximum number of VLAN tags in the packet.
 const MAX_TAGS: usize = 2;
 
 /// INT after the packet's L4 header.
@@ -39,10 +41,10 @@ struct Found<'a> {
     int: &'a [u8],
 }
 
-/// Reads the one report of a datagram of this family.
+/// Decodes the single report of such a datagram.
 ///
 /// # Errors
-/// [`Refusal::BadReportLength`] if the datagram is not of this family. It then has a contradictory length.
+/// [`Refusal::BadReportLength`] if the datagram is not of this family, so that its length is inconsistent.
 pub(crate) fn read<'a>(
     report: &mut Report<'a>,
     payload: &'a [u8],
@@ -76,7 +78,7 @@ fn try_read<'a>(
     Some(())
 }
 
-/// Whether the first 34 bytes are those of this family: lengths and main contents of 0, and an Ethernet header.
+/// Returns whether the first 34 bytes are of this family: lengths and main metadata are 0, and an Ethernet header follows.
 fn is_announced(payload: &[u8]) -> bool {
     let Some(head) = payload.first_chunk::<{ field::LEN }>() else {
         return false;
@@ -90,7 +92,7 @@ fn is_announced(payload: &[u8]) -> bool {
         && zeros.all(|byte| *byte == 0)
 }
 
-/// The shim directly after UDP, or after 20 bytes of TCP.
+/// Finds the shim directly after UDP, or after 20 bytes of TCP.
 fn find(payload: &[u8]) -> Option<Found<'_>> {
     let mut at = field::PACKET + ethernet::HEADER_LEN;
     let mut tags = 0;
@@ -121,7 +123,7 @@ fn find(payload: &[u8]) -> Option<Found<'_>> {
     let (src_port, dst_port) = ports(payload, l4)?;
     let (ports, proto) = match shim.next {
         Next::Port(original) => (Some((src_port, original)), proto),
-        // The UDP header was inserted, and the original L4 header follows INT.
+        // The source inserted the UDP header; the original L4 header follows INT.
         Next::Protocol(original) => (
             ports(payload, end).filter(|_| matches!(original, UDP | TCP)),
             original,
@@ -136,7 +138,8 @@ fn find(payload: &[u8]) -> Option<Found<'_>> {
     })
 }
 
-/// INT-MD has a stack; a report of INT-MX has the record of the reporter in its place. Hardware marks both with type 3.
+/// Parses INT. INT-MD has a stack; an INT-MX report has the reporter's record in its place. Hardware uses shim type 3 for
+/// both.
 fn read_int<'a>(
     report: &mut Report<'a>,
     found: &Found<'a>,

@@ -1,5 +1,5 @@
-//! Whether bytes that begin like a report are one. A version nibble of 0, 1 or 2 also begins the datagrams of many other protocols, so
-//! a report has to contain something that can be recognised: wire-formats section 2.5.
+//! Tells reports from other protocols on a report port. Many protocols' datagrams begin with a version nibble of 0, 1 or 2,
+//! so a report must contain something recognizable (`docs/reference/wire-formats.md`, section 2.5).
 
 use super::{FirstHeader, Flags, InnerPacket, Report, Version};
 use crate::bytes::{try_u16, try_u32, u16_at};
@@ -7,7 +7,7 @@ use crate::ethernet;
 use crate::ethernet::ethertype::{self, ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST};
 use crate::refusal::Refusal;
 
-/// The flow formats whose datagrams begin with bits of a report 0.5 without flags: a version in their first 16 or 32 bits.
+/// Detects flow-export formats (sFlow, NetFlow, IPFIX), whose version numbers look like a Report 0.5 without flags.
 #[cold]
 pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
     const NETFLOW_5: usize = 24;
@@ -23,18 +23,19 @@ pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
             let first = usize::from(try_u16(payload, NETFLOW_9 + 2)?);
             (count <= room / 4 && (4..=room).contains(&first)).then_some(Refusal::NetflowV9)
         }
-        // The length of the message.
+        // For IPFIX, this is the length of the message.
         (10, length) if length == payload.len() => Some(Refusal::Ipfix),
         _ => None,
     }
 }
 
-/// Whether a datagram that begins with the version of sFlow is one: the type of the agent's address, and samples that fit in.
+/// Returns whether a datagram that begins with sFlow's version is sFlow: the agent's address type and the sample sizes must
+/// fit.
 fn is_sflow(payload: &[u8]) -> Option<bool> {
-    /// Type and length of a sample.
+    /// Length of a sample's type and length fields, bytes.
     const SAMPLE: usize = 8;
     let header = match try_u32(payload, 4)? {
-        // The agent has an IPv4 address.
+        // 1: the agent has an IPv4 address; 2: IPv6.
         1 => 28,
         2 => 40,
         _ => return None,
@@ -48,15 +49,15 @@ fn is_sflow(payload: &[u8]) -> Option<bool> {
     Some(samples <= rest / SAMPLE && first <= rest - SAMPLE)
 }
 
-/// Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. Without one, four bits
-/// make a flow.
+/// Returns whether the parsed packet is insufficient evidence: neither INT, nor a flow announced by an EtherType. Without
+/// an EtherType, four bits suffice for a flow.
 #[inline(always)]
 pub(super) fn is_doubtful(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
     report.int.is_none() && (report.flow.is_none() || packet.first != FirstHeader::Ethernet)
 }
 
-/// The result of reading a packet without a refusal for being a report itself, which is the inner result: a report is nested only if
-/// the one around it is a report.
+/// Splits the result of parsing: the inner result tells whether the report is nested. That counts only if the report around
+/// it is accepted.
 #[inline(always)]
 pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, Refusal> {
     match read {
@@ -65,28 +66,28 @@ pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, R
     }
 }
 
-/// A report 0.5 or 1.0 that is doubtful.
+/// A doubtful Report 0.5 or 1.0.
 pub(super) struct Single<'a> {
     pub(super) version: Version,
     pub(super) payload: &'a [u8],
     pub(super) packet: InnerPacket<'a>,
     pub(super) has_flow: bool,
     pub(super) flags: Flags,
-    /// The header names the node: all reports but those of version 0.5 without a drop or local header.
+    /// The header has a node field: all reports except Report 0.5 without drop or local header.
     pub(super) has_node: bool,
     /// All reserved bits of the header are 0.
     pub(super) reserved_clear: bool,
-    /// So is the padding of a drop header, if there is one.
+    /// The padding of a drop header, if there is one, is 0 too.
     pub(super) padding_clear: bool,
-    /// The reporter added metadata of its own.
+    /// The reporter added its own metadata.
     pub(super) measured: bool,
 }
 
 impl Single<'_> {
-    /// Accepts a report.
+    /// Accepts the report if its contents prove that it is one.
     ///
     /// # Errors
-    /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
+    /// [`Refusal::NotAReport`] if they do not.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let is_report = self.flags != Flags::default()
@@ -113,34 +114,34 @@ impl Single<'_> {
             // A packet may have been dropped because of its addresses.
             FirstHeader::Ethernet if self.flags.contains(Flags::DROP) => is_whole_frame(&self.packet),
             FirstHeader::Ethernet => has_source(&self.packet),
-            // Or because of its IP version.
+            // A packet may have been dropped because of its IP version.
             _ => is_known(&self.packet) || self.measured && self.flags.contains(Flags::DROP),
         }
     }
 }
 
-/// An individual report 2.0 that is doubtful.
+/// A doubtful individual report of Report 2.0.
 pub(super) struct Grouped<'a> {
     pub(super) inner_type: u8,
     pub(super) packet: InnerPacket<'a>,
     pub(super) has_flow: bool,
-    /// The inner contents are whole, and not empty.
+    /// The inner contents are complete and not empty.
     pub(super) has_contents: bool,
     /// D, Q, F or I is set.
     pub(super) flagged: bool,
-    /// The bits behind the flags are 0.
+    /// The bits after the flags are 0.
     pub(super) reserved_clear: bool,
-    /// The reporter added metadata of its own.
+    /// The reporter added its own metadata.
     pub(super) measured: bool,
-    /// It has main contents that say something: words of metadata or of a domain, or flags.
+    /// The main metadata has contents: words of metadata or of a domain, or flags.
     pub(super) has_main: bool,
 }
 
 impl Grouped<'_> {
-    /// Accepts a report.
+    /// Accepts the report if its contents prove that it is one.
     ///
     /// # Errors
-    /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
+    /// [`Refusal::NotAReport`] if they do not.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let announced = self.measured || self.flagged && self.reserved_clear;
@@ -162,8 +163,8 @@ impl Grouped<'_> {
         }
     }
 
-    /// Whether the report of a datagram whose lengths agree up to its end is one although nothing in its packet can be recognised: the
-    /// packet is what the host has sent.
+    /// Returns whether a report with an unrecognizable packet is acceptable because the lengths in its datagram are
+    /// consistent: the packet is whatever a host sent.
     #[cold]
     pub(super) fn is_sound(&self) -> bool {
         let is_packet = match self.packet.first {
@@ -175,7 +176,7 @@ impl Grouped<'_> {
     }
 }
 
-/// Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
+/// Returns whether the packet begins with a recognizable header, although no IP header was parsed.
 fn is_known(packet: &InnerPacket<'_>) -> bool {
     let version = packet.packet.first().map(|first| first >> 4);
     match packet.first {
@@ -186,7 +187,7 @@ fn is_known(packet: &InnerPacket<'_>) -> bool {
     }
 }
 
-/// Whether the packet ends inside its first header.
+/// Returns whether the packet ends inside its first header.
 fn is_cut(packet: &InnerPacket<'_>) -> bool {
     let len = match packet.first {
         FirstHeader::Ethernet => ethernet::HEADER_LEN,
@@ -198,12 +199,12 @@ fn is_cut(packet: &InnerPacket<'_>) -> bool {
     packet.packet.len() < len && is_header
 }
 
-/// Whether a frame has all of its first header.
+/// Returns whether a frame has a complete Ethernet header.
 fn is_whole_frame(packet: &InnerPacket<'_>) -> bool {
     packet.packet.len() >= ethernet::HEADER_LEN
 }
 
-/// Whether a frame has the source address of a station: neither that of a group nor 0.
+/// Returns whether a frame has a unicast source address other than 0.
 fn has_source(packet: &InnerPacket<'_>) -> bool {
     packet
         .packet
@@ -211,7 +212,8 @@ fn has_source(packet: &InnerPacket<'_>) -> bool {
         .is_some_and(|source| source[0] & 1 == 0 && source.iter().any(|byte| *byte != 0))
 }
 
-/// Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU, IS-IS, NetBIOS or IPX behind it.
+/// Returns whether a frame has an IEEE 802.3 length instead of an EtherType, followed by SNAP, a BPDU, IS-IS, NetBIOS or
+/// IPX.
 fn is_llc(packet: &InnerPacket<'_>) -> bool {
     const MAX_LENGTH: u16 = 1500;
     const ACCESS_POINTS: [u16; 5] = [0xaaaa, 0x4242, 0xfefe, 0xf0f0, 0xe0e0];
@@ -221,7 +223,7 @@ fn is_llc(packet: &InnerPacket<'_>) -> bool {
         && try_u16(frame, ethernet::HEADER_LEN).is_some_and(|points| ACCESS_POINTS.contains(&points))
 }
 
-/// EtherTypes in use in networks that have telemetry.
+/// Returns whether an EtherType is in use in networks with telemetry.
 fn is_ethertype(ethertype: u16) -> bool {
     const ARP: u16 = 0x0806;
     const RARP: u16 = 0x8035;
@@ -233,7 +235,7 @@ fn is_ethertype(ethertype: u16) -> bool {
     const EAPOL: u16 = 0x888e;
     const PROFINET: u16 = 0x8892;
     const ETHERCAT: u16 = 0x88a4;
-    // Two local experiments, and one of a vendor.
+    // Two EtherTypes for local experiments, and one for vendors.
     const EXPERIMENTS: [u16; 3] = [0x88b5, 0x88b6, 0x88b7];
     // IEC 61850: GOOSE, management, sampled values.
     const SUBSTATION: [u16; 3] = [0x88b8, 0x88b9, 0x88ba];
@@ -277,7 +279,7 @@ fn is_ethertype(ethertype: u16) -> bool {
         || SUBSTATION.contains(&ethertype)
 }
 
-/// Whether this is a message of RADIUS: its attributes end where its length says, and only zeros are behind it.
+/// Returns whether this is a RADIUS message: its attributes end at the length in its header, and only zeros follow.
 fn is_radius(payload: &[u8]) -> bool {
     const HEADER: usize = 20;
     const MAX_PADDING: usize = 64;
@@ -299,9 +301,9 @@ fn is_radius(payload: &[u8]) -> bool {
     attributes.is_empty() && padding.len() <= MAX_PADDING && padding.iter().all(|byte| *byte == 0)
 }
 
-/// Whether this is a message of NTP version 2, which begins with the version of a report 1.0 and whose precision reads as Q and F: its
-/// length with or without authentication, the mode of a server or a broadcast, a stratum, a precision below a second, and a transmit
-/// time after 1968.
+/// Returns whether this is an NTP version 2 message, which begins like a Report 1.0 and whose precision looks like Q and F.
+/// Checks its length with or without authentication, the mode (server or broadcast), the stratum, a precision below a
+/// second, and a transmit time after 1968.
 fn is_ntp(payload: &[u8]) -> bool {
     const STRATUM: usize = 1;
     const PRECISION: usize = 3;
@@ -313,8 +315,9 @@ fn is_ntp(payload: &[u8]) -> bool {
         && payload[TRANSMIT] >= 0x80
 }
 
-/// Whether this is a DNS message with one question, and with no more records than its bytes can hold. Its first 16 bits are arbitrary, and
-/// others look like reserved bits and sequence numbers; so does a question for the root, unless its only other record is that of EDNS.
+/// Returns whether this is a DNS message with one question and no more records than its bytes can hold. Its first 16 bits
+/// are arbitrary and others look like reserved bits and sequence numbers. A question for the root counts only if the single
+/// other record is EDNS.
 fn is_dns(payload: &[u8]) -> bool {
     const HEADER: usize = 12;
     const MAX_NAME: usize = 255;
@@ -331,7 +334,7 @@ fn is_dns(payload: &[u8]) -> bool {
     let mut at = HEADER;
     while at < HEADER + MAX_NAME {
         match payload.get(at) {
-            // The question's type and class follow the name. The top bit of the class belongs to mDNS.
+            // Type and class follow the name. The top bit of the class is used by mDNS.
             Some(0) => {
                 let class = payload.get(at + 3..at + 5);
                 return class.is_some_and(|class| CLASSES.contains(&(u16_at(class, 0) & 0x7fff)))
@@ -344,10 +347,10 @@ fn is_dns(payload: &[u8]) -> bool {
     false
 }
 
-/// Whether the bytes of a DNS message from `at` on, which follow its question, can hold the answers, authorities and additional records
-/// that its header counts.
+/// Returns whether the bytes from `at`, after the question, can hold the answers, authorities and additional records that a
+/// DNS header counts.
 fn holds_records(payload: &[u8], at: usize) -> bool {
-    /// The name of the root, type, class, lifetime and a length of 0.
+    /// Length of the shortest record: root name, type, class, TTL and a zero length.
     const SHORTEST: usize = 11;
     let counts = [6, 8, 10].map(|count| usize::from(u16_at(payload, count)));
     counts.iter().sum::<usize>() * SHORTEST <= payload.len().saturating_sub(at)

@@ -1,8 +1,8 @@
-//! The usual report of SF-INT as [`Single`] (wire-formats section 3.7, form (a)), by offsets that are nearly constant: one
-//! comparison per assumption, as in [`super::brief`].
+//! Fast path for the common SF-INT report, parsed into a [`Single`] at nearly constant offsets
+//! (`docs/reference/wire-formats.md`, section 3.7, form (a)), with a template like [`super::brief`].
 //!
-//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
-//! tests compare the two.
+//! The result equals the full decoder's, or is `None` for unusual, truncated and malformed datagrams; tests compare the
+//! two.
 
 use super::{Flags, Single, fast_path};
 use crate::bytes::{array_at, u16_at, u32_at};
@@ -14,7 +14,7 @@ use crate::int::shim::Shim2;
 use crate::packet::{TCP, UDP};
 use crate::profile::Profile;
 
-/// Offsets from the start of the datagram's payload.
+/// Offsets from the start of the UDP payload.
 mod head {
     pub(super) const WORD: usize = 0;
     pub(super) const NODE_ID: usize = 4;
@@ -24,11 +24,11 @@ mod head {
     pub(super) const FLAGS: usize = 11;
     pub(super) const MD_BITS: usize = 12;
     pub(super) const DS_ID: usize = 14;
-    /// The sink's own record.
+    /// The sink's own record starts here.
     pub(super) const LEN: usize = 20;
 }
 
-/// Offsets from the start of the packet inside, which follows the sink's own record.
+/// Offsets from the start of the inner packet, which follows the sink's own record.
 mod inner {
     pub(super) const VERSION: usize = 0;
     pub(super) const PAYLOAD_LEN: usize = 4;
@@ -47,39 +47,37 @@ mod inner {
     pub(super) const BITMAP: usize = 52;
     pub(super) const PACKET_ID: usize = 54;
     pub(super) const DOMAIN: usize = 56;
-    /// The record that the packet carried.
+    /// The carried record starts here.
     pub(super) const LEN: usize = 60;
 }
 
 type Head = [u8; head::LEN];
 type Inner = [u8; inner::LEN];
 
-/// A report of type 1, of an IPv6 packet.
+/// Report type 1, inner type IPv6.
 const TYPES: u8 = 0x15;
-/// D, F and I. Only F is set: D is of a drop, I of a transit node.
+/// Mask of D, F and I. Only F may be set: D means a drop, I a transit node.
 const FLAGS: u8 = 0xb0;
 const FLOW: u8 = 0x20;
-/// RepMdBits of items that only affect the layout: neither reserved bits nor the drop reason.
+/// RepMdBits that only affect the layout: neither reserved bits nor the drop reason.
 const ITEMS: u16 = 0x7f80;
 const DROP_REASON: u16 = 0x0001;
-/// Four bytes of padding after an option (PadN).
+/// PadN with four bytes after an option.
 const PADDING: [u8; 4] = [1, 2, 0, 0];
 /// Minimum number of bytes after the options: a UDP header.
 const PORTS: usize = 8;
 
-/// Masks of the compared bits, in words of eight bytes. They are little-endian because they are only compared, and most
-/// machines load that without a swap.
+/// Masks of the compared bits, in little-endian words of eight bytes, which most machines load without a byte swap.
 mod mask {
-    /// Types, MD Length, flags, RepMdBits, Domain Specific ID.
+    /// Types, MD length, flags, RepMdBits, Domain Specific ID.
     pub(super) const HEAD: u64 = u64::from_le_bytes([0xff, 0, 0xff, super::FLAGS, 0xff, 0xff, 0xff, 0xff]);
-    /// The protocol after the options and their length; type and length of the option, and of the shim.
+    /// Next header and length of the extension; type and length of the option, and of the shim.
     pub(super) const OPTION: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xfc, 0xff, 0, 0]);
-    /// Version and SF, U, words per hop, bitmap.
+    /// Version and SF flag, U flag, words per hop, bitmap.
     pub(super) const INT: u64 = u64::from_le_bytes([0xf1, 0x80, 0x1f, 0, 0xff, 0xff, 0, 0]);
 }
 
-/// The fields of the latest usual report that make it one: another report with the same fields is also a usual report with
-/// records of the same layouts, and needs no check field by field.
+/// Fields of the last such report. A report with equal fields is of the same kind, with records of the same layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
     head: u64,
@@ -90,7 +88,7 @@ pub(crate) struct Template {
     /// Minimum length of the IPv6 payload.
     least: u16,
     proto: u8,
-    /// Bytes of the record carried.
+    /// Length of the carried record, bytes.
     record: u8,
     /// Padding follows the record.
     padded: bool,
@@ -98,7 +96,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// A template that no report matches: it has bits outside the masks.
+    /// A template that matches no report: it expects bits outside the masks.
     pub(crate) const NONE: Self = Self {
         head: u64::MAX,
         option: u64::MAX,
@@ -120,15 +118,15 @@ impl Template {
         )
     }
 
-    /// Whether a report has the same fields, except for the port.
+    /// Returns whether a report has the same fields, ignoring the port.
     #[inline(always)]
     fn is_like(&self, head: &Head, inner: &Inner) -> bool {
         let fields = Self::fields(head, inner);
-        // One branch instead of three: a difference is rare.
+        // One branch instead of three, because a difference is rare.
         (fields.0 ^ self.head) | (fields.1 ^ self.option) | (fields.2 ^ self.int) == 0
     }
 
-    /// The template of a report, if it is a usual one.
+    /// Creates the template of a report, or returns `None` if it is not of this kind.
     #[inline(never)]
     fn of(head: &Head, inner: &Inner, profile: &Profile, rest: &[u8]) -> Option<Self> {
         let bits = u16_at(head, head::MD_BITS);
@@ -148,7 +146,7 @@ impl Template {
             && inner[inner::STATE] & 0x80 == 0
             && inner[inner::HOP_ML] & 0x1f == words
             && sf::check(bitmap, 0, 0).is_ok();
-        // Lengths: the option's data are shim, header and record, and the extension's are that and padding.
+        // The option's data is shim, header and record; the extension adds padding.
         let option = 4 + int::header::LEN_2 + usize::from(words) * 4;
         let extension = 8 + usize::from(inner[inner::EXTENSION_LEN]) * 8;
         let padding = extension.checked_sub(4 + option)?;
@@ -176,18 +174,18 @@ impl Template {
     }
 }
 
-/// A port that marks neither INT nor a tunnel nor telemetry.
+/// Returns whether the port marks neither INT nor a tunnel nor telemetry.
 #[inline(always)]
 fn is_unmarked(dst_port: u16, profile: &Profile) -> bool {
     dst_port != profile.int_udp_port && fast_path::is_plain(dst_port, profile)
 }
 
-/// Checks of the fields that differ from one usual report to the next.
+/// Checks the fields that differ between reports of this kind.
 #[inline(always)]
 fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bool {
     let words = head[head::REPORT_LENGTH];
     let [version, ip] = [head[head::WORD] >> 4, inner[inner::VERSION] >> 4];
-    // One report, of the length in its header.
+    // A single report, of the length in its header.
     payload.len() == 12 + usize::from(words) * 4
         && words != super::v20::TO_THE_END
         && (version, ip, inner[inner::PAYLOAD_LEN + 2]) == (2, 6, 0)
@@ -214,7 +212,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     }
     let ports = rest.first_chunk::<PORTS>()?;
     let dst_port = u16_at(ports, 2);
-    // INT behind TCP or UDP would win over the option.
+    // Marked INT after TCP or UDP would win over the option.
     let dscp = (u16_at(inner, inner::VERSION) >> 6 & 0x3f) as u8;
     if !is_sound(payload, head, inner, latest)
         || (dst_port != latest.dst_port && !is_unmarked(dst_port, profile))
@@ -227,7 +225,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
         node_id: u32_at(head, head::NODE_ID),
         hw_id: (word >> 22 & 0x3f) as u8,
         seq: word & 0x003f_ffff,
-        // D and I are not set; Q may be.
+        // D and I are not set, Q may be.
         flags: Flags(Flags::FLOW.0 | head[head::FLAGS] >> 5 & Flags::QUEUE.0),
         flow: FlowKey::v6(
             array_at(inner, inner::SRC),
@@ -247,7 +245,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     })
 }
 
-/// The layouts of the sink's own record and of the carried one, for a shape that [`read`] returned.
+/// Returns the layouts of the sink's own record and of the carried one, for a shape from [`read`].
 pub(crate) fn layouts(shape: u64) -> [Layout; 2] {
     let bitmap = shape as u16;
     let carried = Layout::int_2(bitmap, words_2(bitmap), false);

@@ -1,4 +1,5 @@
-//! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
+//! Telemetry Report 0.5: parser and writer (`docs/reference/wire-formats.md`, section 2.4), including two private kinds of
+//! Intel host-int (section 8.1).
 
 use super::{
     FirstHeader, Flags, Gap, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason,
@@ -12,22 +13,22 @@ use crate::int::layout::Layouts;
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
-/// Bytes of the fixed header.
+/// Length of the fixed header, bytes.
 pub const LEN: usize = 12;
-/// Bytes of the drop header.
+/// Length of the drop header, bytes.
 pub const DROP_LEN: usize = 12;
-/// Bytes of the switch-local header.
+/// Length of the switch-local header, bytes.
 pub const LOCAL_LEN: usize = 16;
-/// Bytes of host-int's gap header.
+/// Length of host-int's gap header, bytes.
 pub const GAP_LEN: usize = 24;
 
 mod field {
     pub(super) const WORD: usize = 0;
     pub(super) const SEQ: usize = 4;
     pub(super) const INGRESS_TS: usize = 8;
-    // Of the drop header.
+    // Offset in the drop header.
     pub(super) const DROP_PADDING: usize = 10;
-    // Of host-int's gap header.
+    // Offsets in host-int's gap header.
     pub(super) const GAP_SOURCE: usize = 0;
     pub(super) const GAP_SINK: usize = 4;
     pub(super) const GAP_PORTS: usize = 8;
@@ -36,43 +37,43 @@ mod field {
     pub(super) const GAP_COUNT: usize = 20;
 }
 
-/// The header between the fixed header and the packet.
+/// The kind of a report: what is between the fixed header and the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// 0: nothing; Ethernet follows.
+    /// Kind 0: nothing; an Ethernet frame follows.
     Plain,
-    /// 1: the drop header; Ethernet follows.
+    /// Kind 1: the drop header; an Ethernet frame follows.
     Drop {
-        /// Node, interfaces and queue id.
+        /// Node, interfaces and queue ID.
         metadata: Hop,
         /// Drop reason, if the device reported one.
         reason: Option<u8>,
     },
-    /// 2: the switch-local header; Ethernet follows.
+    /// Kind 2: the switch-local header; an Ethernet frame follows.
     Local {
         /// Node, interfaces, queue and egress timestamp.
         metadata: Hop,
     },
-    /// 3, host-int: packets that did not arrive; IPv4 follows.
+    /// Kind 3, host-int: missing packets; an IPv4 packet follows.
     Gap {
-        /// The node that detected the gap.
+        /// Node that detected the gap.
         sink: u32,
         /// Ingress and egress interface.
         interfaces: (u16, u16),
         /// The packets that are missing.
         gap: Gap,
     },
-    /// 4, host-int: IPv4 follows, possibly after the reporter's node id.
+    /// Kind 4, host-int: an IPv4 packet follows, possibly after the reporter's node ID.
     Node {
         /// Node ID of the reporter, if it precedes the packet.
         sink: Option<u32>,
     },
 }
 
-/// The header as values.
+/// The fields of a report header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
-    /// D, Q and F.
+    /// Flags D, Q and F.
     pub flags: Flags,
     /// Hardware subsystem of the reporter, six bits.
     pub hw_id: u8,
@@ -85,10 +86,10 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a header, and returns what follows it.
+    /// Parses a header, and returns the remaining bytes.
     ///
     /// # Errors
-    /// As a decoder would refuse it.
+    /// [`Refusal`] as in the decoder.
     pub fn parse<'a>(payload: &'a [u8], profile: &Profile) -> Result<(Self, &'a [u8]), Refusal> {
         let head = head(payload, profile)?;
         let kind = match head.kind {
@@ -122,7 +123,7 @@ impl Repr {
         Ok((repr, head.inner))
     }
 
-    /// Bytes of the header and of what `kind` adds.
+    /// Returns the length of the fixed header and the kind's header, bytes.
     pub fn header_len(&self) -> usize {
         LEN + match self.kind {
             Kind::Plain | Kind::Node { sink: None } => 0,
@@ -133,7 +134,7 @@ impl Repr {
         }
     }
 
-    /// Writes the header as `dialect` would, and returns its length.
+    /// Writes the header in a dialect, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).
@@ -192,7 +193,7 @@ fn gap(extra: &[u8]) -> Gap {
     }
 }
 
-/// The first word, what follows the fixed header, and what follows that.
+/// The first word, the kind's header, and the remaining bytes.
 struct Head<'a> {
     word: u32,
     kind: u8,
@@ -229,14 +230,14 @@ fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
     })
 }
 
-/// Length of the reporter's node id, 0 or 4, which host-int's kind 4 may put before IPv4. Only the bytes themselves show it.
+/// Returns the length of the node ID that host-int's kind 4 may have before IPv4, 0 or 4. Only the bytes themselves tell.
 fn sink_word(rest: &[u8]) -> usize {
     let [first_is_ipv4, second_is_ipv4] = [0, 4].map(|at| {
         rest.get(at)
             .is_some_and(|first: &u8| first >> 4 == 4 && first & 0x0f >= 5)
     });
-    // An id that looks like IPv4 is followed by an IPv4 header. Without an id, the word at 4 begins with the identification field,
-    // which may look like IPv4; then the header checksum from the first byte on is valid.
+    // A node ID that looks like IPv4 is followed by an IPv4 header. Without a node ID, the word at offset 4 begins with the
+    // identification, which may look like IPv4; then the header checksum is correct from the first byte on.
     if first_is_ipv4 && (!second_is_ipv4 || checksum::holds(rest)) {
         0
     } else {
@@ -276,7 +277,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Reads the report of a datagram.
+/// Decodes the report of a datagram.
 pub(crate) fn read<'a>(
     report: &mut Report<'a>,
     payload: &'a [u8],
@@ -329,7 +330,7 @@ pub(crate) fn read<'a>(
     Ok(())
 }
 
-/// Reads the headers alone.
+/// Parses only the headers.
 pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
     let head = head(payload, profile)?;
     Ok(Peeked {
@@ -343,7 +344,7 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
     })
 }
 
-/// Reads the sequence number of a datagram whose headers may be refused.
+/// Parses the sequence number of a datagram whose headers may be refused.
 pub(crate) fn number(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     match (peek(payload, profile), number_at(payload)) {
         (Ok(peeked), _) => Ok(peeked.peek),

@@ -1,4 +1,5 @@
-//! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet extends to the end of the datagram.
+//! Telemetry Report 1.0: parser and writer (`docs/reference/wire-formats.md`, section 2.3). The truncated packet extends to
+//! the end of the datagram.
 
 use super::{
     FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
@@ -11,7 +12,7 @@ use crate::int::layout::Layouts;
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
 
-/// Bytes of the fixed header.
+/// Length of the fixed header, bytes.
 pub const LEN: usize = 16;
 
 mod field {
@@ -21,7 +22,7 @@ mod field {
     pub(super) const INGRESS_TS: usize = 12;
 }
 
-/// Protocol of the bytes after the header.
+/// The protocol after the header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NextProtocol {
     /// An Ethernet frame follows.
@@ -30,7 +31,7 @@ pub enum NextProtocol {
     Ipv4,
     /// An IPv6 packet follows.
     Ipv6,
-    /// A code that is not defined.
+    /// A code that is undefined.
     Unknown(u8),
 }
 
@@ -56,15 +57,15 @@ impl From<NextProtocol> for u8 {
     }
 }
 
-/// The header as values.
+/// The fields of a report header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Protocol of the bytes after the header.
     pub next: NextProtocol,
-    /// Bits of the optional words that are present, six, most significant first: ports, hop latency, queue, egress
-    /// timestamp, queue and drop reason, egress utilization.
+    /// Bitmap of the optional words, six bits, most significant first: ports, hop latency, queue, egress timestamp, queue
+    /// and drop reason, egress utilization.
     pub bits: u8,
-    /// D, Q and F.
+    /// Flags D, Q and F.
     pub flags: Flags,
     /// Hardware subsystem of the reporter, six bits.
     pub hw_id: u8,
@@ -81,10 +82,10 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a header, and returns what follows it.
+    /// Parses a header, and returns the remaining bytes.
     ///
     /// # Errors
-    /// As a decoder would refuse it.
+    /// [`Refusal`] as in the decoder.
     pub fn parse<'a>(payload: &'a [u8], profile: &Profile) -> Result<(Self, &'a [u8]), Refusal> {
         let head = head(payload, profile)?;
         let layout = Layout::report_10(head.metadata);
@@ -104,12 +105,12 @@ impl Repr {
         Ok((repr, inner))
     }
 
-    /// Bytes of the header with its optional words.
+    /// Returns the length of the header with its optional words, bytes.
     pub fn header_len(&self) -> usize {
         LEN + self.bits.count_ones() as usize * 4
     }
 
-    /// Writes the header as `dialect` would, and returns its length.
+    /// Writes the header in a dialect, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).
@@ -142,7 +143,7 @@ impl Repr {
     }
 }
 
-/// The first word and the lengths that follow from it.
+/// The first word and its decoded fields.
 #[derive(Clone, Copy)]
 struct Head {
     word: u32,
@@ -195,7 +196,7 @@ impl Head {
         }
     }
 
-    /// The six reserved bits, which ONOS has after the flags.
+    /// Returns the six reserved bits, which follow the flags in ONOS's dialect.
     fn reserved(&self, dialect: Dialect) -> u32 {
         self.word >> if dialect == Dialect::Onos { 6 } else { 9 } & 0x3f
     }
@@ -207,7 +208,7 @@ impl Head {
     }
 }
 
-/// Reads the report of a datagram.
+/// Decodes the report of a datagram.
 #[inline]
 pub(crate) fn read<'a>(
     report: &mut Report<'a>,
@@ -229,7 +230,7 @@ pub(crate) fn read<'a>(
         report.drop_reason = drop_reason(&layout, record);
         report.metadata = Some(ReporterMetadata::new(record, layout));
     }
-    // Embedded INT is looked for regardless of F (wire-formats, ruling b).
+    // Embedded INT is looked for whether F is set or not (ruling b).
     let packet = head.inside(payload);
     let nested = recognise::nested(inside(report, packet, profile, layouts))?;
     if recognise::is_doubtful(report, packet) {
@@ -251,7 +252,7 @@ pub(crate) fn read<'a>(
     Ok(())
 }
 
-/// Reads the header alone.
+/// Parses only the header.
 #[inline]
 pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
     let head = head(payload, profile)?;
@@ -263,7 +264,7 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
     })
 }
 
-/// Reads the sequence number of a datagram whose header may be refused.
+/// Parses the sequence number of a datagram whose header may be refused.
 #[inline]
 pub(crate) fn number(payload: &[u8]) -> Result<Peek, Refusal> {
     let Some(header) = payload.first_chunk::<{ field::INGRESS_TS }>() else {

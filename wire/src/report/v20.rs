@@ -1,5 +1,10 @@
-//! Telemetry Report 2.0: one group header, then individual reports. See `docs/reference/wire-formats.md`, section 2.1; postcards, section
-//! 4.1.
+//! Telemetry Report 2.0: parser and writer (`docs/reference/wire-formats.md`, section 2.1; postcards, section 4.1). A
+//! datagram is a group header followed by individual reports.
+//!
+//! ```text
+//! │ group header: sequence, node ID (8) │ report │ report │ …
+//! report:  │ header (4) │ main metadata (8) + MD words, type 1 only │ inner contents │
+//! ```
 
 use super::{
     Annotations, FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version,
@@ -14,18 +19,18 @@ use crate::int::{Layout, Mode};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-/// Bytes of the group header.
+/// Length of the group header, bytes.
 pub const GROUP_LEN: usize = 8;
-/// Bytes of an individual report's header.
+/// Length of an individual report's header, bytes.
 pub const LEN: usize = 4;
-/// Bytes of the fixed main contents of a report with metadata.
+/// Length of the fixed main metadata of a report of type 1, bytes.
 pub const MAIN_LEN: usize = 8;
 /// Report Length that means "to the end of the datagram".
 pub const TO_THE_END: u8 = 0xff;
 
-/// Domain Specific ID of postcards, "PC".
+/// Domain Specific ID "PC" of postcards, an extension of this project.
 pub const POSTCARD_DOMAIN: u16 = 0x5043;
-/// DSMdBits bit of a postcard's Flow ID.
+/// DSMdBits bit of a postcard's flow ID.
 pub const POSTCARD_FLOW_ID: u16 = 0x8000;
 /// DSMdstatus bit of a postcard: the packet entered the domain at this node.
 pub const POSTCARD_ENTERED: u16 = 0x8000;
@@ -33,27 +38,27 @@ pub const POSTCARD_ENTERED: u16 = 0x8000;
 pub const POSTCARD_LEFT: u16 = 0x4000;
 
 mod field {
-    // Of the group header.
+    // Offsets in the group header.
     pub(super) const WORD: usize = 0;
     pub(super) const NODE_ID: usize = 4;
-    // Of an individual report.
+    // Offsets in an individual report.
     pub(super) const TYPES: usize = 0;
     pub(super) const REPORT_LENGTH: usize = 1;
     pub(super) const MD_LENGTH: usize = 2;
     pub(super) const FLAGS: usize = 3;
-    // Of its main contents.
+    // Offsets in its main metadata.
     pub(super) const MD_BITS: usize = 0;
     pub(super) const DS_ID: usize = 2;
     pub(super) const DS_BITS: usize = 4;
     pub(super) const DS_STATUS: usize = 6;
 }
 
-/// RepMdBits that are metadata: bit 0 and the reserved bits 9 to 14 are not.
+/// RepMdBits that are metadata items: all but bit 0 and the reserved bits 9 to 14.
 const REAL_ITEMS: u16 = 0x7f81;
-/// Inner type: domain data.
+/// Inner type of domain-specific data.
 const DOMAIN_INNER: u8 = 2;
 
-/// The group header as values.
+/// The group header's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Group {
     /// Hardware subsystem of the reporter, six bits.
@@ -71,10 +76,10 @@ impl Group {
         node_id: 0,
     };
 
-    /// Splits a datagram after its group header. The caller checks the version.
+    /// Splits a datagram into group header and reports. The caller checks the version.
     ///
     /// # Errors
-    /// Rule 1: the header is not whole, or nothing follows it.
+    /// [`Refusal`] if the header is incomplete or nothing follows it.
     pub fn split(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
         let (group, rest) = Self::parse(payload)?;
         if rest.is_empty() {
@@ -99,7 +104,7 @@ impl Group {
         ))
     }
 
-    /// Writes the 8 bytes of the header.
+    /// Writes the header, 8 bytes.
     ///
     /// # Panics
     /// If `out` is shorter than [`GROUP_LEN`].
@@ -124,16 +129,16 @@ impl Group {
     }
 }
 
-/// Splits one individual report from the rest of a datagram.
+/// Splits an individual report from the rest of a datagram.
 ///
 /// # Errors
-/// Rules 2 to 4 of `docs/reference/wire-formats.md`, section 2.1: the report's length contradicts its type, or the bytes.
+/// [`Refusal`] if the report's length contradicts its type or the bytes (rules 2 to 4 of section 2.1).
 pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(header) = rest.first_chunk::<LEN>() else {
         return Err(Refusal::Truncated);
     };
     let length = header[field::REPORT_LENGTH];
-    // A report of type 1 has main contents.
+    // A report of type 1 has main metadata.
     if header[field::TYPES] >> 4 == 1 && usize::from(length) * 4 < MAIN_LEN {
         return Err(Refusal::BadReportLength);
     }
@@ -149,7 +154,7 @@ pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
         .ok_or(Refusal::Truncated)
 }
 
-/// The main contents of a report.
+/// The main metadata of a report.
 struct Main<'a> {
     bits: u16,
     ds_id: u16,
@@ -160,7 +165,7 @@ struct Main<'a> {
     inner: &'a [u8],
 }
 
-/// Rule 4: the main contents of a report of type 1, from exactly its bytes.
+/// Parses the main metadata of a report of type 1, given exactly its bytes (rule 4).
 fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
     let md = usize::from(*bytes.get(field::MD_LENGTH).ok_or(Refusal::Truncated)?) * 4;
     let rest = bytes.get(LEN..).ok_or(Refusal::Truncated)?;
@@ -188,7 +193,7 @@ fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
     })
 }
 
-/// Reads one individual report from exactly its bytes.
+/// Decodes an individual report, given exactly its bytes.
 pub(crate) fn read<'a>(
     report: &mut Report<'a>,
     bytes: &'a [u8],
@@ -263,10 +268,11 @@ fn grouped<'a>(report: &Report<'_>, packet: InnerPacket<'a>, bytes: &[u8]) -> re
     }
 }
 
-/// Judges a report, of exactly these bytes, that was refused because its packet cannot be recognised. The lengths in its datagram agree.
+/// Accepts a report that was refused only because its packet is unrecognizable, if the lengths in its datagram are
+/// consistent. `bytes` are exactly the report.
 ///
 /// # Errors
-/// [`Refusal::NotAReport`] if nothing else shows that it is one.
+/// [`Refusal::NotAReport`] if nothing else proves that it is a report.
 #[cold]
 pub(crate) fn accept_any_packet(report: &mut Report<'_>, bytes: &[u8]) -> Result<(), Refusal> {
     let packet = first_packet(bytes).map_or(InnerPacket::NOTHING, |(packet, _)| packet);
@@ -277,12 +283,12 @@ pub(crate) fn accept_any_packet(report: &mut Report<'_>, bytes: &[u8]) -> Result
     Ok(())
 }
 
-/// Whether the report contains a packet.
+/// Returns whether the report contains a packet.
 pub(crate) fn has_packet(bytes: &[u8]) -> bool {
     first_packet(bytes).is_some_and(|(packet, _)| packet.first != FirstHeader::Nothing)
 }
 
-/// Whether reports follow one another up to the end of the datagram, by their lengths.
+/// Returns whether the reports' lengths are consistent up to the end of the datagram.
 #[cold]
 pub(crate) fn is_whole(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
@@ -294,7 +300,7 @@ pub(crate) fn is_whole(mut rest: &[u8]) -> bool {
     true
 }
 
-/// A compact report of SF-INT: the inner contents are INT header and record, of a packet without its flow.
+/// Decodes a compact SF-INT report, whose inner contents are INT header and record, without the packet's flow.
 #[inline(never)]
 fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts) -> Result<(), Refusal> {
     match report.inner.first() {
@@ -310,14 +316,14 @@ fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts
     header::read_2(&mut report.int, report.inner, carrier, layouts)
 }
 
-/// D, Q, F and I in the fourth byte of a report.
+/// Decodes D, Q, F and I from the fourth byte of a report.
 pub(crate) fn flags(byte: u8) -> Flags {
     let dqfi = byte >> 4;
     Flags(dqfi >> 3 & 1 | dqfi >> 1 & 2 | dqfi << 1 & 4 | dqfi << 3 & 8)
 }
 
-/// The packet inside a report, if its inner type has one, and its anomalies. Only a report of a tracked flow may
-/// carry INT or IOAM.
+/// Returns the packet in a report, if its inner type has one, and anomalies. Only a report about a tracked flow may contain
+/// INT or IOAM.
 #[inline]
 fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>, Annotations) {
     let find_int = flags.contains(Flags::FLOW);
@@ -338,7 +344,7 @@ fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>,
     )
 }
 
-/// Reads the inner TLVs. The first of two packet TLVs is the flow (ruling i).
+/// Parses the inner TLVs. The first packet TLV is the flow (ruling i).
 fn inner_tlvs(inner: &[u8], find_int: bool) -> (InnerPacket<'_>, Annotations) {
     let mut packets = Tlvs::new(inner).filter_map(|tlv| {
         Some(InnerPacket {
@@ -351,14 +357,14 @@ fn inner_tlvs(inner: &[u8], find_int: bool) -> (InnerPacket<'_>, Annotations) {
     (packets.next().unwrap_or(InnerPacket::NOTHING), annotations)
 }
 
-/// One TLV of a report's inner contents.
+/// A TLV of a report's inner contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tlv<'a> {
-    /// 0 domain extension, 1 Ethernet, 2 IPv4, 3 IPv6.
+    /// Type: 0 domain extension, 1 Ethernet, 2 IPv4, 3 IPv6.
     pub kind: u8,
     /// TLV Data Template (domain extension only).
     pub template: u16,
-    /// The value, whole words.
+    /// Value, in whole words.
     pub value: &'a [u8],
 }
 
@@ -373,19 +379,19 @@ impl Tlv<'_> {
     }
 }
 
-/// The TLVs of a report; ends before the first that extends beyond the report.
+/// Iterator over the TLVs of a report; ends before a TLV that exceeds the report.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Tlvs<'a> {
-    /// The TLVs in the inner contents of a report whose inner type is 1.
+    /// Iterates over the TLVs in the inner contents of a report with inner type 1.
     pub fn new(inner: &'a [u8]) -> Self {
         Self { rest: inner }
     }
 
-    /// Whether a malformed TLV ends them.
+    /// Returns whether a malformed TLV ends the sequence.
     pub fn is_partial(mut self) -> bool {
         self.by_ref().for_each(drop);
         !self.rest.is_empty()
@@ -407,7 +413,7 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Whether each report of a datagram, from `rest` on, is read whatever the others are.
+/// Returns whether each report from `rest` on can be decoded whatever the others contain.
 fn is_divisible(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
         let Ok((bytes, behind)) = split(rest) else {
@@ -421,8 +427,8 @@ fn is_divisible(mut rest: &[u8]) -> bool {
     true
 }
 
-/// Whether no refusal of a report concerns the reports behind it: its contents agree with its length, and it is recognised as a report,
-/// or has a packet, which then is what a host has sent.
+/// Returns whether refusing this report cannot affect later ones: its contents agree with its length, and it is
+/// recognizable or has a packet, which is whatever a host sent.
 fn is_independent(bytes: &[u8]) -> bool {
     let [report_type, inner_type] = [bytes[field::TYPES] >> 4, bytes[field::TYPES] & 0x0f];
     if report_type > 1 || inner_type > 5 {
@@ -446,8 +452,8 @@ fn is_independent(bytes: &[u8]) -> bool {
     }
 }
 
-/// Splits a datagram of several reports into the bytes of each, which follow the group header, with the packet inside. Returns `None`
-/// for a datagram of one report, and if a report may be refused with all that follow it.
+/// Splits a datagram of several reports into (bytes, packet) per report. Returns `None` for a single report, and if a
+/// report may be refused together with all that follow.
 pub(crate) fn split_group(payload: &[u8]) -> Option<impl Iterator<Item = (&[u8], InnerPacket<'_>)>> {
     let mut rest = payload.get(GROUP_LEN..)?;
     let (_, later) = split(rest).ok()?;
@@ -462,7 +468,7 @@ pub(crate) fn split_group(payload: &[u8]) -> Option<impl Iterator<Item = (&[u8],
     }))
 }
 
-/// Reads the group header, and finds the first report's packet.
+/// Parses the group header, and finds the first report's packet.
 pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let (group, rest) = Group::split(payload)?;
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
@@ -476,19 +482,19 @@ pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     })
 }
 
-/// Reads the sequence number of a datagram whose reports may be refused, or missing.
+/// Parses the sequence number of a datagram whose reports may be refused or missing.
 pub(crate) fn number(payload: &[u8]) -> Result<Peek, Refusal> {
     Group::parse(payload).map(|(group, _)| group.peek())
 }
 
-/// The packet in the first report of a group, which may be cut.
+/// Returns the packet in the first report of a group that may be truncated.
 pub(crate) fn cut_packet(payload: &[u8]) -> Option<InnerPacket<'_>> {
     let (_, bytes) = Group::split(payload).ok()?;
     let is_whole = try_u32(bytes, 0)? >> 28 != 1 || main_contents(bytes).is_ok();
     first_packet(bytes).filter(|_| is_whole).map(|(packet, _)| packet)
 }
 
-/// The packet in a report, and whether the report is certainly one without it: a postcard.
+/// Returns the packet in a report, and whether the report needs no packet to be recognized, because it is a postcard.
 fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
     let inner_type = bytes[field::TYPES] & 0x0f;
     let (inner, measured) = match bytes[field::TYPES] >> 4 {
@@ -510,30 +516,30 @@ fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
     ))
 }
 
-/// Main contents to write: the reporter's fields of a report.
+/// The main metadata to write, or as parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MainRepr<'a> {
-    /// RepMdBits: the items of metadata that follow.
+    /// RepMdBits: items that follow.
     pub bits: u16,
-    /// ID of the domain.
+    /// Domain Specific ID of the report.
     pub ds_id: u16,
     /// DSMdBits: domain-specific items that follow.
     pub ds_bits: u16,
-    /// DSMdstatus, domain-specific status bits.
+    /// DSMdstatus: domain-specific status bits.
     pub ds_status: u16,
-    /// Values of the baseline metadata.
+    /// Values of the baseline items.
     pub metadata: Hop,
     /// Drop reason, if `bits` has bit 15.
     pub drop_reason: Option<u8>,
-    /// Domain metadata, whole words.
+    /// Domain-specific metadata, in whole words.
     pub domain: &'a [u8],
 }
 
 impl<'a> MainRepr<'a> {
-    /// Reads the main contents of exactly one report of type 1, and returns the inner contents.
+    /// Parses the main metadata, given exactly one report of type 1, and returns the inner contents too.
     ///
     /// # Errors
-    /// Rule 4: lengths and bits contradict each other.
+    /// [`Refusal`] if lengths and bits contradict each other (rule 4).
     pub fn parse(report: &'a [u8]) -> Result<(Self, &'a [u8]), Refusal> {
         let main = main_contents(report)?;
         let layout = Layout::report_20(main.bits);
@@ -554,20 +560,20 @@ impl<'a> MainRepr<'a> {
     }
 }
 
-/// Inner contents to write. A packet is padded with zeros to whole words.
+/// Inner contents to write. A packet is padded with zeros to a whole word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inner<'a> {
     /// Nothing follows the metadata.
     None,
-    /// TLVs, values in whole words.
+    /// TLVs with values in whole words.
     Tlvs(&'a [Tlv<'a>]),
-    /// Domain data, in whole words.
+    /// Domain-specific data, in whole words.
     Domain(&'a [u8]),
-    /// A packet from its Ethernet header on, possibly truncated.
+    /// A packet starting at its Ethernet header, possibly truncated.
     Ethernet(&'a [u8]),
-    /// A packet from its IPv4 header on, possibly truncated.
+    /// A packet starting at its IPv4 header, possibly truncated.
     Ipv4(&'a [u8]),
-    /// A packet from its IPv6 header on, possibly truncated.
+    /// A packet starting at its IPv6 header, possibly truncated.
     Ipv6(&'a [u8]),
 }
 
@@ -618,21 +624,21 @@ impl Inner<'_> {
     }
 }
 
-/// One individual report to write.
+/// An individual report to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr<'a> {
-    /// D, Q, F and I.
+    /// Flags D, Q, F and I.
     pub flags: Flags,
-    /// Main contents; without them the report is of type 0, "inner only".
+    /// Main metadata; `None` makes a report of type 0, "inner only".
     pub main: Option<MainRepr<'a>>,
-    /// Contents after the main header.
+    /// Contents after the main metadata.
     pub inner: Inner<'a>,
     /// MD Length of a report of type 0, where it has no meaning.
     pub ignored_md_length: u8,
 }
 
 impl<'a> Repr<'a> {
-    /// A report of type 1.
+    /// Creates a report of type 1.
     pub fn new(flags: Flags, main: MainRepr<'a>, inner: Inner<'a>) -> Self {
         Self {
             flags,
@@ -642,7 +648,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// A postcard (INT-XD): queue and both timestamps of one node, and the flow's id.
+    /// Creates a postcard (INT-XD): queue and both timestamps of one node, and the flow ID.
     pub fn postcard(metadata: Hop, flow_id: &'a [u8; 4]) -> Self {
         let main = MainRepr {
             bits: 0x1c00,
@@ -655,20 +661,20 @@ impl<'a> Repr<'a> {
         Self::new(Flags::FLOW, main, Inner::None)
     }
 
-    /// Bytes of the report.
+    /// Returns the length of the report, bytes.
     pub fn len(&self) -> usize {
         let main = self.main.as_ref().map_or(0, |main| MAIN_LEN + main.md_len());
         LEN + main + self.inner.len().next_multiple_of(4)
     }
 
-    /// Always false: a report has at least a header.
+    /// Returns `false`: a report has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the report and returns its length, a whole number of words unless the report extends to the end of the datagram.
+    /// Writes the report and returns its length, a multiple of 4 unless the report extends to the end of the datagram.
     ///
-    /// A report of 255 words or more is written with length 0xFF, which makes it the last of its datagram.
+    /// A report of 255 words or more is written with length 0xFF, which makes it the datagram's last.
     ///
     /// # Panics
     /// If `out` is shorter than [`len`](Self::len).
@@ -708,7 +714,7 @@ impl<'a> Repr<'a> {
     }
 }
 
-/// Writes a datagram: the group header first, then reports as long as they fit.
+/// Builds a datagram: group header, then as many reports as fit.
 #[derive(Debug)]
 pub struct GroupBuilder<'b> {
     out: &'b mut [u8],
@@ -717,7 +723,7 @@ pub struct GroupBuilder<'b> {
 }
 
 impl<'b> GroupBuilder<'b> {
-    /// Begins a datagram in `out`; `None` if not even the header fits.
+    /// Starts a datagram in `out`, or returns `None` if not even the header fits.
     pub fn new(out: &'b mut [u8], group: Group) -> Option<Self> {
         group.emit(out.get_mut(..GROUP_LEN)?);
         Some(Self {
@@ -727,7 +733,8 @@ impl<'b> GroupBuilder<'b> {
         })
     }
 
-    /// Adds a report. `false`, with nothing written: it did not fit, or the previous report extends to the end of the datagram.
+    /// Appends a report. Returns `false`, with nothing written, if it does not fit or the previous report extends to the
+    /// end of the datagram.
     #[must_use]
     pub fn push(&mut self, report: &Repr<'_>) -> bool {
         let len = report.len();
@@ -740,12 +747,12 @@ impl<'b> GroupBuilder<'b> {
         true
     }
 
-    /// Bytes of the datagram so far.
+    /// Returns the current length of the datagram, bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no report in it yet. It must not be sent then.
+    /// Returns whether the datagram has no report yet; it must not be sent then.
     pub fn is_empty(&self) -> bool {
         self.len == GROUP_LEN
     }

@@ -1,30 +1,31 @@
-//! The common packet, read by comparison: a write in one packet whose headers match those of an earlier one.
+//! Fast path for RDMA WRITE ONLY packets: validates a frame by comparison with the headers of an earlier one.
 //!
-//! All writes of one queue pair with the same length begin with the same bytes, except for fields that routers change. Once
-//! [`Packet::parse`](super::Packet::parse) has accepted one of them, the others need only a comparison with its headers, and the
-//! CRC of the remaining bytes. Packets that differ are left to [`Packet`](super::Packet): nothing is refused here.
+//! Writes of one queue pair with the same length have equal headers, except for fields that change per packet or on the
+//! path. Once [`Packet::parse`](super::Packet::parse) has accepted one such frame, the others need only a masked comparison
+//! of a few words and the ICRC of the remaining bytes, because the ICRC of the constant part is cached. Frames that differ
+//! are left to [`Packet`](super::Packet); nothing is refused here.
 
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 
-/// Number of header templates that are cached.
+/// Number of cached header templates.
 const TEMPLATES: usize = 8;
-/// Bytes of the base transport header that change with each packet.
+/// Bytes of the base transport header (BTH) that change per packet: acknowledgement request and PSN.
 const CHANGING: usize = 4;
-/// Offset of the changing part: after Ethernet, IP and UDP headers and the first part of the base transport header.
+/// Offset of the changing part, after Ethernet, IP and UDP headers and the constant part of the BTH.
 const TAIL_V4: usize = 14 + 20 + 8 + BTH_LEN - CHANGING;
 const TAIL_V6: usize = 14 + 40 + 8 + BTH_LEN - CHANGING;
-/// Bytes from the changing part to the payload.
+/// Distance from the changing part to the payload, bytes.
 const TO_PAYLOAD: usize = CHANGING + RETH_LEN;
-/// The words that are compared: they end two bytes into the changing part, and those are masked.
+/// Number and start of the compared words. They end two bytes into the changing part, which the mask excludes.
 const WORDS_V4: usize = 5;
 const WORDS_V6: usize = 8;
 const START_V4: usize = TAIL_V4 + 2 - 8 * WORDS_V4;
 const START_V6: usize = TAIL_V6 + 2 - 8 * WORDS_V6;
 
-/// Bytes from EtherType to queue pair that must be equal; the rest may change on the path, and the CRC does not cover it, or
-/// it changes with each packet.
+/// Bits that must be equal, from EtherType to queue pair. The others may change on the path, where the ICRC does not cover
+/// them, or change per packet.
 const MASK_V4: [u64; WORDS_V4] = [
     mask([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff]), // EtherType, version, (service), length, identification
     mask([0xff, 0xff, 0, 0xff, 0, 0, 0xff, 0xff]), // fragment, (time to live), protocol, (checksum), source
@@ -47,48 +48,48 @@ const fn mask(bytes: [u8; 8]) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// The fields of a write in one packet, without immediate data, that an application needs.
+/// The fields of a WRITE ONLY packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
     /// PSN of the packet.
     pub psn: Psn,
-    /// An acknowledgement is requested.
+    /// The packet requests an acknowledgement.
     pub ack_request: bool,
-    /// Destination of the write; `len` is that of the payload.
+    /// Destination of the write; `len` is the payload's length.
     pub reth: Reth,
     /// The data to write.
     pub payload: &'a [u8],
 }
 
-/// Unchecked fields of a frame.
+/// Fields of a frame that is not validated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UncheckedWrite {
     /// PSN of the packet.
     pub psn: Psn,
-    /// Destination address, in the region's virtual address space.
+    /// Virtual destination address in the region.
     pub address: u64,
-    /// The rkey of the destination region.
+    /// R_Key of the destination region.
     pub rkey: u32,
 }
 
-/// Bytes before the payload.
+/// Length of all headers before the payload, bytes.
 const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
 const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 
-/// The headers of a queue pair's writes of one length.
+/// Template of a queue pair's write headers for one payload length.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderTemplate {
     words: [u64; WORDS_V6],
     by: Crc32,
-    /// CRC of the bytes before `sealed`.
+    /// ICRC register up to `sealed`.
     crc: icrc::Running,
     payload_len: u32,
     v6: bool,
 }
 
-/// Returns the range of the bytes of a frame that the cached CRC does not cover, the frame's own CRC
-/// included. It begins up to twelve bytes before the changing part, so that its length is a multiple of 16.
-/// If those bytes differ from the learned frame, the CRC does not match, and the frame is not read here.
+/// Returns the byte range of a frame that the cached ICRC does not cover, including the frame's own ICRC. It starts up to
+/// twelve bytes before the changing part, so that its length is a multiple of 16. If those extra bytes differ from the
+/// learned frame, the ICRC does not match and the fast path does not apply.
 #[inline(always)]
 fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
     let len = TO_PAYLOAD + payload_len.next_multiple_of(4) + ICRC_LEN;
@@ -96,8 +97,8 @@ fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
 }
 
 impl HeaderTemplate {
-    /// Reads a frame that is a write in one packet, matches this template, and has a good CRC. All frames that match it are for the
-    /// same queue pair and have payloads of the same length.
+    /// Parses a WRITE ONLY frame that matches this template and has a correct ICRC. All matching frames are for the same
+    /// queue pair and have the same payload length.
     #[inline(always)]
     pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         if self.v6 {
@@ -107,15 +108,14 @@ impl HeaderTemplate {
         }
     }
 
-    /// Reads a frame as [`read`](Self::read) does, over IPv4 with payloads of `LEN` bytes; others are not
-    /// read. The constant length saves a third of the work.
+    /// Like [`read`](Self::read), for IPv4 and payloads of `LEN` bytes only. The constant length saves a third of the work.
     #[inline(always)]
     pub fn read_v4<'a, const LEN: usize>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         self.read_at::<WORDS_V4, START_V4, HEAD_V4>(frame, &MASK_V4, LEN)
     }
 
-    /// Reads the fields of a frame at the offsets of such a write, unchecked, for prefetching only. Returns
-    /// `None` if it is too short.
+    /// Reads the fields at the offsets of such a write without validation, for prefetching only. Returns `None` if the
+    /// frame is too short.
     #[inline(always)]
     pub fn peek(&self, frame: &[u8]) -> Option<UncheckedWrite> {
         let head = if self.v6 {
@@ -131,13 +131,13 @@ impl HeaderTemplate {
         })
     }
 
-    /// Returns whether a write that matches is over IPv6.
+    /// Returns whether matching writes are over IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Returns the bytes of payload of each write that matches.
+    /// Returns the payload length of matching writes, bytes.
     #[inline]
     pub fn payload_len(&self) -> u32 {
         self.payload_len
@@ -183,7 +183,7 @@ impl HeaderTemplate {
         })
     }
 
-    /// Returns the bits in which a frame's headers differ.
+    /// Returns the bits in which a frame's headers differ from the template.
     #[inline(always)]
     fn differ<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
         let mut bits = 0;
@@ -194,7 +194,7 @@ impl HeaderTemplate {
     }
 }
 
-/// Header templates learned from the frames of one queue pair.
+/// A cache of header templates learned from a queue pair's frames.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplates {
     choose: ChooseCrc32,
@@ -208,12 +208,12 @@ impl Default for HeaderTemplates {
 }
 
 impl HeaderTemplates {
-    /// Creates a cache without templates.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::with_crc(choose_crc_32)
     }
 
-    /// Creates a cache without templates, with the caller's functions to compute CRCs.
+    /// Creates an empty cache that uses the caller's CRC functions.
     pub fn with_crc(choose: ChooseCrc32) -> Self {
         // No frame has these words.
         let crc = icrc::Running::new(0);
@@ -231,8 +231,8 @@ impl HeaderTemplates {
         }
     }
 
-    /// Returns the queue pair of a frame without VLAN tag, if it is long enough for a write. The frame may be
-    /// anything: it is not checked.
+    /// Reads the destination queue pair at the offset of a write frame without VLAN tag. Returns `None` if the frame is too
+    /// short for a write. The frame is not validated.
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
         let head = frame.first_chunk::<HEAD_V4>()?;
@@ -244,7 +244,7 @@ impl HeaderTemplates {
         Some(number & 0x00ff_ffff)
     }
 
-    /// Returns the header template that a frame may match.
+    /// Returns the template that a frame may match, selected by the low byte of its IP length.
     #[inline]
     pub fn of(&self, frame: &[u8]) -> Option<&HeaderTemplate> {
         let head = frame.first_chunk::<HEAD_V4>()?;
@@ -252,14 +252,14 @@ impl HeaderTemplates {
         Some(&self.templates[usize::from(len >> 2) & (TEMPLATES - 1)])
     }
 
-    /// Reads a frame that is a write in one packet, matches a [learned](Self::learn) one, and has a good CRC.
+    /// Parses a WRITE ONLY frame that matches a [learned](Self::learn) one and has a correct ICRC.
     #[inline]
     pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         self.of(frame)?.read(frame)
     }
 
-    /// Caches the headers of a frame from which `packet` was read, if it is a write in one packet without immediate data, fault or
-    /// VLAN tag. IPv4 identifications other than 0 change from packet to packet and are not cached.
+    /// Caches the headers of a frame from which `packet` was parsed, if it is a valid WRITE ONLY without VLAN tag. IPv4
+    /// frames with a nonzero identification are not cached, because it changes per packet.
     pub fn learn(&mut self, frame: &[u8], packet: &Packet<'_>) {
         if packet.bth.opcode != Opcode::WriteOnly || packet.fault.is_some() {
             return;

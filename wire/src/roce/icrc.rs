@@ -1,18 +1,19 @@
-//! The invariant CRC (6.4): CRC-32 over the fields that no router may change, with other fields as all ones.
+//! The RoCEv2 invariant CRC (ICRC): CRC-32 over the packet with all fields that routers may change replaced by ones
+//! (`docs/reference/wire-formats.md`, section 6.4).
 
 use super::BTH_LEN;
 use crate::crc::{Crc32, byte_of};
 
-/// Bytes of IPv4 header, UDP header and base transport header.
+/// Length of IPv4 header, UDP header and BTH, bytes.
 pub(super) const HEAD_V4: usize = 20 + 8 + BTH_LEN;
-/// Bytes of IPv6 header, UDP header and base transport header.
+/// Length of IPv6 header, UDP header and BTH, bytes.
 pub(super) const HEAD_V6: usize = 40 + 8 + BTH_LEN;
 
-/// The CRC-32 of eight bytes of ones, which replace InfiniBand's local route header.
+/// CRC-32 of eight bytes of ones, which stand for InfiniBand's local route header.
 pub(super) const START: u32 = !0xdebb_20e3;
 
-/// Fields that count as ones in the head of an IPv4 packet: type of service, time to live, header checksum, UDP checksum, and the
-/// byte of congestion and reserved bits.
+/// (Offset, mask) of the bits replaced by ones in an IPv4 packet: type of service, TTL, header checksum, UDP checksum, and
+/// the BTH byte with congestion and reserved bits.
 const ONES_V4: [(u8, u8); 8] = [
     (1, 0xff),
     (8, 0xff),
@@ -23,8 +24,8 @@ const ONES_V4: [(u8, u8); 8] = [
     (32, 0xff),
     (39, 0),
 ];
-/// Fields that count as ones in the head of an IPv6 packet: traffic class and flow label, hop limit, UDP
-/// checksum, congestion bits.
+/// (Offset, mask) of the bits replaced by ones in an IPv6 packet: traffic class and flow label, hop limit, UDP checksum,
+/// BTH congestion bits.
 const ONES_V6: [(u8, u8); 8] = [
     (0, 0x0f),
     (1, 0xff),
@@ -36,7 +37,7 @@ const ONES_V6: [(u8, u8); 8] = [
     (52, 0xff),
 ];
 
-/// Continues a CRC-32; `crc` is that of the preceding bytes.
+/// Continues a CRC-32; `crc` is the CRC of the preceding bytes.
 #[inline]
 pub(super) fn extend(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(crc);
@@ -44,17 +45,17 @@ pub(super) fn extend(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The register of a CRC over a prefix, from which several CRCs can continue.
+/// The CRC register after a prefix, from which several CRCs can continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running(u32);
 
 impl Running {
-    /// Continues a CRC-32; `crc` is that of the preceding bytes.
+    /// Continues from `crc`, the CRC of the preceding bytes.
     pub(super) const fn new(crc: u32) -> Self {
         Self(!crc)
     }
 
-    /// Rewinds `crc` to before its last bytes `known`, which are passed to [`finish`](Self::finish) again.
+    /// Rewinds `crc` to before its last bytes, `known`, which must be passed to [`finish`](Self::finish) again.
     pub(super) fn rewind(crc: u32, known: &[u8]) -> Self {
         let mut register = !crc;
         for byte in known.iter().rev() {
@@ -67,27 +68,27 @@ impl Running {
         Self(register)
     }
 
-    /// Returns the number of known bytes to put before `len` others, up to twelve, for a multiple of 16, with
-    /// which the CRC instructions are fastest.
+    /// Returns how many known bytes (up to twelve) to prepend to `len` others for a multiple of 16, for which CRC
+    /// instructions are fastest.
     pub(super) const fn prefix_len(len: usize) -> usize {
         len.wrapping_neg() & 12
     }
 
-    /// Returns whether `bytes` end with the CRC of all preceding bytes.
+    /// Returns whether `bytes` end with the CRC of everything before.
     #[inline(always)]
     pub(super) fn ends_with_crc(self, by: Crc32, bytes: &[u8]) -> bool {
-        // The CRC register after a string followed by its CRC is a constant.
+        // The CRC register after data followed by its own CRC is a constant.
         by(self.0, bytes) == 0xdebb_20e3
     }
 
-    /// Continues the CRC over `bytes`, and returns it.
+    /// Continues over `bytes`, and returns the final CRC.
     #[inline(always)]
     pub(super) fn finish(self, by: Crc32, bytes: &[u8]) -> u32 {
         !by(self.0, bytes)
     }
 }
 
-/// Masks the head of an IPv4 packet for the CRC.
+/// Replaces the variant bits of an IPv4 packet's headers by ones.
 #[inline]
 pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {
     ONES_V4
@@ -95,7 +96,7 @@ pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {
         .for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
-/// Masks the head of an IPv6 packet for the CRC.
+/// Replaces the variant bits of an IPv6 packet's headers by ones.
 #[inline]
 pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
     ONES_V6
@@ -103,7 +104,7 @@ pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
         .for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
-/// Computes the CRC of an IPv4 packet, from its header to its last pad byte.
+/// Computes the ICRC of an IPv4 packet, from its IP header to its last pad byte.
 #[inline]
 pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
     match shift_over(packet.len() - HEAD_V4) {
@@ -116,7 +117,7 @@ pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
     }
 }
 
-/// Computes the CRC of an IPv6 packet, from its header to its last pad byte.
+/// Computes the ICRC of an IPv6 packet, from its IP header to its last pad byte.
 #[inline]
 pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
     match shift_over(packet.len() - HEAD_V6) {
@@ -129,22 +130,22 @@ pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
     }
 }
 
-// A short packet is not copied to mask it: wide loads of bytes that were just stored stall, and cost more than the CRC itself.
-// A CRC is linear: the CRC of the unmasked bytes differs from that of the masked ones by the contribution of the masked bits alone.
-// That contribution is looked up for the head, then shifted over as many zero bytes as follow it.
+// For short packets the headers are not copied and masked: wide loads of just-stored bytes stall, and cost more than the
+// CRC. Instead, because a CRC is linear, the contribution of the replaced bits is looked up for the headers, shifted over
+// the following bytes, and XORed to the CRC of the unmodified packet.
 
-/// Contribution of each masked byte to the CRC of the head, by its position and value.
+/// Contribution of each replaced byte to the CRC of the headers, by its index and its missing bits.
 type Masked = [[u32; 256]; 8];
 static MASKED_V4: Masked = masked(&ONES_V4, HEAD_V4);
 static MASKED_V6: Masked = masked(&ONES_V6, HEAD_V6);
 
-/// The longest body over which a head's CRC is shifted: enough for a slot of 64 bytes.
+/// Maximum length of the bytes after the headers for this method: enough for a slot of 64 bytes.
 const SHORT: usize = 96;
-/// Effect of each register byte of a CRC after a run of zero bytes; the index is its length in units of four bytes.
+/// Effect of each byte of a CRC register after a run of zero bytes, indexed by the run's length in words.
 type Shift = [[u32; 256]; 4];
 static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
 
-/// Returns the change of the head's CRC when all masked bits are set.
+/// Returns the change of the headers' CRC when all variant bits are set.
 #[inline(always)]
 fn difference(head: &[u8], ones: &[(u8, u8); 8], masked: &Masked) -> u32 {
     ones.iter().zip(masked).fold(0, |sum, ((at, ones), place)| {
@@ -159,7 +160,7 @@ fn shifted(shift: &Shift, crc: u32) -> u32 {
     shift[0][a] ^ shift[1][b] ^ shift[2][c] ^ shift[3][d]
 }
 
-/// Returns the table that shifts over this many bytes, if there is one.
+/// Returns the table that shifts over `len` bytes, or `None` if there is none.
 #[inline(always)]
 fn shift_over(len: usize) -> Option<&'static Shift> {
     if len.is_multiple_of(4) {
@@ -169,7 +170,7 @@ fn shift_over(len: usize) -> Option<&'static Shift> {
     }
 }
 
-/// Returns a register after a zero byte.
+/// Returns a CRC register after a zero byte.
 const fn over_zero(crc: u32, bytes: &[u32; 256]) -> u32 {
     crc >> 8 ^ bytes[(crc & 0xff) as usize]
 }

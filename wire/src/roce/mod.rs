@@ -1,8 +1,8 @@
-//! RoCEv2: RDMA in UDP datagrams to port [`PORT`] (wire-formats section 6; InfiniBand Architecture Specification, volume 1, chapters 9
-//! and A17). The operations between a telemetry translator and collector memory: writes, sends, fetch-and-add, and their
-//! acknowledgements, on reliable and unreliable connections.
+//! RoCEv2: RDMA in UDP datagrams to port [`PORT`] (InfiniBand Architecture Specification, volume 1, chapter 9 and annex
+//! A17; `docs/reference/wire-formats.md`, section 6). Supports what a DTA translator and a collector's memory need: writes,
+//! sends, fetch-and-add and their acknowledgements, on reliable (RC) and unreliable (UC) connections.
 //!
-//! [`Packet`] parses and validates received packets, [`Writer`] builds packets to send. Neither tracks the state of a connection.
+//! [`Packet`] parses and validates received packets; [`Writer`] builds packets. Neither tracks connection state.
 //!
 //! ```
 //! use wire::roce::{Head, Packet, Path, Psn, Reth, Transport, Writer};
@@ -36,72 +36,71 @@ use crate::bytes::{array_at, put_u24, put_u32, put_u64, u16_at, u24_at, u32_at};
 
 /// UDP port of RoCEv2.
 pub const PORT: u16 = 4791;
-/// Bytes of the base transport header.
+/// Length of the base transport header (BTH), bytes.
 pub const BTH_LEN: usize = 12;
-/// Bytes of a [`Reth`].
+/// Length of a [`Reth`], bytes.
 pub const RETH_LEN: usize = 16;
-/// Bytes of an [`AtomicEth`].
+/// Length of an [`AtomicEth`], bytes.
 pub const ATOMIC_LEN: usize = 28;
-/// Bytes of immediate data.
+/// Length of immediate data, bytes.
 pub const IMMEDIATE_LEN: usize = 4;
-/// Bytes of an [`Aeth`].
+/// Length of an [`Aeth`], bytes.
 pub const AETH_LEN: usize = 4;
-/// Bytes of the original value in an atomic acknowledgement.
+/// Length of the original value in an atomic acknowledgement, bytes.
 pub const ATOMIC_ACK_LEN: usize = 8;
-/// Bytes of the invariant CRC.
+/// Length of the invariant CRC (ICRC), bytes.
 pub const ICRC_LEN: usize = 4;
-/// Bytes of a congestion notification's payload.
+/// Length of a congestion notification's payload, bytes.
 pub const CNP_LEN: usize = 16;
-/// The path MTUs that InfiniBand defines.
+/// Path MTUs defined by InfiniBand, bytes of payload.
 pub const PMTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
 /// Maximum payload of a packet, bytes.
 pub const MAX_PAYLOAD: usize = 4096;
-/// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that occur together, payload, CRC.
+/// Length of the longest frame, bytes: Ethernet, VLAN tag, IPv6, UDP, all headers that occur together, payload, ICRC.
 pub const MAX_FRAME: usize = 14 + 4 + 40 + 8 + BTH_LEN + RETH_LEN + IMMEDIATE_LEN + MAX_PAYLOAD + ICRC_LEN;
 
 crate::named! {
-    /// Transport service of a connection.
+    /// The transport service of a queue pair.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum Transport, name {
-        /// Reliable: acknowledged, retransmitted, in order.
+        /// Reliable connection: acknowledged, retransmitted, in order.
         Rc => "rc",
-        /// Unreliable connection: without acknowledgements.
+        /// Unreliable connection: no acknowledgements.
         Uc => "uc",
     }
 }
 
-/// The operation of a packet, on any transport (6.2).
+/// The operation of a packet, whatever its transport service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
-    /// A message for the receive queue.
+    /// SEND ONLY: a message for the receive queue.
     SendOnly,
-    /// The first of several packets of a write.
+    /// WRITE FIRST: the first of several packets.
     WriteFirst,
-    /// A middle packet of a write.
+    /// WRITE MIDDLE: a packet between the first and the last.
     WriteMiddle,
-    /// The last packet of a write.
+    /// WRITE LAST: the last packet.
     WriteLast,
-    /// The last packet of a write, with immediate data: the CPU is notified.
+    /// WRITE LAST with immediate data, which notifies the CPU.
     WriteLastImmediate,
-    /// A write in one packet.
+    /// WRITE ONLY: a write in one packet.
     WriteOnly,
-    /// A write in one packet with immediate data: the CPU is notified.
+    /// WRITE ONLY with immediate data, which notifies the CPU.
     WriteOnlyImmediate,
-    /// Acknowledgement, or negative acknowledgement.
+    /// ACKNOWLEDGE: an acknowledgement or a NAK.
     Acknowledge,
-    /// Acknowledges an atomic operation, with the original value.
+    /// ATOMIC ACKNOWLEDGE, with the original value.
     AtomicAcknowledge,
-    /// Fetch-and-add on eight bytes.
+    /// FETCH AND ADD on eight bytes.
     FetchAdd,
     /// Congestion notification packet (CNP).
     Cnp,
-    /// An unsupported opcode: the number on the wire.
+    /// An unsupported opcode, as on the wire.
     Other(u8),
 }
 
 impl Opcode {
-    /// Returns the transport and the operation of the number on the wire. Only numbers of reliable and
-    /// unreliable connections have a transport.
+    /// Returns the transport service and operation of an opcode. The service is `None` unless it is RC or UC.
     #[inline(always)]
     pub const fn from_number(number: u8) -> (Option<Transport>, Self) {
         let transport = match number >> 5 {
@@ -126,8 +125,8 @@ impl Opcode {
         (transport, operation)
     }
 
-    /// Returns the number on the wire, or `None` if the transport does not have the operation. Congestion
-    /// notifications and unsupported opcodes have the same number on each transport.
+    /// Returns the opcode on the wire, or `None` if the transport service does not have the operation. Congestion
+    /// notifications and unsupported opcodes are the same on every service.
     #[inline(always)]
     pub const fn number(self, transport: Transport) -> Option<u8> {
         let low = match self {
@@ -188,7 +187,7 @@ impl Opcode {
         matches!(self, Self::WriteLastImmediate | Self::WriteOnlyImmediate)
     }
 
-    /// Returns the bytes of the headers between base transport header and payload.
+    /// Returns the length of the headers between BTH and payload, bytes.
     #[inline]
     pub const fn extension_len(self) -> usize {
         match self {
@@ -203,14 +202,14 @@ impl Opcode {
     }
 }
 
-/// A packet sequence number, modulo 2^24.
+/// A 24-bit packet sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Psn(u32);
 
 impl Psn {
     const MASK: u32 = 0x00ff_ffff;
 
-    /// Creates a PSN from the low 24 bits of a number.
+    /// Creates a PSN from a number's low 24 bits.
     #[inline]
     pub const fn new(number: u32) -> Self {
         Self(number & Self::MASK)
@@ -236,8 +235,7 @@ impl Psn {
         Self::new(self.0.wrapping_add(more))
     }
 
-    /// Returns the distance by which it is ahead of `from`, from -2^23 on up to 2^23 - 1; negative if it is behind
-    /// (6.3).
+    /// Returns by how much this PSN is ahead of `from`, from -2^23 to 2^23 - 1; negative if it is behind.
     #[inline]
     pub const fn distance(self, from: Self) -> i32 {
         (self.0.wrapping_sub(from.0) << 8) as i32 >> 8
@@ -250,31 +248,31 @@ impl core::fmt::Display for Psn {
     }
 }
 
-/// The base transport header's fields (6.1).
+/// The fields of the base transport header (BTH).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bth {
-    /// The transport of its opcode, if it is supported.
+    /// Transport service of the opcode, if it is supported.
     pub transport: Option<Transport>,
     /// Opcode: transport service and operation.
     pub opcode: Opcode,
-    /// SE: solicited event, which wakes the receiver.
+    /// SE bit: solicited event, which wakes the receiver.
     pub solicited: bool,
-    /// Bytes of padding after the payload, 0 to 3.
+    /// Number of pad bytes after the payload, 0 to 3.
     pub pad: u8,
-    /// FECN: congestion on the forward path.
+    /// FECN bit: congestion on the forward path.
     pub fecn: bool,
-    /// BECN: congestion on the backward path.
+    /// BECN bit: congestion on the backward path.
     pub becn: bool,
     /// Destination queue pair, 24 bits.
     pub queue_pair: u32,
-    /// A: an acknowledgement is requested.
+    /// A bit: an acknowledgement is requested.
     pub ack_request: bool,
     /// Packet sequence number (PSN).
     pub psn: Psn,
 }
 
 impl Bth {
-    /// Reads the header; version and partition are left to the caller.
+    /// Parses the header. The caller checks version and partition key.
     #[inline(always)]
     fn parse(bytes: &[u8; BTH_LEN]) -> Self {
         let (transport, opcode) = Opcode::from_number(bytes[field::OPCODE]);
@@ -294,7 +292,7 @@ impl Bth {
 }
 
 mod field {
-    // Of the base transport header.
+    // Offsets in the base transport header.
     pub(super) const OPCODE: usize = 0;
     pub(super) const FLAGS: usize = 1;
     pub(super) const PARTITION: usize = 2;
@@ -310,14 +308,14 @@ mod field {
     pub(super) const ACK_REQUEST: u8 = 0x80;
 }
 
-/// RDMA extended transport header: the destination of a write, in the first packet of a message.
+/// The RDMA extended transport header (RETH): the destination of a write, in the first packet of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reth {
-    /// Virtual address of the first byte.
+    /// Virtual address of the message's first byte.
     pub address: u64,
-    /// The key of the memory region.
+    /// R_Key of the memory region.
     pub rkey: u32,
-    /// Bytes of the whole message.
+    /// Length of the whole message, bytes.
     pub len: u32,
 }
 
@@ -339,16 +337,16 @@ impl Reth {
     }
 }
 
-/// Atomic extended transport header: the operands of an atomic operation and its address.
+/// The atomic extended transport header: address and operands of an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AtomicEth {
-    /// Virtual address, a multiple of 8.
+    /// Virtual address of the value, a multiple of 8.
     pub address: u64,
-    /// The key of the memory region.
+    /// R_Key of the memory region.
     pub rkey: u32,
     /// The value to add.
     pub add: u64,
-    /// The value to compare with; 0 in fetch-and-add.
+    /// Value to compare with; 0 for fetch-and-add.
     pub compare: u64,
 }
 
@@ -372,39 +370,39 @@ impl AtomicEth {
     }
 }
 
-/// The NAK code with which a request is refused.
+/// The NAK code of a refused request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nak {
-    /// Sequence error: a packet is missing; the PSN is the expected one.
+    /// PSN sequence error: packets are missing; the NAK's PSN is the expected one.
     SequenceError,
-    /// Invalid request; the connection is broken.
+    /// Invalid request, which ends the connection.
     InvalidRequest,
-    /// Remote access error; the connection is broken.
+    /// Remote access error, which ends the connection.
     RemoteAccess,
-    /// Remote operational error: the responder has failed; the connection is broken.
+    /// Remote operational error: the responder failed, which ends the connection.
     RemoteOperational,
     /// An unknown code, 4 to 31.
     Other(u8),
 }
 
-/// Syndrome of an acknowledgement (6.2).
+/// The syndrome of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// All requests up to the PSN are done. The value is the credit code; 31 is none.
+    /// ACK: all requests up to the PSN are done. Contains the credit code; 31 means no credits.
     Ack(u8),
-    /// Receiver not ready: retry after [`rnr_nanoseconds`] of this code.
+    /// RNR NAK: the receiver is not ready; retry after [`rnr_nanoseconds`] of this code.
     Rnr(u8),
-    /// Negative acknowledgement (NAK) with its code.
+    /// NAK with its code.
     Nak(Nak),
-    /// Reserved: the byte on the wire.
+    /// A reserved syndrome, as on the wire.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// An acknowledgement without credits.
+    /// An ACK without credits.
     pub const ACK: Self = Self::Ack(31);
 
-    /// Returns the syndrome of the byte on the wire.
+    /// Decodes a syndrome from its byte.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         let value = number & 0x1f;
@@ -422,7 +420,7 @@ impl Syndrome {
         }
     }
 
-    /// Returns the byte on the wire.
+    /// Encodes the syndrome as a byte.
     #[inline]
     pub const fn number(self) -> u8 {
         match self {
@@ -442,12 +440,12 @@ impl Syndrome {
     }
 }
 
-/// ACK extended transport header (AETH).
+/// The ACK extended transport header (AETH).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
     /// Syndrome: ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
-    /// Messages completed, 24 bits.
+    /// MSN: number of completed messages, 24 bits.
     pub msn: u32,
 }
 
@@ -467,7 +465,7 @@ impl Aeth {
     }
 }
 
-/// Returns the time that a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
+/// Returns how long a requester waits after an RNR NAK with this timer code, ns.
 pub const fn rnr_nanoseconds(code: u8) -> u64 {
     const HUNDREDTHS_OF_MS: [u32; 32] = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
@@ -476,8 +474,7 @@ pub const fn rnr_nanoseconds(code: u8) -> u64 {
     HUNDREDTHS_OF_MS[(code & 31) as usize] as u64 * 10_000
 }
 
-/// Returns whether the partition key is the default one, whose low 15 bits are all ones. The top bit is the
-/// membership type of the sender.
+/// Returns whether the partition key is the default: its low 15 bits are all ones. The top bit is the membership type.
 #[inline]
 fn is_default_partition(bytes: &[u8; BTH_LEN]) -> bool {
     u16_at(bytes, field::PARTITION) | 0x8000 == 0xffff

@@ -1,4 +1,4 @@
-//! Parsing and validation of RoCEv2 packets.
+//! Parsing and validation of received RoCEv2 packets: lengths, padding, transport version, partition key and ICRC.
 
 use super::{
     AETH_LEN, ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, Bth, CNP_LEN, ICRC_LEN, MAX_PAYLOAD, Opcode, PMTUS, PORT,
@@ -9,11 +9,11 @@ use crate::packet::{IPV4, IPV6, UDP, is_tag};
 use crate::refusal::Refusal;
 use core::net::IpAddr;
 
-/// VLAN tags that are stepped over.
+/// Maximum number of VLAN tags that are skipped.
 const MAX_TAGS: usize = 4;
-/// MAC addresses of a packet without an Ethernet header.
+/// MAC addresses of a packet without Ethernet header.
 const NO_MACS: [u8; 12] = [0; 12];
-/// The IPv4 flag "do not fragment".
+/// IPv4 flag "don't fragment".
 const DF: u16 = 0x4000;
 
 /// The endpoints of a packet.
@@ -27,17 +27,17 @@ pub struct Endpoints {
     pub source_port: u16,
 }
 
-/// A packet whose headers, lengths and CRC are valid. If its request is invalid, [`fault`](Self::fault) has the cause: on a
-/// reliable connection the responder then sends a NAK instead of dropping it silently (6.3).
+/// A packet with valid headers, lengths and ICRC. If its request is invalid, [`fault`](Self::fault) has the cause: on a
+/// reliable connection the responder then sends a NAK instead of dropping it silently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Ethernet source, for the reply; zero without an Ethernet header.
+    /// Source MAC address, for replies; zero without an Ethernet header.
     pub source_mac: [u8; 6],
-    /// Ethernet destination; zero without an Ethernet header.
+    /// Destination MAC address; zero without an Ethernet header.
     pub destination_mac: [u8; 6],
     /// Source and destination addresses of the packet.
     pub ends: Endpoints,
-    /// A switch has marked congestion on the path (ECN 3); always false without the IP header.
+    /// A switch marked congestion (ECN 3); always `false` without the IP header.
     pub congestion: bool,
     /// Base transport header (BTH).
     pub bth: Bth,
@@ -49,22 +49,22 @@ pub struct Packet<'a> {
     pub immediate: Option<u32>,
     /// ACK extended transport header (AETH).
     pub aeth: Option<Aeth>,
-    /// The original value in an atomic acknowledgement.
+    /// Original value in an atomic acknowledgement.
     pub atomic_ack: Option<u64>,
-    /// Payload without pad bytes. For unsupported opcodes: all bytes between base header and CRC.
+    /// Payload without pad bytes. For unsupported opcodes, all bytes between BTH and ICRC.
     pub payload: &'a [u8],
-    /// An invalid request: an unknown opcode, a wrong pad count or length. Only faults that one packet alone shows; the responder
-    /// checks the order of packets, access rights and ranges.
+    /// Invalid request: unknown opcode, wrong pad count or length. Contains only faults that a single packet shows; the
+    /// responder checks packet order, access rights and ranges.
     pub fault: Option<Refusal>,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads and checks an Ethernet frame. IPv4 has no options, and IPv6 no extension headers.
+    /// Parses and validates an Ethernet frame. IPv4 options and IPv6 extension headers are refused.
     ///
-    /// Checksums of IPv4 and UDP are not checked: the CRC covers all fields that are used.
+    /// IPv4 and UDP checksums are not checked, because the ICRC covers all fields that are used.
     ///
     /// # Errors
-    /// Packets that must be dropped silently.
+    /// [`Refusal`] for packets that must be dropped silently.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Refusal> {
         match frame.get(12..).and_then(|from| from.split_first_chunk::<2>()) {
@@ -74,7 +74,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads a frame with VLAN tags, or one that is neither IPv4 nor IPv6.
+    /// Parses a frame with VLAN tags, or one that is neither IPv4 nor IPv6.
     #[inline(never)]
     fn tagged(frame: &'a [u8]) -> Result<Self, Refusal> {
         let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
@@ -94,10 +94,10 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads and checks a packet that begins with IPv4 or IPv6.
+    /// Parses and validates a packet that starts with its IPv4 or IPv6 header.
     ///
     /// # Errors
-    /// Packets that must be dropped silently.
+    /// [`Refusal`] for packets that must be dropped silently.
     pub fn parse_ip(packet: &'a [u8]) -> Result<Self, Refusal> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Self::ipv4(packet, &NO_MACS),
@@ -107,12 +107,12 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads and checks a datagram that a UDP socket received on [`PORT`], without its IP header. The CRC covers that header, so
-    /// it is assumed to be the one that Linux sends from an unconnected UDP socket that must not fragment (`IP_PMTUDISC_DO`): no
-    /// options, and over IPv4 identification 0. Anything else is [`Refusal::BadIcrc`].
+    /// Parses and validates a datagram that a UDP socket received on [`PORT`]. The ICRC covers the IP header, which is
+    /// missing. It is assumed to be what Linux sends from an unconnected UDP socket with `IP_PMTUDISC_DO`: no options, and
+    /// identification 0 for IPv4. Other headers lead to [`Refusal::BadIcrc`].
     ///
     /// # Errors
-    /// Packets that must be dropped silently.
+    /// [`Refusal`] for packets that must be dropped silently.
     #[inline]
     pub fn parse_udp(payload: &'a [u8], ends: Endpoints) -> Result<Self, Refusal> {
         let bth = payload.first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
@@ -211,11 +211,10 @@ impl<'a> Packet<'a> {
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
-    /// Reads the transport headers. `crc_of` gets the bytes after the base transport header, and returns the
-    /// CRC of the packet.
+    /// Parses the transport headers. `crc_of` gets the bytes after the BTH and returns the packet's ICRC.
     ///
-    /// Everything is computed before the structure is built, once: copying a structure of this size, or changing it in
-    /// parts, costs more than all the rest.
+    /// Computes all fields before it builds the struct: copying a struct of this size, or changing it piecewise, costs more
+    /// than the rest.
     #[inline(always)]
     fn transport(
         payload: &'a [u8],
@@ -265,11 +264,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Writes the correct CRC at the end of a whole frame, for tests and tools that change packets. Nothing else of the frame
-/// is checked.
+/// Writes the correct ICRC at the end of a frame, for tests and tools that modify packets. Nothing else is checked.
 ///
 /// # Errors
-/// If it is not a UDP datagram, or too short for the headers and the CRC.
+/// [`Refusal`] if the frame is not a UDP datagram, or too short for the headers and the ICRC.
 pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
     let mut at = 14;
@@ -300,21 +298,21 @@ pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Fields of a packet from the layers below.
+/// Fields of the lower layers.
 struct LowerLayers {
-    /// Destination and source MAC addresses.
+    /// Destination and source MAC address.
     macs: ([u8; 6], [u8; 6]),
     ends: Endpoints,
     congestion: bool,
 }
 
-/// Returns the Ethernet addresses of a frame that is long enough.
+/// Returns the destination and source MAC address of a frame that is long enough.
 #[inline(always)]
 fn macs(frame: &[u8]) -> ([u8; 6], [u8; 6]) {
     (array_at(frame, 0), array_at(frame, 6))
 }
 
-/// The extended transport headers, after the base transport header.
+/// The extended transport headers after the BTH.
 #[derive(Default)]
 struct Extension {
     reth: Option<Reth>,
@@ -403,8 +401,7 @@ impl Extension {
     }
 }
 
-/// Returns the payload in `rest`, and its fault. `whole` is the length of the message of which this is the
-/// first packet.
+/// Returns the payload in `rest`, and its fault, if any. `whole` is the RETH's message length.
 #[inline(always)]
 fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refusal>) {
     if let Opcode::Other(_) = bth.opcode {
@@ -424,7 +421,7 @@ fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refus
     }
 }
 
-/// Returns whether the payload's length fits opcode and message length, as far as one packet alone shows.
+/// Returns whether the payload's length fits the opcode and message length, as far as a single packet shows.
 #[inline(always)]
 fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
     match opcode {
@@ -443,8 +440,7 @@ fn is_pmtu(len: usize) -> bool {
     PMTUS.iter().any(|pmtu| usize::from(*pmtu) == len)
 }
 
-/// Returns the UDP payload of an IP packet of `total` bytes, of which the first `at` are the IP header;
-/// `header` is that of UDP.
+/// Returns the UDP payload of an IP packet of `total` bytes whose IP header has `at` bytes; `header` is the UDP header.
 #[inline(always)]
 fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Result<&'a [u8], Refusal> {
     if u16_at(header, 2) != PORT {
@@ -460,7 +456,7 @@ fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Resul
     packet.get(at + 8..at + len).ok_or(Refusal::Truncated)
 }
 
-/// Writes the UDP header and the base transport header of a head.
+/// Writes the UDP header and the BTH.
 #[inline]
 fn put_udp(out: &mut [u8], source_port: u16, len: u16, bth: &[u8; BTH_LEN]) {
     put_u16(out, 0, source_port);
@@ -493,8 +489,8 @@ fn short_v6(packet: &[u8]) -> Refusal {
     )
 }
 
-/// Returns the cause for which a short packet is refused: a whole one that is too short for RoCEv2 is
-/// something else; one that was cut is truncated.
+/// Returns the refusal of a short packet: a complete one that is too short for RoCEv2 is something else, and an incomplete
+/// one is truncated.
 fn short(
     packet: &[u8],
     header: usize,

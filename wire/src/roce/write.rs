@@ -1,7 +1,7 @@
-//! Frames that this system sends.
+//! Builds RoCEv2 frames to send.
 //!
-//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] caches those headers and
-//! the CRC over them, so that a frame costs little more than its payload.
+//! All frames of a queue pair with the same opcode and length have equal headers up to the PSN. A [`Writer`] caches these
+//! headers and the ICRC over them, so that a frame costs little more than its payload.
 
 use super::{
     ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, CNP_LEN, ICRC_LEN, IMMEDIATE_LEN, MAX_PAYLOAD, Nak, Opcode, PORT,
@@ -15,41 +15,42 @@ use crate::refusal::{EmitError, Refusal};
 use core::fmt;
 use core::net::IpAddr;
 
-/// Bytes of the longest header template: Ethernet, VLAN tag, IPv6, UDP, base transport header.
+/// Length of the longest header template: Ethernet, VLAN tag, IPv6, UDP, BTH.
 const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
-/// Bytes of the base transport header from the acknowledge request on: they change with each packet.
+/// Bytes of the BTH that change per packet: acknowledgement request and PSN.
 const CHANGING: usize = 4;
 /// Number of header templates that a writer caches.
 const TEMPLATES: usize = 8;
 
-/// The path of frames.
+/// The network path of frames: addresses and header fields below the transport layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
     /// MAC address of the sender.
     pub source_mac: [u8; 6],
     /// MAC address of the next hop.
     pub destination_mac: [u8; 6],
-    /// VLAN tag's control word, if there is a tag.
+    /// Control information of the VLAN tag, if there is one.
     pub vlan: Option<u16>,
     /// IP address of the sender.
     pub source: IpAddr,
-    /// IP destination, of the same family.
+    /// Destination IP address, of the same family.
     pub destination: IpAddr,
-    /// UDP source port: 0xC000 to 0xFFFF, the same for all packets of a queue pair, so that they take one path.
+    /// UDP source port, 0xC000 to 0xFFFF. It is the same for all packets of a queue pair, so that ECMP keeps them on one
+    /// path.
     pub source_port: u16,
-    /// Type of service, or traffic class: 2 allows switches to mark congestion.
+    /// Type of service or traffic class. 2 is ECT(0), which lets switches mark congestion.
     pub tos: u8,
-    /// Hop limit, or TTL in IPv4.
+    /// Hop limit (IPv6) or TTL (IPv4).
     pub hop_limit: u8,
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
-    /// IPv4 identification. 0 is correct where nothing is fragmented, and lets a UDP socket send the same bytes.
+    /// IPv4 identification. 0 is correct without fragmentation, and equals what a UDP socket sends.
     pub identification: u16,
 }
 
 impl Path {
-    /// Creates a path with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow
-    /// label 0; Ethernet addresses are zero.
+    /// Creates a path with default values: no VLAN tag, ECT(0), hop limit 64; identification, flow label and MAC addresses
+    /// are 0.
     pub const fn new(source: IpAddr, destination: IpAddr, source_port: u16) -> Self {
         Self {
             source_mac: [0; 6],
@@ -65,7 +66,7 @@ impl Path {
         }
     }
 
-    /// Returns the bytes before the base transport header; a UDP socket sends the frame without them.
+    /// Returns the length of the headers before the BTH, bytes. A UDP socket sends the frame without them.
     pub const fn headers_len(&self) -> usize {
         let ethernet = if self.vlan.is_some() { 18 } else { 14 };
         ethernet + if self.source.is_ipv4() { 20 } else { 40 } + 8
@@ -126,7 +127,7 @@ fn widen(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Source and destination are not of one family.
+/// Source and destination address have different families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MixedFamilies;
 
@@ -138,19 +139,19 @@ impl fmt::Display for MixedFamilies {
 
 impl core::error::Error for MixedFamilies {}
 
-/// Fields of the base transport header that change from packet to packet.
+/// The BTH fields that change per packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Head {
     /// Packet sequence number (PSN).
     pub psn: Psn,
     /// An acknowledgement is requested.
     pub ack_request: bool,
-    /// Solicited event: the receiver is woken.
+    /// Solicited event: wakes the receiver.
     pub solicited: bool,
 }
 
 impl Head {
-    /// Creates the head of a packet without acknowledgement request and solicited event.
+    /// Creates a head without acknowledgement request and solicited event.
     pub const fn new(psn: Psn) -> Self {
         Self {
             psn,
@@ -160,12 +161,12 @@ impl Head {
     }
 }
 
-/// The headers with which all frames with the same opcode, solicited event bit and length begin.
+/// The common headers of all frames with the same opcode, solicited event bit and length.
 #[derive(Clone, Debug)]
 struct HeaderTemplate {
-    /// Opcode, flags and payload length, or `None` if the template is unused.
+    /// (Opcode, flags, payload length), or `None` if the template is unused.
     of: Option<(u8, u8, u16)>,
-    /// The CRC of the bytes that do not change, except for the last `prefix_len` of them.
+    /// ICRC of the constant bytes, rewound by the last `prefix_len` of them.
     crc: icrc::Running,
     by: Crc32,
     prefix_len: usize,
@@ -175,7 +176,7 @@ struct HeaderTemplate {
 impl HeaderTemplate {
     #[inline(always)]
     fn copy_to(&self, out: &mut [u8]) {
-        // The usual lengths, IPv4 and IPv6 without a tag, are constants, so that the copy needs no call.
+        // Constant lengths for IPv4 and IPv6 without a tag avoid a call to memcpy.
         if let Ok(out) = <&mut [u8; 14 + 20 + 8 + BTH_LEN]>::try_from(&mut *out) {
             out.copy_from_slice(&self.bytes[..14 + 20 + 8 + BTH_LEN]);
         } else if let Ok(out) = <&mut [u8; 14 + 40 + 8 + BTH_LEN]>::try_from(&mut *out) {
@@ -186,23 +187,23 @@ impl HeaderTemplate {
     }
 }
 
-/// Writes the frames of one queue pair, whole, into the caller's memory.
+/// Builds complete frames of one queue pair in the caller's memory.
 #[derive(Clone, Debug)]
 pub struct Writer {
     path: Path,
     transport: Transport,
     queue_pair: u32,
-    /// Bytes of a header template.
+    /// Length of a header template, bytes.
     len: usize,
     choose: ChooseCrc32,
     templates: [HeaderTemplate; TEMPLATES],
 }
 
 impl Writer {
-    /// Creates a writer of frames to the remote queue pair, 24 bits.
+    /// Creates a writer of frames to a remote queue pair (24 bits).
     ///
     /// # Errors
-    /// If the path's addresses are not of one family.
+    /// [`MixedFamilies`] if the path's addresses have different families.
     pub fn new(path: Path, transport: Transport, queue_pair: u32) -> Result<Self, MixedFamilies> {
         if path.source.is_ipv4() != path.destination.is_ipv4() {
             return Err(MixedFamilies);
@@ -224,7 +225,7 @@ impl Writer {
         })
     }
 
-    /// Returns this writer with the caller's functions to compute CRCs.
+    /// Uses the caller's CRC functions.
     #[must_use]
     pub fn with_crc(self, choose: ChooseCrc32) -> Self {
         Self { choose, ..self }
@@ -240,21 +241,21 @@ impl Writer {
         self.queue_pair
     }
 
-    /// Returns the bytes of each frame before the base transport header.
+    /// Returns the length of the headers before the BTH, bytes.
     pub const fn headers_len(&self) -> usize {
         self.path.headers_len()
     }
 
-    /// Returns the bytes of a frame with this opcode and payload.
+    /// Returns the length of a frame with this opcode and payload, bytes.
     #[inline]
     pub const fn frame_len(&self, opcode: Opcode, payload_len: usize) -> usize {
         self.len + opcode.extension_len() + payload_len.next_multiple_of(4) + ICRC_LEN
     }
 
-    /// Writes a write in one packet. `reth.len` must be the length of the payload.
+    /// Builds a WRITE ONLY and returns its length. `reth.len` must equal the payload's length.
     ///
     /// # Errors
-    /// If `out` is too short, or the lengths are not allowed.
+    /// [`EmitError`] if `out` is too short, or a length is invalid.
     #[inline]
     pub fn write_only(
         &mut self,
@@ -267,10 +268,10 @@ impl Writer {
         self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
     }
 
-    /// Writes a write in one packet of `reth.len` bytes, which `fill` writes in place.
+    /// Builds a WRITE ONLY of `reth.len` bytes, which `fill` writes in place.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     #[inline]
     pub fn write_only_by(
         &mut self,
@@ -285,11 +286,11 @@ impl Writer {
         })
     }
 
-    /// Writes a write in one packet with immediate data, which notifies the CPU; `fill` is used as in
+    /// Builds a WRITE ONLY with immediate data, which notifies the CPU; `fill` writes the payload as in
     /// [`write_only_by`](Self::write_only_by).
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     #[inline]
     pub fn write_only_immediate_by(
         &mut self,
@@ -312,10 +313,10 @@ impl Writer {
         )
     }
 
-    /// Writes a write in one packet with immediate data, which notifies the CPU.
+    /// Builds a WRITE ONLY with immediate data, which notifies the CPU.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     #[inline]
     pub fn write_only_immediate(
         &mut self,
@@ -329,11 +330,10 @@ impl Writer {
         self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
     }
 
-    /// Writes the first packet of a longer write. `reth.len` is the length of the message, and that of the
-    /// payload is the path MTU.
+    /// Builds a WRITE FIRST. `reth.len` is the message's length; the payload has the length of the path MTU.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     pub fn write_first(
         &mut self,
         out: &mut [u8],
@@ -348,10 +348,10 @@ impl Writer {
         })
     }
 
-    /// Writes a packet in the middle of a longer write.
+    /// Builds a WRITE MIDDLE.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(payload.len().is_multiple_of(4) && !payload.is_empty())?;
         self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| {
@@ -359,10 +359,10 @@ impl Writer {
         })
     }
 
-    /// Writes the last packet of a longer write.
+    /// Builds a WRITE LAST.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(!payload.is_empty())?;
         self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| {
@@ -370,10 +370,10 @@ impl Writer {
         })
     }
 
-    /// Writes the last packet of a longer write with immediate data, which notifies the CPU.
+    /// Builds a WRITE LAST with immediate data, which notifies the CPU.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     pub fn write_last_immediate(
         &mut self,
         out: &mut [u8],
@@ -388,29 +388,29 @@ impl Writer {
         })
     }
 
-    /// Writes a message for the receive queue.
+    /// Builds a SEND ONLY, a message for the receive queue.
     ///
     /// # Errors
-    /// As [`write_only`](Self::write_only).
+    /// As for [`write_only`](Self::write_only).
     pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| {
             to.copy_from_slice(payload)
         })
     }
 
-    /// Writes a fetch-and-add on eight bytes, for reliable connections only. `atomic.compare` is 0.
+    /// Builds a FETCH AND ADD on eight bytes (RC only). `atomic.compare` is 0.
     ///
     /// # Errors
-    /// If `out` is too short, or the connection is not reliable.
+    /// [`EmitError`] if `out` is too short, or the transport service is not RC.
     #[inline]
     pub fn fetch_add(&mut self, out: &mut [u8], head: Head, atomic: AtomicEth) -> Result<usize, EmitError> {
         self.put(out, Opcode::FetchAdd, head, 0, |ext, _| atomic.emit(ext))
     }
 
-    /// Acknowledges all requests up to `psn`. Only on reliable connections, like the following methods.
+    /// Builds an ACK of all requests up to `psn` (RC only, like the following methods).
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// As for [`fetch_add`](Self::fetch_add).
     #[inline]
     pub fn ack(&mut self, out: &mut [u8], psn: Psn, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(
@@ -423,10 +423,10 @@ impl Writer {
         )
     }
 
-    /// Refuses `psn`; for a sequence error, `psn` is the expected one.
+    /// Builds a NAK of `psn`; for a sequence error, `psn` is the expected one.
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// As for [`fetch_add`](Self::fetch_add).
     pub fn nak(&mut self, out: &mut [u8], psn: Psn, nak: Nak, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(
             out,
@@ -438,11 +438,10 @@ impl Writer {
         )
     }
 
-    /// Writes a NAK "receiver not ready" for `psn`. `timer` is a code, see
-    /// [`rnr_nanoseconds`](super::rnr_nanoseconds).
+    /// Builds an RNR NAK of `psn`. `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// As for [`fetch_add`](Self::fetch_add).
     pub fn rnr(&mut self, out: &mut [u8], psn: Psn, timer: u8, msn: u32) -> Result<usize, EmitError> {
         self.acknowledge(
             out,
@@ -454,10 +453,10 @@ impl Writer {
         )
     }
 
-    /// Writes an acknowledgement with any header.
+    /// Builds an acknowledgement with any AETH.
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// As for [`fetch_add`](Self::fetch_add).
     #[inline]
     pub fn acknowledge(&mut self, out: &mut [u8], psn: Psn, aeth: Aeth) -> Result<usize, EmitError> {
         self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| {
@@ -465,10 +464,10 @@ impl Writer {
         })
     }
 
-    /// Acknowledges an atomic operation, with the original value.
+    /// Builds an ATOMIC ACKNOWLEDGE with the original value.
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// As for [`fetch_add`](Self::fetch_add).
     pub fn atomic_ack(
         &mut self,
         out: &mut [u8],
@@ -486,17 +485,17 @@ impl Writer {
         })
     }
 
-    /// Writes a congestion notification.
+    /// Builds a congestion notification packet (CNP).
     ///
     /// # Errors
-    /// If `out` is too short.
+    /// [`EmitError`] if `out` is too short.
     pub fn cnp(&mut self, out: &mut [u8]) -> Result<usize, EmitError> {
         self.put(out, Opcode::Cnp, Head::default(), CNP_LEN, |_, payload| {
             payload.fill(0)
         })
     }
 
-    /// Writes one frame, of which `fill` writes extension headers and payload.
+    /// Builds a frame; `fill` writes extension headers and payload.
     #[inline]
     fn put(
         &mut self,
@@ -530,7 +529,7 @@ impl Writer {
         Ok(len)
     }
 
-    /// Returns the header template of such frames, and creates it if it is not cached.
+    /// Returns the cached template for such frames, and creates it if needed.
     #[inline]
     fn template(
         &mut self,
@@ -591,18 +590,18 @@ fn fits(good: bool) -> Result<(), EmitError> {
     }
 }
 
-/// One packet of a write.
+/// A packet of a segmented write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Segment {
-    /// [`Opcode::WriteOnly`], or first, middle, last; without immediate data.
+    /// [`Opcode::WriteOnly`], or first, middle or last; without immediate data.
     pub opcode: Opcode,
-    /// Offset of its bytes in the message.
+    /// Offset of its payload in the message, bytes.
     pub at: usize,
-    /// Number of its bytes.
+    /// Length of its payload, bytes.
     pub len: usize,
 }
 
-/// The packets of a write of `len` bytes over a path MTU (6.3): only the last may be shorter.
+/// Iterator over the packets of a write over a path MTU. Only the last may be shorter than the MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct Segments {
     len: usize,
@@ -612,8 +611,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Iterates over the packets of a message of `len` bytes; an empty message has one. A path MTU of 0
-    /// counts as the smallest.
+    /// Segments a message of `len` bytes; an empty message has one packet. A path MTU of 0 counts as 256.
     #[inline]
     pub const fn new(len: usize, pmtu: u16) -> Self {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
@@ -625,7 +623,7 @@ impl Segments {
         }
     }
 
-    /// Returns the number of packets, which is also the number of PSNs.
+    /// Returns the number of packets, which is also the number of PSNs used.
     #[inline]
     pub const fn count(len: usize, pmtu: u16) -> usize {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
@@ -656,5 +654,5 @@ impl Iterator for Segments {
     }
 }
 
-// A template has space for all headers before the extended transport headers, and the atomic one is the longest of those.
+// A template has space for all headers before the extended transport headers; the atomic one is the longest of those.
 const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);
