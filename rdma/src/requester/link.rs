@@ -22,6 +22,11 @@ use super::stats::{GivenUp, Refused, Response, Stats};
 use crate::seed::mix;
 use crate::transport::{Blocked, Credit};
 
+/// Smallest window, packets; losses do not reduce it further.
+const MIN_WINDOW: u32 = 16;
+/// Deadline of a timer that is not running.
+const NEVER: u64 = u64::MAX;
+
 wire::named! {
     /// The reason why a connection broke.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,11 +52,6 @@ pub enum State {
     /// The reliable queue pair failed; the program must reconnect.
     Broken(Cause),
 }
-
-/// Smallest window, packets; losses do not reduce it further.
-const MIN_WINDOW: u32 = 16;
-/// Deadline of a timer that is not running.
-const NEVER: u64 = u64::MAX;
 
 /// The sending half of a queue pair.
 #[derive(Debug)]
@@ -672,7 +672,7 @@ impl CollectorLink {
             Syndrome::Nak(Nak::SequenceError) => {
                 self.acknowledge(psn);
                 self.rewind();
-                self.window = (self.window / 2).max(MIN_WINDOW);
+                self.shrink_window(config);
                 self.paused_until = self.paused_until.max(now.saturating_add(config.pause_on_loss));
                 Response::SequenceError
             }
@@ -780,8 +780,13 @@ impl CollectorLink {
             return;
         }
         self.rewind();
-        self.window = (self.window / 2).max(MIN_WINDOW);
+        self.shrink_window(config);
         self.deadline = NEVER;
+    }
+
+    /// Halves the window after a loss, down to [`MIN_WINDOW`] or to a configured window that is smaller.
+    fn shrink_window(&mut self, config: &Config) {
+        self.window = (self.window / 2).max(MIN_WINDOW.min(config.window));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requester and responder over a faulty network: reliable operations are executed exactly once; each lost unreliable one is counted.
 
-use rdma::requester::{Response, UncertainFetchAdds};
+use rdma::requester::{Config, Response, UncertainFetchAdds};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
 use testkit::rdma::{Faults, MICRO, MILLI, Rng, World};
@@ -253,6 +253,35 @@ fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
         counts.lost as i64 - counts.doubled as i64
     );
     world.check_counters();
+}
+
+#[test]
+fn a_loss_never_widens_the_window() {
+    for window in [1, 2, 15, 16, 17] {
+        let everything = Faults {
+            lost: 1000,
+            ..Faults::default()
+        };
+        let config = Config {
+            window,
+            ..Config::default()
+        };
+        let mut world = World::with(1, everything, config);
+        world.connect();
+        for slot in 0..64 {
+            let written = world.links.write(KEPT, slot * SLOT, &[1; 24], None, true);
+            assert_eq!(written, Ok(()));
+        }
+        let mut sent = 0;
+        for _ in 0..4 {
+            world.send();
+            let frames = world.links.stats(0).unwrap().frames;
+            assert!(frames - sent <= u64::from(window), "{window}: {}", frames - sent);
+            sent = frames;
+            world.pass(config.timeout);
+        }
+        assert!(world.links.stats(0).unwrap().timeouts > 0);
+    }
 }
 
 #[test]
