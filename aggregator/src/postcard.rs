@@ -8,6 +8,13 @@ use wire::{Flags, Hop, Report};
 use super::config::V20_POSTCARD_LEN;
 use super::stats::RefusalReason;
 
+/// First word: report type 1, no inner packet, 8 words of which 6 are metadata, not dropped.
+const FIRST: u64 = 0x1008_0600 << 32;
+/// Second word: queue and both timestamps, domain "PC".
+const BITS: u64 = 0x1c00_5043;
+/// Mask for both words. Report flags other than D (dropped) are ignored.
+const EXACT_MASK: u64 = 0xffff_ff80_ffff_ffff;
+
 /// One node's data about a packet. All-ones means missing, as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Postcard {
@@ -156,13 +163,6 @@ pub(super) struct ExactGroup<'a> {
     pub(super) seq: u32,
     postcards: &'a [[u8; V20_POSTCARD_LEN]],
 }
-
-/// First word: report type 1, no inner packet, 8 words of which 6 are metadata, not dropped.
-const FIRST: u64 = 0x1008_0600 << 32;
-/// Second word: queue and both timestamps, domain "PC".
-const BITS: u64 = 0x1c00_5043;
-/// Mask for both words. Report flags other than D (dropped) are ignored.
-const EXACT_MASK: u64 = 0xffff_ff80_ffff_ffff;
 
 impl<'a> ExactGroup<'a> {
     /// Parses a datagram at constant offsets. Returns `None` if it has another layout, so that the decoder must read it.

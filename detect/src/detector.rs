@@ -68,6 +68,7 @@ pub use hash::{Crc, flow_crc};
 
 /// Maximum number of registers of a monitor.
 pub const MAX_REGISTERS: usize = 1 << 24;
+const OCCUPIED: u64 = 1 << 32;
 
 /// A detector: algorithm, metric and threshold.
 ///
@@ -241,8 +242,6 @@ struct Register {
     /// The moving average, or the time of the last report, ns.
     extra: u64,
 }
-
-const OCCUPIED: u64 = 1 << 32;
 
 /// A detector with its registers.
 #[derive(Clone, Debug)]

@@ -4,6 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+/// The IPv4-mapped addresses, `::ffff:0:0/96`.
+const MAPPED: u128 = 0xffff_0000_0000;
+const MAPPED_BITS: u8 = 96;
+
 /// An address prefix: `10.0.0.0/8`, `2001:db8::/32`, or a single address. IPv4 and IPv6 prefixes never contain addresses of
 /// the other family; an IPv4-mapped IPv6 address (`::ffff:a.b.c.d`) counts as IPv4, as in [`wire::FlowKey`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,10 +17,6 @@ pub struct Prefix {
     mask: u128,
     v6: bool,
 }
-
-/// The IPv4-mapped addresses, `::ffff:0:0/96`.
-const MAPPED: u128 = 0xffff_0000_0000;
-const MAPPED_BITS: u8 = 96;
 
 impl Prefix {
     /// Creates the prefix of the first `length` bits of `address`.

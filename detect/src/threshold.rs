@@ -21,17 +21,16 @@ use wire::FlowKey;
 use crate::metric::Metric;
 use crate::prefix::Prefix;
 
+/// Maximum number of overrides in a [`Thresholds`]. A new flow is compared with each.
+pub const MAX_OVERRIDES: usize = 1024;
+/// Maximum number of different threshold sets that overlapping overrides may produce.
+pub const MAX_SETS: usize = 4096;
+
 /// A threshold per metric, in the metric's unit, indexed by `Metric as usize`. 0 reports every change.
 pub type Set = [u64; Metric::COUNT];
 
 /// The values of an override, per metric; `None` leaves the metric to a less specific override.
 pub type Override = [Option<u64>; Metric::COUNT];
-
-/// Maximum number of overrides in a [`Thresholds`]. A new flow is compared with each.
-pub const MAX_OVERRIDES: usize = 1024;
-
-/// Maximum number of different threshold sets that overlapping overrides may produce.
-pub const MAX_SETS: usize = 4096;
 
 /// Ports from `first` to `last`, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -15,17 +15,6 @@ use wire::dta::layout::{
     BlockTrailer, Columns, Geometry, MergeOp, Ring, SketchKind, SketchTrailer, put_slot, slot_stride,
 };
 
-type Key = [u8; 13];
-
-/// Amount of work: full, or one small pass when `cargo test` runs the benchmark.
-#[derive(Clone, Copy)]
-struct Size {
-    body: u64,
-    keys: u64,
-    runs: usize,
-    ring: u64,
-}
-
 const FULL: Size = Size {
     body: 4 << 30,
     keys: 16 << 20,
@@ -38,6 +27,17 @@ const SMALL: Size = Size {
     runs: 1,
     ring: 1 << 20,
 };
+
+type Key = [u8; 13];
+
+/// Amount of work: full, or one small pass when `cargo test` runs the benchmark.
+#[derive(Clone, Copy)]
+struct Size {
+    body: u64,
+    keys: u64,
+    runs: usize,
+    ring: u64,
+}
 
 fn main() {
     let size = if std::env::args().any(|word| word == "--bench") {

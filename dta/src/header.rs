@@ -20,15 +20,16 @@ pub const MAGIC: [u8; 8] = *b"HOPWISE\x01";
 pub const MAX_NAME: usize = 128;
 /// Maximum length of the description of the fields, bytes.
 pub const MAX_FIELDS: usize = 2048;
+/// Written in native byte order. RDMA fetch-and-adds are native too, so a reader with the other byte order would misread
+/// counters.
+const BYTE_ORDER: u16 = 0x0102;
+/// Length of the geometry in the header page, bytes.
+const GEOMETRY_LEN: usize = 24;
 
 /// Returns the length in bytes of a store's region: header page and body.
 pub const fn region_len(geometry: &Geometry) -> u64 {
     BODY + geometry.body_len()
 }
-
-/// Written in native byte order. RDMA fetch-and-adds are native too, so a reader with the other byte order would misread
-/// counters.
-const BYTE_ORDER: u16 = 0x0102;
 
 /// Byte offsets of the header's fields.
 mod field {
@@ -228,9 +229,6 @@ fn text(page: &[u8], len: usize, at: usize, longest: usize) -> Result<String, He
         .map(str::to_owned)
         .map_err(|_| HeaderError::Text)
 }
-
-/// Length of the geometry in the header page, bytes.
-const GEOMETRY_LEN: usize = 24;
 
 fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {
     let mut out = [0; GEOMETRY_LEN];

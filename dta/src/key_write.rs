@@ -15,6 +15,14 @@ use crate::header::BODY;
 use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
+/// Keys per batch whose slots are prefetched before the first is read.
+const GROUP: usize = 32;
+/// Length of a cache line, bytes.
+const LINE: u64 = 64;
+/// Length of the smallest slot, bytes.
+const WORD: u64 = 8;
+const CHECKSUM: usize = 4;
+
 wire::named! {
     /// The rule that derives an answer from a key's copies.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -69,14 +77,6 @@ pub enum Copy {
     /// The slot was being written at each attempt.
     Torn,
 }
-
-/// Keys per batch whose slots are prefetched before the first is read.
-const GROUP: usize = 32;
-/// Length of a cache line, bytes.
-const LINE: u64 = 64;
-/// Length of the smallest slot, bytes.
-const WORD: u64 = 8;
-const CHECKSUM: usize = 4;
 
 /// Slot addresses of a key's copies, and the key's checksum.
 #[derive(Clone, Copy, Debug)]

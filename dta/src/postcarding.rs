@@ -16,6 +16,11 @@ use crate::header::BODY;
 use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
+/// Maximum data of a slot, bytes: 255 hops of 4 bytes.
+const MAX_DATA: usize = 255 * 4;
+/// Maximum attempts to read a slot that is being written.
+const TRIES: usize = 8;
+
 /// The result of a query for a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
@@ -38,9 +43,6 @@ pub enum Path {
     /// The slot was being written at each attempt. Query again.
     Torn,
 }
-
-/// Maximum data of a slot, bytes: 255 hops of 4 bytes.
-const MAX_DATA: usize = 255 * 4;
 
 /// Reads a Postcarding store.
 #[derive(Clone, Debug)]
@@ -152,9 +154,6 @@ impl PostcardingReader {
         }
     }
 }
-
-/// Maximum attempts to read a slot that is being written.
-const TRIES: usize = 8;
 
 /// Reads bytes that have no checksum: accepts them when two consecutive reads are equal.
 fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {

@@ -16,6 +16,20 @@ use settings::{
 };
 use wire::dta::{hash::Family, layout::SketchKind};
 
+const COUNTS: [(&str, u64); 7] = [
+    ("k", 1 << 10),
+    ("K", 1 << 10),
+    ("Ki", 1 << 10),
+    ("M", 1 << 20),
+    ("Mi", 1 << 20),
+    ("G", 1 << 30),
+    ("Gi", 1 << 30),
+];
+/// Maximum number of stores of one memory.
+pub const MAX_STORES: usize = 64;
+/// Maximum number of lists of one memory.
+pub const MAX_LISTS: u64 = 65_536;
+
 named_setting! { Policy = "\"first\", \"majority\" or \"strict\""; }
 
 section! {
@@ -182,16 +196,6 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64);
 
-const COUNTS: [(&str, u64); 7] = [
-    ("k", 1 << 10),
-    ("K", 1 << 10),
-    ("Ki", 1 << 10),
-    ("M", 1 << 20),
-    ("Mi", 1 << 20),
-    ("G", 1 << 30),
-    ("Gi", 1 << 30),
-];
-
 impl Count {
     /// Parses a count as written in files and on the command line.
     pub fn parse(text: &str) -> Option<Self> {
@@ -292,11 +296,6 @@ impl MemorySettings {
         })
     }
 }
-
-/// Maximum number of stores of one memory.
-pub const MAX_STORES: usize = 64;
-/// Maximum number of lists of one memory.
-pub const MAX_LISTS: u64 = 65_536;
 
 impl RegionSettings {
     /// Returns the bytes of data in a slot of `key-write`: `data`, or the size of `value`.

@@ -9,9 +9,6 @@ use crate::field::Field;
 use crate::path::{Pattern, Step};
 use crate::test::{Expression, Test};
 
-/// Registers a query parameter with its ClickHouse type and value, and returns its placeholder.
-type AddParameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
-
 /// First and last IPv4 address as stored in IPv6 columns.
 const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
 /// Condition that a row's flow has addresses rather than only a flow ID.
@@ -20,6 +17,9 @@ const HAS_ADDRESSES: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
 pub const HAS_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";
 /// Value of a number that a row lacks.
 const UNKNOWN: u32 = u32::MAX;
+
+/// Registers a query parameter with its ClickHouse type and value, and returns its placeholder.
+type AddParameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 
 /// Translates an expression to a condition that evaluates to 1, 0 or NULL.
 pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) -> String {

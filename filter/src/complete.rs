@@ -4,6 +4,10 @@
 use crate::field::{Field, Form, Operator, View};
 use crate::lexer::Scanner;
 
+/// Maximum length of a text to complete, bytes.
+const MOST: usize = 4_096;
+const MAX_PROPOSALS: usize = 50;
+
 /// A proposal that replaces the end of the filter's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
@@ -167,7 +171,3 @@ fn quoted(name: &str) -> String {
         format!("\"{name}\"")
     }
 }
-
-/// Maximum length of a text to complete, bytes.
-const MOST: usize = 4_096;
-const MAX_PROPOSALS: usize = 50;

@@ -2,6 +2,15 @@
 
 use detect::Metric;
 
+const METRICS: &[&str] = &[
+    "flow_path",
+    "flow_latency",
+    "hop_latency",
+    "queue_occupancy",
+    "queue_congestion",
+    "link_utilization",
+];
+
 wire::named! {
     /// The kind of rows that a filter selects.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,14 +113,6 @@ const KINDS: &[&str] = &[
     "mtu",
     "latest",
     "packet_loss",
-];
-const METRICS: &[&str] = &[
-    "flow_path",
-    "flow_latency",
-    "hop_latency",
-    "queue_occupancy",
-    "queue_congestion",
-    "link_utilization",
 ];
 
 impl Field {

@@ -9,6 +9,36 @@ use crate::lexer::{Piece, Scanner};
 use crate::path::{MAX_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
+/// Units of time, ns. A number without a unit is in ns.
+const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("", 1),
+];
+const COUNTS: &[(&str, u64)] = &[
+    ("", 1),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+];
+const PROTOCOLS: [(&str, u64); 5] = [
+    ("icmp", 1),
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmpv6", 58),
+    ("sctp", 132),
+];
+/// Maximum length of a filter, bytes.
+const LONGEST: usize = 4_096;
+/// Maximum number of tests and values in a filter.
+const MAX_TESTS: usize = 256;
+/// Maximum nesting of parentheses and `not`.
+const DEEPEST: usize = 32;
+
 /// Parses a filter of `view`; `names` resolves the names of nodes. An empty filter matches everything.
 pub(crate) fn parse(
     text: &str,
@@ -455,33 +485,3 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
     let parts = 10_u128.pow(fraction.len() as u32);
     scaled.is_multiple_of(parts).then(|| scaled / parts)
 }
-
-/// Units of time, ns. A number without a unit is in ns.
-const TIMES: &[(&str, u64)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("", 1),
-];
-const COUNTS: &[(&str, u64)] = &[
-    ("", 1),
-    ("k", 1_000),
-    ("K", 1_000),
-    ("M", 1_000_000),
-    ("G", 1_000_000_000),
-];
-const PROTOCOLS: [(&str, u64); 5] = [
-    ("icmp", 1),
-    ("tcp", 6),
-    ("udp", 17),
-    ("icmpv6", 58),
-    ("sctp", 132),
-];
-/// Maximum length of a filter, bytes.
-const LONGEST: usize = 4_096;
-/// Maximum number of tests and values in a filter.
-const MAX_TESTS: usize = 256;
-/// Maximum nesting of parentheses and `not`.
-const DEEPEST: usize = 32;

@@ -1,5 +1,8 @@
 //! Path patterns such as `101>*>103`, which a filter matches against the nodes of a flow's path.
 
+/// Maximum number of steps in a pattern.
+pub(crate) const MAX_STEPS: usize = 64;
+
 /// A part of a path pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
@@ -15,9 +18,6 @@ pub(crate) enum Step {
 pub(crate) struct Pattern {
     steps: Vec<Step>,
 }
-
-/// Maximum number of steps in a pattern.
-pub(crate) const MAX_STEPS: usize = 64;
 
 impl Pattern {
     /// Creates a pattern. It matches anywhere in a path, so `*` at either end has no effect and is removed.

@@ -1,13 +1,13 @@
 //! Copies between Rust's memory and a mapping that other processes or devices change: volatile accesses of at most eight
 //! bytes, in ascending order.
 
+/// Bytes of a word.
+pub(crate) const WORD: usize = size_of::<Word>();
+
 /// Eight bytes at any address (packed, so not aligned).
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 pub(crate) struct Word(pub(crate) u64);
-
-/// Bytes of a word.
-pub(crate) const WORD: usize = size_of::<Word>();
 
 /// Stores `bytes` word by word, then the remaining bytes one by one.
 ///

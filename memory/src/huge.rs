@@ -1,6 +1,9 @@
 //! Transparent huge pages for large tables. With 4 KiB pages, random reads of a table of hundreds of megabytes spend most
 //! of their time in TLB misses.
 
+/// Size of a large page on x86-64 and common AArch64 systems, bytes.
+const LARGE_PAGE: usize = 2 << 20;
+
 /// Result of a request for huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HugePageAdvice {
@@ -11,9 +14,6 @@ pub enum HugePageAdvice {
     /// The kernel refused or lacks the call; the memory works with small pages.
     Refused,
 }
-
-/// Size of a large page on x86-64 and common AArch64 systems, bytes.
-const LARGE_PAGE: usize = 2 << 20;
 
 /// Requests huge pages for the whole capacity of `table`. Works best right after `Vec::with_capacity`, before the memory is
 /// touched. Contents are not affected.

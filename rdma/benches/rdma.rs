@@ -19,6 +19,16 @@ use testkit::workload::rdma::{Case, Feed};
 const BATCH: usize = 2048;
 /// Frames per call, as from a socket or ring.
 const BURST: usize = 64;
+const CASES: [Case; 8] = [
+    key_write("key-write 24 B", 24, Order::Ascending),
+    key_write("key-write 24 B head last", 24, Order::HeadLast),
+    key_write("key-write 8 B", 8, Order::Ascending),
+    append("append 80 B", 80),
+    append("append 304 B", 304),
+    append("append 1024 B", 1024),
+    append("append 4096 B", 4096),
+    append("append 16384 B", 16384),
+];
 
 const fn key_write(name: &'static str, len: usize, order: Order) -> Case {
     Case {
@@ -39,17 +49,6 @@ const fn append(name: &'static str, len: usize) -> Case {
         order: Order::Ascending,
     }
 }
-
-const CASES: [Case; 8] = [
-    key_write("key-write 24 B", 24, Order::Ascending),
-    key_write("key-write 24 B head last", 24, Order::HeadLast),
-    key_write("key-write 8 B", 8, Order::Ascending),
-    append("append 80 B", 80),
-    append("append 304 B", 304),
-    append("append 1024 B", 1024),
-    append("append 4096 B", 4096),
-    append("append 16384 B", 16384),
-];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();

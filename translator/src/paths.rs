@@ -19,6 +19,16 @@ use rdma::transport::{Blocked, Transport};
 const WAYS: usize = 4;
 /// Length of the longest slot, bytes.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
+const FREE: Path = Path {
+    seen: 0,
+    age: AgeLink::NONE,
+    checksum: 0,
+    slot: 0,
+    key_len: 0,
+    path_len: 0,
+    reliable: false,
+    notice: false,
+};
 
 /// An incomplete path in the cache.
 #[derive(Clone, Copy, Debug)]
@@ -34,17 +44,6 @@ struct Path {
     reliable: bool,
     notice: bool,
 }
-
-const FREE: Path = Path {
-    seen: 0,
-    age: AgeLink::NONE,
-    checksum: 0,
-    slot: 0,
-    key_len: 0,
-    path_len: 0,
-    reliable: false,
-    notice: false,
-};
 
 impl Aged for Path {
     fn age_link(&mut self) -> &mut AgeLink {

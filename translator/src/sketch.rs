@@ -24,6 +24,8 @@ use rdma::transport::{Blocked, MAX_WRITE, Transport};
 
 /// Maximum distance of a new epoch ahead of the newest one.
 const AHEAD: i16 = 8;
+/// Table slots checked for an expired entry when the table is full.
+const SWEEP: usize = 16;
 
 /// An epoch of a merged sketch that accepts no more columns.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +81,6 @@ enum State {
     /// Cannot be written at all.
     Lost,
 }
-
-/// Table slots checked for an expired entry when the table is full.
-const SWEEP: usize = 16;
 
 /// Reporters that sent columns of an epoch but not its first, with the time at which the next NACK to each is due. IDs can
 /// be forged, so such columns neither make a member nor open an epoch. The table has one slot per possible member; if it is

@@ -3,6 +3,15 @@
 use serde::{Deserialize, Serialize};
 use wire::RefusalCounts;
 
+/// Names of the DTA primitives, in counting order.
+pub const PRIMITIVES: [&str; 5] = [
+    "key_write",
+    "append",
+    "key_increment",
+    "postcarding",
+    "sketch_merge",
+];
+
 wire::named! {
     /// The reason why a valid report was dropped.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,15 +73,6 @@ wire::named! {
         TransportRefused => "transport_refused",
     }
 }
-
-/// Names of the DTA primitives, in counting order.
-pub const PRIMITIVES: [&str; 5] = [
-    "key_write",
-    "append",
-    "key_increment",
-    "postcarding",
-    "sketch_merge",
-];
 
 wire::named! {
     /// The reason why a batch, a path or an epoch was written.

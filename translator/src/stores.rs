@@ -19,6 +19,8 @@ const SHORT: usize = 64;
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
 /// Slots of the hash table of stores: twice the maximum number of stores.
 const PLACES: usize = 128;
+/// Bytes that are likely to stay in a core's L2 cache under load: a fraction of its size.
+const NEAR: usize = 1 << 16;
 
 /// Stores of one kind, found by ID by linear probing from the ID's low bits. `places` has indices of `stores`; 255 marks a
 /// free place.
@@ -94,9 +96,6 @@ pub(super) struct Context {
     pub(super) level: u8,
     pub(super) artifact: bool,
 }
-
-/// Bytes that are likely to stay in a core's L2 cache under load: a fraction of its size.
-const NEAR: usize = 1 << 16;
 
 /// The stores of one collector by kind.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Table-based CRC-32C (slicing-by-16) and CRC-32. Both are reflected, with all ones as initial value and final XOR unless
 //! noted otherwise.
 
-/// `tables[n][byte]` is the contribution of a byte that `n` bytes follow, for n up to 15.
-pub(crate) type Tables = [[u32; 256]; 16];
-
 /// Tables of CRC-32C (Castagnoli).
 pub(crate) static CRC_32C: Tables = tables(0x82f6_3b78);
+
+/// `tables[n][byte]` is the contribution of a byte that `n` bytes follow, for n up to 15.
+pub(crate) type Tables = [[u32; 256]; 16];
 
 /// Computes the tables of a polynomial given in reflected form.
 pub(crate) const fn tables(reflected: u32) -> Tables {

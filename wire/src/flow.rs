@@ -5,6 +5,9 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
+/// Prefix of the text form of a flow ID.
+const ID_PREFIX: &str = "flow-id:";
+
 /// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) without the `V6` bit.
 ///
 /// Ports are absent (zero, without the `PORTS` bit) if the packet was cut before them, is a fragment, or has a protocol
@@ -276,9 +279,6 @@ fn fold(a: u64, b: u64) -> u64 {
     let wide = u128::from(a) * u128::from(b);
     (wide >> 64) as u64 ^ wide as u64
 }
-
-/// Prefix of the text form of a flow ID.
-const ID_PREFIX: &str = "flow-id:";
 
 /// Prints `10.0.0.1:5000>10.0.0.2:80/17` or `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`; a
 /// flow ID alone as `flow-id:0x0000f10a`.

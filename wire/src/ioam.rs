@@ -10,6 +10,13 @@ use crate::refusal::Refusal;
 pub const OPTION_MUTABLE: u8 = 0x31;
 /// IPv6 option type for immutable IOAM data.
 pub const OPTION_IMMUTABLE: u8 = 0x11;
+/// Types of the IOAM options.
+const PREALLOCATED: u8 = 0;
+const INCREMENTAL: u8 = 1;
+const DIRECT_EXPORT: u8 = 4;
+const WIDE: u32 = bit(8) | bit(9) | bit(10);
+const OPAQUE: u32 = bit(22);
+const RESERVED: u32 = bit(23);
 
 mod field {
     // Offsets in the IPv6 option's data.
@@ -26,19 +33,10 @@ mod field {
     pub(super) const EXTENSION_FLAGS: usize = 3;
 }
 
-/// Types of the IOAM options.
-const PREALLOCATED: u8 = 0;
-const INCREMENTAL: u8 = 1;
-const DIRECT_EXPORT: u8 = 4;
-
 /// Returns Trace-Type bit `k`, counted from the most significant of 24 bits.
 const fn bit(k: u32) -> u32 {
     0x0080_0000 >> k
 }
-
-const WIDE: u32 = bit(8) | bit(9) | bit(10);
-const OPAQUE: u32 = bit(22);
-const RESERVED: u32 = bit(23);
 
 /// An IOAM option of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,6 +16,8 @@ const AUTHENTICATION: u8 = 51;
 const MOBILITY: u8 = 135;
 const HOST_IDENTITY: u8 = 139;
 const SHIM_6: u8 = 140;
+/// Maximum number of extension headers read per packet.
+const MAX_EXTENSIONS: usize = 8;
 
 mod field {
     pub(super) const WORD: usize = 0;
@@ -171,9 +173,6 @@ impl Repr {
         out[field::DST..field::PAYLOAD].copy_from_slice(&self.dst);
     }
 }
-
-/// Maximum number of extension headers read per packet.
-const MAX_EXTENSIONS: usize = 8;
 
 /// Iterator over the extension headers of a packet that may be truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

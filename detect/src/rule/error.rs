@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Maximum width of a printed line, characters; in a longer one the marker would be hard to find.
+const MAX_WIDTH: usize = 200;
+
 /// An invalid rule. `Display` prints the message, the line of the rule, and a marker under the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
@@ -103,6 +106,3 @@ impl fmt::Display for RuleError {
 }
 
 impl std::error::Error for RuleError {}
-
-/// Maximum width of a printed line, characters; in a longer one the marker would be hard to find.
-const MAX_WIDTH: usize = 200;

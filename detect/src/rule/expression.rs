@@ -4,6 +4,13 @@ use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
 use crate::observation::Observation;
 
+/// Maximum number of different terms in a rule, so that a clause is a bit set in one word.
+pub(crate) const MAX_LITERALS: usize = 64;
+/// Maximum number of clauses in a rule.
+pub(crate) const MAX_CLAUSES: usize = 64;
+/// Maximum number of terms in all clauses of a rule.
+pub(crate) const MAX_TERMS: usize = 256;
+
 /// A parsed rule as a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
@@ -107,13 +114,6 @@ fn decided(parts: &[Expression], history: &[Observation<'_>], deciding: bool) ->
     }
     result
 }
-
-/// Maximum number of different terms in a rule, so that a clause is a bit set in one word.
-pub(crate) const MAX_LITERALS: usize = 64;
-/// Maximum number of clauses in a rule.
-pub(crate) const MAX_CLAUSES: usize = 64;
-/// Maximum number of terms in all clauses of a rule.
-pub(crate) const MAX_TERMS: usize = 256;
 
 /// The reason why a rule's normal form exceeds the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

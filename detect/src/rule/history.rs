@@ -22,6 +22,8 @@ pub const MAX_VALUE: u64 = (1 << 48) - 1;
 
 /// Saturation limit of runs.
 pub const MAX_RUN: u64 = u16::MAX as u64;
+/// Cell index that stands for no cell.
+pub const NO_CELL: u8 = u8::MAX;
 
 /// A numeric value of a report, as stored in a history cell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -88,9 +90,6 @@ pub enum Cell {
     /// ([`NO_CELL`]: none).
     Run(Term, u8),
 }
-
-/// Cell index that stands for no cell.
-pub const NO_CELL: u8 = u8::MAX;
 
 /// The history cells of a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,8 @@
 //! Suggestions for misspelled names in rules and filters, by edit distance.
 
+/// Maximum length of a word that can be a misspelled name, bytes.
+const MAX_BYTES: usize = 40;
+
 /// Returns the known name closest to `written`, or `None` if more than a third of its letters differ.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if written.len() > MAX_BYTES {
@@ -11,9 +14,6 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
-
-/// Maximum length of a word that can be a misspelled name, bytes.
-const MAX_BYTES: usize = 40;
 
 /// Returns the edit distance from `a` to `b`: the number of letters to insert, delete, replace or swap with their neighbor.
 /// Takes time proportional to the product of the lengths.

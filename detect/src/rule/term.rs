@@ -5,6 +5,9 @@ use std::fmt;
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
+/// An empty history cell, as in a flow without earlier reports.
+pub const EMPTY: u64 = ABSENT;
+
 wire::named! {
     /// The value that a term compares.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -72,9 +75,6 @@ wire::named! {
         All = 8 => "all",
     }
 }
-
-/// An empty history cell, as in a flow without earlier reports.
-pub const EMPTY: u64 = ABSENT;
 
 wire::named! {
     /// The kind of history that a term uses.

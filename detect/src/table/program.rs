@@ -17,6 +17,11 @@ use crate::observation::{ABSENT, Observation};
 use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL};
 use crate::rule::{CELLS, RuleSet, Term};
 
+const NOTHING: u8 = 0;
+const PREVIOUS: u8 = 1;
+const AVERAGE: u8 = 2;
+const RUN: u8 = 3;
+
 /// The history that a row or cell uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
@@ -32,11 +37,6 @@ pub struct HistoryRef {
     /// Required length of a run, reports.
     pub reports: u32,
 }
-
-const NOTHING: u8 = 0;
-const PREVIOUS: u8 = 1;
-const AVERAGE: u8 = 2;
-const RUN: u8 = 3;
 
 /// A history cell: its kind, and the quantity or comparison that it stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,6 +24,13 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 const BLOCK: usize = 16;
 /// Maximum number of blocks in one sum.
 const BLOCKS: usize = 32;
+/// For both words of each of the last [`BLOCKS`] blocks of a string: x^(32 + bits after the word) modulo P, shifted left by
+/// one bit, in the upper of two words.
+#[cfg(target_arch = "x86_64")]
+static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
+/// Barrett constant floor(x^95 / P), of degree 63.
+#[cfg(target_arch = "x86_64")]
+const RECIPROCAL: u64 = reciprocal();
 
 /// A function that continues a CRC-32 as zlib does: start with all ones and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
@@ -221,11 +228,6 @@ const fn times_x(value: u32) -> u32 {
     value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
 }
 
-/// For both words of each of the last [`BLOCKS`] blocks of a string: x^(32 + bits after the word) modulo P, shifted left by
-/// one bit, in the upper of two words.
-#[cfg(target_arch = "x86_64")]
-static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
-
 #[cfg(target_arch = "x86_64")]
 const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
     let words = word_powers::<BLOCKS, BLOCKS>();
@@ -258,10 +260,6 @@ const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     }
     powers
 }
-
-/// Barrett constant floor(x^95 / P), of degree 63.
-#[cfg(target_arch = "x86_64")]
-const RECIPROCAL: u64 = reciprocal();
 
 /// Computes [`RECIPROCAL`] by long division: the remainders of x^32, x^33, ... each give one bit of the quotient.
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,9 @@
 use wire::crc::crc_32_update;
 use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, Writer};
 
+// Ethernet with a VLAN tag, IPv6, UDP, BTH, AtomicETH (the longest extension), padding, ICRC.
+const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
+
 /// Remote address, R_Key and length of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target {
@@ -37,9 +40,6 @@ pub(super) struct PacketPosition {
 pub(super) const fn max_frame_len(payload: u32) -> usize {
     payload as usize + HEADERS
 }
-
-// Ethernet with a VLAN tag, IPv6, UDP, BTH, AtomicETH (the longest extension), padding, ICRC.
-const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 
 /// Builds the frames of one queue pair, with cached headers.
 #[derive(Debug)]

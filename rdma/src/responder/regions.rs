@@ -10,6 +10,9 @@ use super::config::{AccessFlags, Order, RegisterError, Registered, Registration}
 use super::stats::Reason;
 use crate::seed::mix;
 
+/// Virtual address space per region, bytes (1 TiB).
+const SPACE: u64 = 1 << 40;
+
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
@@ -100,9 +103,6 @@ pub(super) struct Regions {
     entries: Vec<Option<Entry>>,
     seed: u64,
 }
-
-/// Virtual address space per region, bytes (1 TiB).
-const SPACE: u64 = 1 << 40;
 
 impl Regions {
     pub(super) fn new(most: usize, seed: u64) -> Self {

@@ -12,6 +12,9 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Output};
 
+/// Maximum length of a response, bytes.
+const MAX_RESPONSE_LEN: usize = 128;
+
 /// The outcome of a packet.
 pub(super) enum Verdict {
     Executed,
@@ -36,9 +39,6 @@ struct Step {
     /// The message's region index, the offset of its first byte in the memory, and its length in bytes.
     message: (Option<u8>, u64, u32),
 }
-
-/// Maximum length of a response, bytes.
-const MAX_RESPONSE_LEN: usize = 128;
 
 impl<O: Output> Work<'_, O> {
     /// Executes a packet if it comes from the peer and fits the queue pair's state and transport.

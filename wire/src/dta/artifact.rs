@@ -16,6 +16,16 @@ pub const MAX_LEN: usize = 16;
 pub const HOPS: u8 = 5;
 /// Length of keys, data and entries, bytes.
 pub const WORD: usize = 4;
+const IMMEDIATE: u8 = 0x80;
+const ESSENTIAL: u8 = 0x40;
+const NACK: u8 = 0x80;
+/// Length of a path's slot in bytes: a word per hop, without a checksum. Slots are 32 bytes apart.
+pub const PATH_LEN: usize = WORD * HOPS as usize;
+/// Polynomials of the hops' masks, most significant bit first. The first and the last lack low terms, a defect of the
+/// artifact.
+pub const POLYNOMIALS: [u32; HOPS as usize] =
+    [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
+static MASKS: [[u32; 256]; HOPS as usize] = mask_tables();
 
 /// The two variants of the base header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,10 +46,6 @@ impl Form {
         }
     }
 }
-
-const IMMEDIATE: u8 = 0x80;
-const ESSENTIAL: u8 = 0x40;
-const NACK: u8 = 0x80;
 
 /// Returns whether a payload has the artifact's layout rather than DTA v1: its first byte is an opcode from 1 to 4.
 #[inline]
@@ -235,16 +241,6 @@ impl Nack {
         out
     }
 }
-
-/// Length of a path's slot in bytes: a word per hop, without a checksum. Slots are 32 bytes apart.
-pub const PATH_LEN: usize = WORD * HOPS as usize;
-
-/// Polynomials of the hops' masks, most significant bit first. The first and the last lack low terms, a defect of the
-/// artifact.
-pub const POLYNOMIALS: [u32; HOPS as usize] =
-    [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
-
-static MASKS: [[u32; 256]; HOPS as usize] = mask_tables();
 
 const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
     let mut tables = [[0; 256]; HOPS as usize];

@@ -17,12 +17,6 @@ pub const MAX_SLOTS: u64 = 1 << 31;
 
 /// Reflected polynomials: checksum (IEEE 802.3), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (CRC-32Q).
 const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82e, 0xd582_8281];
-
-/// Checksum and slot hashes 0 to 2.
-type Lanes = [u32; 4];
-/// Checksum and slot hashes 0 to 2 in pairs, which halves the number of lookups and XORs.
-type Halves = [u64; 2];
-
 /// Contributions of the low and the high half of a byte, indexed by the byte's distance from the key's end.
 static HALVES: [[[Halves; 16]; 2]; MAX_KEY] = halves();
 /// Contributions to slot hash 3, which is rarely needed.
@@ -30,6 +24,11 @@ static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
 /// CRCs of zero bytes, by key length.
 static ZEROS: [Halves; MAX_KEY + 1] = zeros();
 static LAST_ZEROS: [u32; MAX_KEY + 1] = zeros_of(POLYNOMIALS[4]);
+
+/// Checksum and slot hashes 0 to 2.
+type Lanes = [u32; 4];
+/// Checksum and slot hashes 0 to 2 in pairs, which halves the number of lookups and XORs.
+type Halves = [u64; 2];
 
 const fn halves_of(polynomial: u32) -> [[[u32; 16]; 2]; MAX_KEY] {
     let mut table = [[[0; 16]; 2]; MAX_KEY];

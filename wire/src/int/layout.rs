@@ -8,11 +8,6 @@ use crate::hop::{Hop, Items};
 use crate::profile::Dialect;
 use crate::refusal::Refusal;
 
-/// Returns bit `k` of an instruction bitmap, counted from the most significant bit as in the specifications.
-pub(crate) const fn bit(k: u32) -> u16 {
-    0x8000 >> k
-}
-
 /// Bits 4, 5 and 6, whose items have 8 bytes in INT 2.x.
 const WIDE_BITS: u16 = 0x0e00;
 /// Bits 4 and 5: timestamps.
@@ -21,10 +16,8 @@ const TIME_BITS: u16 = 0x0c00;
 const L2_BIT: u16 = 0x0200;
 /// Bit 15: checksum complement in INT, drop reason in reports.
 const LAST_BIT: u16 = 0x0001;
-
 /// Offset of an absent item, beyond the end of any record, so that bounds-checked reads return `None`.
 const ABSENT: u8 = 0xff;
-
 // Indices of `Layout::at`; the first eleven equal the bit numbers of `Items`.
 const NODE: usize = 0;
 const PORTS: usize = 1;
@@ -38,24 +31,6 @@ const BUFFER: usize = 8;
 const CONGESTION: usize = 9;
 const CHECKSUM: usize = 10;
 const DROP: usize = 11;
-
-/// Sizes and meanings of instruction bits in an INT version or dialect.
-#[derive(Clone, Copy)]
-struct Rules {
-    /// Timestamps have 8 bytes.
-    wide_time: bool,
-    /// Bit 6 has 8 bytes; otherwise 4 (two halves).
-    wide_l2: bool,
-    /// Bit 6 is queue congestion.
-    congestion: bool,
-    /// Bit 8 is buffer occupancy; otherwise unknown.
-    buffer: bool,
-    /// Item of bit 15, if it is defined.
-    last: Option<usize>,
-    /// Bit 0 is the node ID; otherwise skipped.
-    node: bool,
-}
-
 const INT_2: Rules = Rules {
     wide_time: true,
     wide_l2: true,
@@ -89,6 +64,28 @@ const REPORT_2: Rules = Rules {
     last: Some(DROP),
     ..INT_2
 };
+
+/// Returns bit `k` of an instruction bitmap, counted from the most significant bit as in the specifications.
+pub(crate) const fn bit(k: u32) -> u16 {
+    0x8000 >> k
+}
+
+/// Sizes and meanings of instruction bits in an INT version or dialect.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Timestamps have 8 bytes.
+    wide_time: bool,
+    /// Bit 6 has 8 bytes; otherwise 4 (two halves).
+    wide_l2: bool,
+    /// Bit 6 is queue congestion.
+    congestion: bool,
+    /// Bit 8 is buffer occupancy; otherwise unknown.
+    buffer: bool,
+    /// Item of bit 15, if it is defined.
+    last: Option<usize>,
+    /// Bit 0 is the node ID; otherwise skipped.
+    node: bool,
+}
 
 /// The positions of the items in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

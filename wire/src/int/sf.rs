@@ -12,6 +12,14 @@ use crate::refusal::Refusal;
 pub const OPTION: u8 = 0x3e;
 /// Domain Specific ID "SF" of a compact report, whose inner contents are INT header and record without a shim.
 pub const REPORT_DOMAIN: u16 = 0x5346;
+/// Bit positions of SF, U and State in the header's first two bytes.
+const FLAG: u16 = 0x0100;
+const URGENT: u16 = 0x0080;
+const STATE: u32 = 5;
+/// Bit 0: node ID, which every record must have.
+const NODE_BIT: u16 = 0x8000;
+/// Bit 15: checksum complement, which is valid only in the packet for which it was computed.
+const CHECKSUM_BIT: u16 = 0x0001;
 
 crate::named! {
     /// The state of a record, which tells how complete its packet's set of records is. Nodes prefer records with a higher
@@ -61,11 +69,6 @@ impl Sf {
     }
 }
 
-/// Bit positions of SF, U and State in the header's first two bytes.
-const FLAG: u16 = 0x0100;
-const URGENT: u16 = 0x0080;
-const STATE: u32 = 5;
-
 /// Encodes SF, U and State for the first two bytes of a header.
 pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     match sf {
@@ -92,11 +95,6 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
 pub(crate) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
 }
-
-/// Bit 0: node ID, which every record must have.
-const NODE_BIT: u16 = 0x8000;
-/// Bit 15: checksum complement, which is valid only in the packet for which it was computed.
-const CHECKSUM_BIT: u16 = 0x0001;
 
 /// Checks the fields of an SF-INT header that plain INT does not restrict.
 #[inline]

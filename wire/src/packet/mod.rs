@@ -27,13 +27,12 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const GRE: u8 = 47;
 pub(crate) const IP_IN_IP: u8 = 4;
 pub(crate) const IPV6_IN_IP: u8 = 41;
-
-pub(crate) use crate::geneve::PORT as GENEVE_PORT;
-pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
-
 /// Maximum number of consecutive tags and labels, and of nested tunnels.
 const MAX_TAGS: usize = 8;
 const MAX_TUNNELS: u8 = 4;
+
+pub(crate) use crate::geneve::PORT as GENEVE_PORT;
+pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
 
 /// The purpose of a walk, which determines how much is parsed and what is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,6 +13,9 @@ use crate::int::layout::{Layout, Layouts};
 use crate::packet::{IPV4, UDP};
 use crate::profile::{Dialect, Profile};
 
+/// First 17 bits of a common report: version 1, length of four words, Ethernet inner packet, no metadata bits.
+pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
+
 /// Offsets from the start of the UDP payload.
 mod field {
     pub(super) const WORD: usize = 0;
@@ -39,9 +42,6 @@ mod field {
     pub(super) const BITMAP: usize = 66;
     pub(super) const STACK: usize = 70;
 }
-
-/// First 17 bits of a common report: version 1, length of four words, Ethernet inner packet, no metadata bits.
-pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
 
 /// The part of a payload before the stack.
 type Fixed = [u8; field::STACK];

@@ -15,6 +15,13 @@ use crate::int::{self, header, sf, shim};
 use crate::packet::{IPV4, TCP, UDP};
 use crate::profile::{Dialect, Profile, TcpShim};
 
+/// Report type 1, and inner types.
+const TYPE_1: u8 = 0x10;
+const ETHERNET: u8 = 3;
+const IPV4_INNER: u8 = 4;
+/// F flag of Report 2.0.
+const FLOW: u8 = 0x20;
+
 /// Offsets from the start of the UDP payload.
 mod head {
     pub(super) const WORD: usize = 0;
@@ -80,13 +87,6 @@ mod mask {
     pub(super) const BITMAP_10: u32 = 0xffff_0000;
     pub(super) const BITMAP_2: u32 = 0xffff_ffff;
 }
-
-/// Report type 1, and inner types.
-const TYPE_1: u8 = 0x10;
-const ETHERNET: u8 = 3;
-const IPV4_INNER: u8 = 4;
-/// F flag of Report 2.0.
-const FLOW: u8 = 0x20;
 
 type Head = [u8; head::LEN];
 type Ip = [u8; ip::LEN];

@@ -11,6 +11,15 @@ use crate::packet::{
     ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, LINUX_PORT, TCP, UDP, VXLAN_PORT,
 };
 
+/// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
+const PLACES: [usize; 4] = [0, 14, 18, 22];
+/// Maximum nesting of tunnels, as in [`crate::packet`].
+const MAX_TUNNELS: usize = 4;
+/// Bytes of payload that are part of a digest.
+const SNAP: usize = 8;
+/// Lowest bit of a digest: IPv4 identification, a checksum or TCP numbers are part of it.
+const IDENTIFIED: u32 = 1;
+
 /// Identity of the packet in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PacketDigest {
@@ -20,18 +29,6 @@ pub struct PacketDigest {
     /// [`PacketDigest::may_repeat`].
     pub digest: u32,
 }
-
-/// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
-const PLACES: [usize; 4] = [0, 14, 18, 22];
-
-/// Maximum nesting of tunnels, as in [`crate::packet`].
-const MAX_TUNNELS: usize = 4;
-
-/// Bytes of payload that are part of a digest.
-const SNAP: usize = 8;
-
-/// Lowest bit of a digest: IPv4 identification, a checksum or TCP numbers are part of it.
-const IDENTIFIED: u32 = 1;
 
 impl PacketDigest {
     /// Computes the digest of a report's packet: the CRC-32C of fields that are equal at every node. These are the IPv4

@@ -13,6 +13,9 @@ use crate::packet::{IPV4, TCP, UDP};
 use crate::profile::{Profile, TcpShim};
 use crate::vxlan;
 
+/// Length of the shortest packet accepted here: up to a UDP header, a shim and an INT 1.0 header.
+const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
+
 mod field {
     // Offsets from the Ethernet header.
     pub(super) const ETHERTYPE: usize = 12;
@@ -30,9 +33,6 @@ mod field {
     pub(super) const SPORT: usize = 20;
     pub(super) const DPORT: usize = 22;
 }
-
-/// Length of the shortest packet accepted here: up to a UDP header, a shim and an INT 1.0 header.
-const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
 
 /// Parses the packet in a report. Returns `false`, with nothing written, if the fast path does not apply.
 #[inline(always)]

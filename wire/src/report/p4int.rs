@@ -14,6 +14,12 @@ use crate::packet::{IPV4, IPV6, Ip, TCP, UDP, flow, is_tag, ports};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
+const ETHERNET: u8 = 3;
+/// Inner type that these programs write although an Ethernet header follows.
+const IPV4_INNER: u8 = 4;
+/// Maximum number of VLAN tags in the packet.
+const MAX_TAGS: usize = 2;
+
 /// Offsets from the start of the UDP payload.
 mod field {
     use core::ops::Range;
@@ -26,12 +32,6 @@ mod field {
     pub(super) const PACKET: usize = 20;
     pub(super) const LEN: usize = PACKET + crate::ethernet::HEADER_LEN;
 }
-
-const ETHERNET: u8 = 3;
-/// Inner type that these programs write although an Ethernet header follows.
-const IPV4_INNER: u8 = 4;
-/// Maximum number of VLAN tags in the packet.
-const MAX_TAGS: usize = 2;
 
 /// INT after the packet's L4 header.
 struct Found<'a> {

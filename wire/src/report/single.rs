@@ -14,6 +14,19 @@ use crate::int::shim::Shim2;
 use crate::packet::{TCP, UDP};
 use crate::profile::Profile;
 
+/// Report type 1, inner type IPv6.
+const TYPES: u8 = 0x15;
+/// Mask of D, F and I. Only F may be set: D means a drop, I a transit node.
+const FLAGS: u8 = 0xb0;
+const FLOW: u8 = 0x20;
+/// RepMdBits that only affect the layout: neither reserved bits nor the drop reason.
+const ITEMS: u16 = 0x7f80;
+const DROP_REASON: u16 = 0x0001;
+/// PadN with four bytes after an option.
+const PADDING: [u8; 4] = [1, 2, 0, 0];
+/// Minimum number of bytes after the options: a UDP header.
+const PORTS: usize = 8;
+
 /// Offsets from the start of the UDP payload.
 mod head {
     pub(super) const WORD: usize = 0;
@@ -53,19 +66,6 @@ mod inner {
 
 type Head = [u8; head::LEN];
 type Inner = [u8; inner::LEN];
-
-/// Report type 1, inner type IPv6.
-const TYPES: u8 = 0x15;
-/// Mask of D, F and I. Only F may be set: D means a drop, I a transit node.
-const FLAGS: u8 = 0xb0;
-const FLOW: u8 = 0x20;
-/// RepMdBits that only affect the layout: neither reserved bits nor the drop reason.
-const ITEMS: u16 = 0x7f80;
-const DROP_REASON: u16 = 0x0001;
-/// PadN with four bytes after an option.
-const PADDING: [u8; 4] = [1, 2, 0, 0];
-/// Minimum number of bytes after the options: a UDP header.
-const PORTS: usize = 8;
 
 /// Masks of the compared bits, in little-endian words of eight bytes, which most machines load without a byte swap.
 mod mask {

@@ -36,6 +36,10 @@ pub const POSTCARD_FLOW_ID: u16 = 0x8000;
 pub const POSTCARD_ENTERED: u16 = 0x8000;
 /// DSMdstatus bit of a postcard: the packet leaves the domain at this node.
 pub const POSTCARD_LEFT: u16 = 0x4000;
+/// RepMdBits that are metadata items: all but bit 0 and the reserved bits 9 to 14.
+const REAL_ITEMS: u16 = 0x7f81;
+/// Inner type of domain-specific data.
+const DOMAIN_INNER: u8 = 2;
 
 mod field {
     // Offsets in the group header.
@@ -52,11 +56,6 @@ mod field {
     pub(super) const DS_BITS: usize = 4;
     pub(super) const DS_STATUS: usize = 6;
 }
-
-/// RepMdBits that are metadata items: all but bit 0 and the reserved bits 9 to 14.
-const REAL_ITEMS: u16 = 0x7f81;
-/// Inner type of domain-specific data.
-const DOMAIN_INNER: u8 = 2;
 
 /// The group header's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

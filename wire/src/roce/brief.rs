@@ -43,6 +43,9 @@ const MASK_V6: [u64; WORDS_V6] = [
     mask([0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]), // port, length, (checksum), opcode, flags
     mask([0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0]),    // partition, (congestion), queue pair, (changing)
 ];
+/// Length of all headers before the payload, bytes.
+const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
+const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 
 const fn mask(bytes: [u8; 8]) -> u64 {
     u64::from_ne_bytes(bytes)
@@ -71,10 +74,6 @@ pub struct UncheckedWrite {
     /// R_Key of the destination region.
     pub rkey: u32,
 }
-
-/// Length of all headers before the payload, bytes.
-const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
-const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
 
 /// Template of a queue pair's write headers for one payload length.
 #[derive(Clone, Copy, Debug)]

@@ -36,6 +36,11 @@ const ONES_V6: [(u8, u8); 8] = [
     (47, 0xff),
     (52, 0xff),
 ];
+static MASKED_V4: Masked = masked(&ONES_V4, HEAD_V4);
+static MASKED_V6: Masked = masked(&ONES_V6, HEAD_V6);
+/// Maximum length of the bytes after the headers for this method: enough for a slot of 64 bytes.
+const SHORT: usize = 96;
+static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
 
 /// Continues a CRC-32; `crc` is the CRC of the preceding bytes.
 #[inline]
@@ -136,14 +141,9 @@ pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
 
 /// Contribution of each replaced byte to the CRC of the headers, by its index and its missing bits.
 type Masked = [[u32; 256]; 8];
-static MASKED_V4: Masked = masked(&ONES_V4, HEAD_V4);
-static MASKED_V6: Masked = masked(&ONES_V6, HEAD_V6);
 
-/// Maximum length of the bytes after the headers for this method: enough for a slot of 64 bytes.
-const SHORT: usize = 96;
 /// Effect of each byte of a CRC register after a run of zero bytes, indexed by the run's length in words.
 type Shift = [[u32; 256]; 4];
-static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
 
 /// Returns the change of the headers' CRC when all variant bits are set.
 #[inline(always)]
