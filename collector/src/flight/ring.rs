@@ -12,7 +12,7 @@ pub struct Ring {
     chunk: Chunk,
 }
 
-/// Datagrams in the order in which they arrived, each with a header of [`HEADER`] bytes.
+/// Datagrams in the order in which they arrived, each with a fixed header.
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Vec<u8>,

@@ -182,7 +182,7 @@ impl Port {
         received
     }
 
-    /// Sends frames, up to [`BATCH`] per system call. Returns how many the kernel refused.
+    /// Sends frames, 64 per system call. Returns how many the kernel refused.
     pub fn send(&mut self, frames: &[Vec<u8>]) -> usize {
         let mut done = 0;
         let mut failed = 0;
