@@ -85,7 +85,7 @@ impl Tables {
 }
 
 wire::named! {
-    /// The reason for which a report's flow has no entry in the table.
+    /// The reason why a report's flow has no entry in the table.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Unadmitted, name {
         /// The table is full, and the flow was not seen before.

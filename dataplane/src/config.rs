@@ -75,7 +75,7 @@ pub struct Congestion {
     pub quota: u32,
 }
 
-/// The reason for which a configuration is invalid.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The DSCP is 0, which marks everything, or does not fit into six bits.

@@ -7,7 +7,7 @@ use wire::{Profile, checksum, tcp, udp};
 
 use crate::packet::{Headers, ParsedPacket, TCP, TCP_CHECKSUM, UDP, fill_l4, tcp_checksum};
 
-/// How nodes treat the L4 checksum when they change a packet's INT. All nodes of a domain must use the same treatment, because
+/// Treatment of the L4 checksum by nodes that change a packet's INT. All nodes of a domain must use the same treatment, because
 /// the sink reverts the changes of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L4Checksum {

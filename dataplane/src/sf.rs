@@ -179,7 +179,7 @@ struct Counter {
     left: u32,
 }
 
-/// What a source assigns to a packet: its ID, and whether it is urgent.
+/// Packet ID and urgency that a source assigns to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     pub(crate) packet_id: u16,

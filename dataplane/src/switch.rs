@@ -56,7 +56,8 @@ pub struct Step {
 /// let mut reports = Outbox::default();
 /// let visit = Visit {
 ///     ingress_if: 1, egress_if: 2, ingress_ts: 1_000, egress_ts: 2_500, queue_id: 0, queue_occupancy: 64,
-///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500, from_edge: true, to_edge: false, from_border: true,
+///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500,
+///     from_edge: true, to_edge: false, from_border: true,
 /// };
 /// let step = source.forward(&mut frame, &visit, &mut reports);
 /// assert_eq!((step.verdict, step.recorded), (Verdict::Forward, true));

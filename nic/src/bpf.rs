@@ -1,5 +1,5 @@
-//! BPF programs and maps: loads them from an embedded object, attaches programs to interfaces, accesses maps, and runs programs on
-//! test input.
+//! BPF programs and maps: loads them from an embedded object, attaches programs to interfaces, accesses maps, and runs
+//! programs on test input.
 //!
 //! The `aya` crate loads objects (maps, relocations, BTF). Maps are accessed by whole keys and values as bytes, so this module
 //! does not depend on their contents.

@@ -183,7 +183,7 @@ mod tests {
         (0..200u8).map(|n| vec![n; 220]).collect()
     }
 
-    /// Sends `load` to the address that `receive` listens on, concurrently. Returns the number sent and the result of `receive`.
+    /// Sends `load` to the address that `receive` listens on, concurrently. Returns the number sent and `receive`'s result.
     fn against<T: Send>(
         sender: &mut Sender,
         load: Load,

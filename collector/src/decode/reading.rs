@@ -17,7 +17,7 @@ pub(crate) const MAX_HOPS: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// The reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress if there is no level-1 egress.
+    /// Reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress if there is no level-1 egress.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
     /// Hop latency, ns; values from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on are not used.

@@ -227,7 +227,7 @@ impl Pool {
         self.used -= 1;
     }
 
-    /// Whether the set has room for one more record.
+    /// Returns whether the set has room for one more record.
     pub(crate) fn has_room(&self, at: u32) -> bool {
         usize::from(self.set(at).carried) + 1 < self.room
     }

@@ -17,7 +17,7 @@ pub struct Run {
     pub last: u32,
     /// Number of datagrams in the run.
     pub count: u64,
-    /// True: all have the number `last`. False: each has the number after its predecessor's.
+    /// Whether all datagrams have the number `last`; otherwise, each has the number after its predecessor's.
     pub same: bool,
 }
 

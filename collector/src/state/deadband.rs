@@ -29,7 +29,7 @@ impl Deadband {
         }
     }
 
-    /// Whether `value` is inside.
+    /// Returns whether `value` is inside the deadband.
     #[inline(always)]
     pub(crate) fn contains(&self, value: u64) -> bool {
         value.wrapping_sub(self.low) <= self.width

@@ -72,7 +72,7 @@ impl ActiveDetection {
         self.generation
     }
 
-    /// Whether there are rules.
+    /// Returns whether there are rules.
     #[inline(always)]
     pub(crate) fn has_rules(&self) -> bool {
         !self.active.rules.is_empty()

@@ -157,7 +157,8 @@ pub struct SeriesView {
     pub latest: u64,
     /// Number of plausible values so far.
     pub values: u64,
-    /// Implausible values so far, not included in `values`: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
+    /// Implausible values so far, not included in `values`: see
+    /// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
     pub implausible: u64,
     /// The last finished second that had values.
     pub last: Summary,

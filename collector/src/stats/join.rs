@@ -3,14 +3,14 @@
 use super::{Balance, Unadmitted, each};
 
 wire::named! {
-    /// The reason for which a set was closed before it was complete, or not accepted when it was.
+    /// The reason why a set was closed before it was complete, or not accepted when it was.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum Reason, name {
         /// Later sets of the flow evicted it: one of its reports was lost or never sent.
         NextId => "next_id",
-        /// It was not complete before its timeout.
+        /// The set was not complete before its timeout.
         Timeout => "timeout",
-        /// Its packet ID was reused, or is 2^15 or more behind.
+        /// The packet ID was reused, or is 2^15 or more behind.
         Wrapped => "wrapped",
         /// Another flow or set needed its memory.
         Evicted => "evicted",

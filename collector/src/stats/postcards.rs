@@ -1,9 +1,9 @@
-//! Counters of postcard joining: outcomes, and the reasons for which postcards were not joined into paths.
+//! Counters of postcard joining: outcomes, and the reasons why postcards were not joined into paths.
 
 use super::{Balance, each};
 
 wire::named! {
-    /// The reason for which pending postcards were not joined.
+    /// The reason why pending postcards were not joined.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Partial, name {
@@ -31,7 +31,7 @@ wire::named! {
 }
 
 wire::named! {
-    /// The reason for which a postcard was never pending.
+    /// The reason why a postcard was never pending.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Unjoinable, name {

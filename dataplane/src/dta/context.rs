@@ -43,7 +43,7 @@ impl Trigger {
     }
 }
 
-/// The measurements of one packet, record or table; `None` for what is unknown.
+/// The measurements of one packet, record or table; `None` means unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The event that causes the report.

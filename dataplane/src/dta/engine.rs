@@ -76,7 +76,7 @@ struct PendingBatch {
     since: u64,
 }
 
-/// The reason for which a mapping did not make a report.
+/// The reason why a mapping did not make a report.
 enum MappingError {
     Value(ValueError),
     Send(SendError),

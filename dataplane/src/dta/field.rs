@@ -171,7 +171,7 @@ pub const NAMES: &[(&str, u8, &str)] = &[
     ),
 ];
 
-/// The reason for which a report cannot be made from the known values.
+/// The reason why a report cannot be made from the known values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
     /// A part of a key, or a required value, is unknown.
@@ -180,7 +180,7 @@ pub enum ValueError {
     Size,
 }
 
-/// The reason for which a text is not a field or condition.
+/// The reason why a text is not a field or condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
     /// No field has this name; the value is the text.

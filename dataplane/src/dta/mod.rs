@@ -114,7 +114,7 @@ pub struct SendOptions {
     pub immediate: bool,
 }
 
-/// The reason for which no report was sent.
+/// The reason why no report was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// Congestion suppresses reports of its priority.

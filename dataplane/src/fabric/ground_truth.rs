@@ -69,7 +69,7 @@ impl PacketTrace<'_> {
 }
 
 wire::named! {
-    /// The reason for which a packet was dropped. The codes equal the device's drop codes in reports (those of fabric-tna where
+    /// The reason why a packet was dropped. The codes equal the device's drop codes in reports (those of fabric-tna where
     /// it has one).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]

@@ -98,8 +98,8 @@ pub struct Config {
     pub group_delay: u64,
     /// Selects the frames passed to the [`FabricSink`].
     pub frames: Frames,
-    /// True: switches are routers, which decrement the TTL, and each packet differs from the others of its flow. False: they
-    /// are bridges, and all packets of a flow are equal.
+    /// Whether switches are routers, which decrement the TTL, and each packet differs from the others of its flow; otherwise
+    /// they are bridges, and all packets of a flow are equal.
     pub routed: bool,
 }
 

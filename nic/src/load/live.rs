@@ -22,7 +22,7 @@ pub struct Word {
 
 /// Sends a frame repeatedly on an interface, with counters at some of its [`Word`]s.
 ///
-/// Its UDP checksum should be 0, because it is not recomputed.
+/// The frame's UDP checksum should be 0, because it is not recomputed.
 #[derive(Debug)]
 pub struct LiveFrames {
     object: Object,

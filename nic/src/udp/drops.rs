@@ -1,4 +1,4 @@
-//! Separates the two reasons for which the kernel drops a datagram at a socket (buffer full, wrong checksum), although the
+//! Separates the two reasons why the kernel drops a datagram at a socket (buffer full, wrong checksum), although the
 //! kernel has one counter for both.
 
 /// Datagrams that the kernel dropped at a socket.

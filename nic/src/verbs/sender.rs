@@ -8,7 +8,7 @@ use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
 use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
-/// The reason for which a request was not accepted. A refused request has no effect.
+/// The reason why a request was not accepted. A refused request has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The maximum number of requests is outstanding: call [`Sender::collect`], then retry.

@@ -66,14 +66,14 @@ pub(crate) mod stream {
     pub(crate) const SAME: u64 = 1 << 31;
 }
 
-/// The reasons for which a datagram was passed to user space, a set of bits.
+/// The reasons why a datagram was passed to user space, a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reason(pub u32);
 
 impl Reason {
-    /// It has a significant change, or changes the state with which later reports are compared.
+    /// The datagram has a significant change, or changes the state with which later reports are compared.
     pub const CHANGE: Self = Self(1);
-    /// Its sequence number was not the expected one.
+    /// The sequence number was not the expected one.
     pub const SEQUENCE: Self = Self(2);
     /// A rule becomes true or false, or a rule that runs in user space needs it.
     pub const RULE: Self = Self(4);
@@ -81,7 +81,7 @@ impl Reason {
     pub const PENDING: Self = Self(8);
     /// The kernel program could not decide.
     pub const UNDECIDED: Self = Self(16);
-    /// It reports a dropped packet.
+    /// The datagram reports a dropped packet.
     pub const DROP: Self = Self(32);
     /// [`Record::stream_latest`] and [`Record::stream_count`] are valid.
     pub const STREAM: Self = Self(128);
@@ -108,7 +108,7 @@ pub struct Record<'a> {
     pub stream_count: u32,
     /// Sequence number of the last suppressed datagram.
     pub stream_latest: u32,
-    /// The reasons for which it was passed to user space.
+    /// The reasons why it was passed to user space.
     pub why: Reason,
     /// Receive queue of the interface.
     pub rx_queue: u32,

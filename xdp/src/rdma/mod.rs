@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// The reason for which the kernel refuses a region or queue pair. A responder in user space may accept it.
+/// The reason why the kernel refuses a region or queue pair. A responder in user space may accept it.
 #[derive(Debug)]
 pub enum Refused {
     /// The slot of this rkey or number is in use.
