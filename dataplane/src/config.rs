@@ -29,7 +29,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// DSCP 0x17; level-2 interfaces and buffer occupancy unavailable; Report 2.0.
+    /// Uses DSCP 0x17, Report 2.0, and neither level-2 interfaces nor buffer occupancy.
     fn default() -> Self {
         Self {
             mark: Mark::default(),

@@ -165,7 +165,7 @@ wire::named! {
 }
 
 impl Mode {
-    /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
+    /// Returns `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
     pub(crate) fn flag(self) -> u32 {
         match self {
             Self::Native => 1 << 2,

@@ -262,8 +262,8 @@ impl Device {
             0
         };
         let allowed = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there are in the mapping, which lives as long as the registration, because that holds the
-        // region; regions permit writes by a device at any time.
+        // SAFETY: `at` and the bytes from there are in the mapping. It lives as long as the registration, which holds the region.
+        // Regions permit writes by a device at any time.
         let raw =
             unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
         let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {

@@ -7,7 +7,7 @@
 //! | object | program | what it does |
 //! | --- | --- | --- |
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
-//! | [`DETECT`] | `hopwise_detect` | decodes and detects in the kernel, passes datagrams with a significant change to user space |
+//! | [`DETECT`] | `hopwise_detect` | decodes and detects in the kernel, passes datagrams with significant changes on |
 //! | [`RDMA`] | `hopwise_rdma` | RoCEv2 responder: remote writes into memory that user space has mapped |
 //! | [`RDMA_COST`] | `hopwise_rdma_cost` | measures the cost of the responder; never attached |
 //! | [`COST`] | `hopwise_cost` | measures the cost of detection; never attached |

@@ -119,7 +119,7 @@ impl Head {
         node != ABSENT && self.about.origin.reporter == u64::from(node)
     }
 
-    /// A head that belongs to no report.
+    /// Returns a head that belongs to no report.
     pub(crate) fn none() -> Self {
         Self {
             about: EventContext {

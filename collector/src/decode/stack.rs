@@ -23,7 +23,7 @@ pub(crate) trait ItemOffsets: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
-    /// Offset of the ingress timestamp, or of its upper half.
+    /// Returns the offset of the ingress timestamp, or of its upper half.
     fn ingress(self) -> usize;
     fn queue(self) -> usize;
     fn congestion(self) -> usize;

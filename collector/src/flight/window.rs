@@ -23,7 +23,7 @@ pub struct FlightConfig {
 }
 
 impl Default for FlightConfig {
-    /// Half a second before and after, at most three seconds, twelve windows a minute, 2,000 reports each.
+    /// Keeps half a second before and after, at most three seconds, twelve windows a minute, 2,000 reports each.
     fn default() -> Self {
         let before = SECOND / 2;
         Self {

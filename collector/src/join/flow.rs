@@ -301,7 +301,7 @@ impl Flows {
         self.free.push(slot);
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.flows.len() as u32
     }

@@ -101,9 +101,9 @@ impl SfReport<'_> {
 
 /// Receiver of the joiner's results.
 pub(crate) trait JoinOutput {
-    /// The whole path of a packet.
+    /// Receives the whole path of a packet.
     fn path(&mut self, head: &Head, hops: ReadHops<'_>);
-    /// Values of nodes, which update node metrics only.
+    /// Receives values of nodes, which update node metrics only.
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>);
 }
 
@@ -153,7 +153,7 @@ impl Joiner {
         self.stats
     }
 
-    /// Usage of the tables of flows and sets.
+    /// Returns the usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         let used = self.sets.used();
         let capacity = self.sets.capacity();

@@ -287,8 +287,8 @@ impl Pool {
     }
 }
 
-/// Position of a report among the reports of its sink's subsystem: sequence number and index in the datagram in one number.
-/// The shift by 10 keeps differences valid when the sequence number wraps (22 bits in Report 2.0).
+/// Returns the position of a report among those of its sink's subsystem: sequence number and index in the datagram, in one
+/// number. The shift by 10 keeps differences valid when the sequence number wraps (22 bits in Report 2.0).
 pub(crate) fn order(seq: u32, index: u16) -> u32 {
     seq << 10 | u32::from(index.min(1023))
 }

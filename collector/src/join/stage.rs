@@ -219,7 +219,7 @@ impl SfInt {
         self.joiner.stats()
     }
 
-    /// Usage of the tables of flows and sets.
+    /// Returns the usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         self.joiner.tables()
     }

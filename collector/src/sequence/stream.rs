@@ -402,8 +402,8 @@ impl Stream {
         count >= TURNS
     }
 
-    /// The number advances. Returns `false` if it was constant from the beginning, so that counting starts here or with the
-    /// next number.
+    /// Starts treating the number as advancing. Returns `false` if it was constant from the beginning, so that counting starts
+    /// here or with the next number.
     fn begin_to_advance(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         if self.has_always_stalled() {
             self.begin_to_count(seq, now, out);

@@ -16,7 +16,7 @@ impl Deadband {
         width: 0,
     };
 
-    /// The interval from `low` to `high`, inclusive; empty if `high` is less than `low`.
+    /// Returns the interval from `low` to `high`, inclusive; empty if `high` is less than `low`.
     #[inline(always)]
     pub(crate) fn between(low: u64, high: u64) -> Self {
         if low <= high {

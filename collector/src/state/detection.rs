@@ -60,7 +60,7 @@ impl ActiveDetection {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The active thresholds and rules.
+    /// Returns the active thresholds and rules.
     #[inline(always)]
     pub(crate) fn active(&self) -> &Arc<Detection> {
         &self.active

@@ -588,7 +588,7 @@ impl Flows {
         Some(victim)
     }
 
-    /// Number of slots used so far; see [`Flows::is_used`].
+    /// Returns the number of slots used so far; see [`Flows::is_used`].
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -646,7 +646,7 @@ impl Flows {
         self.index.age(self.cold[slot as usize].hash, slot, second);
     }
 
-    /// Number of flows whose path is currently truncated.
+    /// Returns the number of flows whose path is currently truncated.
     pub(crate) fn truncated(&self) -> u64 {
         self.truncated
     }
@@ -656,7 +656,7 @@ impl Flows {
         self.arena.table()
     }
 
-    /// Maximum number of flows.
+    /// Returns the maximum number of flows.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }

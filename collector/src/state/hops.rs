@@ -121,7 +121,7 @@ impl PacketValues {
         self.congestion
     }
 
-    /// Congestion status of the queue.
+    /// Returns the congestion status of the queue.
     pub(crate) fn congestion(self) -> Option<u64> {
         (self.congestion != ABSENT).then_some(u64::from(self.congestion & 0x00ff_ffff))
     }
@@ -171,7 +171,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena for the paths of `flows` flows.
+    /// Creates an arena for the paths of `flows` flows.
     pub(crate) fn for_flows(flows: usize) -> Self {
         let pages = (flows * HOPS_PER_FLOW).div_ceil(PAGE) + SPARE_PAGES;
         // One more element, so that runs can be aligned to cache lines.
@@ -241,7 +241,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.hops.len() * (size_of::<HopState>() + size_of::<PacketValues>()) + self.runs.bytes()
     }

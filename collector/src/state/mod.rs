@@ -142,7 +142,7 @@ impl State {
         self.second
     }
 
-    /// Bytes of memory in use by the tables of flows (with rule history), nodes, queues and links.
+    /// Returns the bytes of memory in use by the tables of flows (with rule history), nodes, queues and links.
     pub(crate) fn bytes(&self) -> usize {
         self.flows.bytes() + self.detection.bytes() + self.metrics.bytes() + self.topology.bytes()
     }

@@ -130,7 +130,7 @@ pub(crate) struct PendingPostcards {
 }
 
 impl PendingPostcards {
-    /// A table for `capacity` postcards of at most `flows` flows.
+    /// Creates a table for `capacity` postcards of at most `flows` flows.
     pub(crate) fn with_capacity(capacity: usize, flows: usize) -> Self {
         Self {
             cells: Vec::with_capacity(capacity),

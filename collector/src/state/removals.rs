@@ -32,7 +32,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// A list for `capacity` removals.
+    /// Creates a list for `capacity` removals.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self {
             list: Vec::with_capacity(capacity),

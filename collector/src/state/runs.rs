@@ -115,7 +115,7 @@ impl Runs {
         self.max_pages * PAGE
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.len() * size_of::<Page>() + self.owners.len() * size_of::<u32>()
     }

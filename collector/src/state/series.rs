@@ -600,7 +600,7 @@ impl Series {
             })
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.hot.len() as u32
     }

@@ -128,7 +128,7 @@ impl Topology {
         [self.nodes.table(), self.links.table(), self.paths.table()]
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         let paths = self.path_nodes.len() * size_of::<u32>() + self.runs.bytes();
         self.nodes.bytes() + self.links.bytes() + self.paths.bytes() + paths

@@ -93,7 +93,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         slots.iter().filter(|entry| entry.flows > 0)
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -107,7 +107,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Use<K, V>>() + self.index.bytes()
     }

@@ -86,7 +86,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// One collector, nothing to report, and reports of at most 1400 bytes.
+    /// Returns a configuration with one collector, nothing to report, and reports of at most 1400 bytes.
     fn default() -> Self {
         Self {
             reporter: 0,

@@ -97,7 +97,7 @@ impl Outbox {
 }
 
 impl Default for Outbox {
-    /// An outbox for 1024 reports, 1 MiB in total.
+    /// Returns an outbox for 1024 reports, 1 MiB in total.
     fn default() -> Self {
         Self::new(1 << 20, 1024)
     }

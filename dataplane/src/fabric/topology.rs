@@ -51,7 +51,7 @@ pub struct Wire {
 }
 
 impl Default for Wire {
-    /// A link with 10 Gb/s, 1 µs and 256 KiB.
+    /// Returns a link with 10 Gb/s, 1 µs and 256 KiB.
     fn default() -> Self {
         Self {
             rate: 10_000_000_000,

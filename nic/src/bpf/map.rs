@@ -342,7 +342,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl AsFd for Ring {
-    /// Readable when there are records.
+    /// Returns the descriptor, which is readable when there are records.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring's descriptor is open as long as the ring, which is borrowed for as long.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -350,7 +350,7 @@ impl AsFd for Ring {
 }
 
 impl AsRawFd for Ring {
-    /// Readable when there are records.
+    /// Returns the descriptor, which is readable when there are records.
     fn as_raw_fd(&self) -> RawFd {
         self.ring.as_raw_fd()
     }

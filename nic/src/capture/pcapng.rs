@@ -242,7 +242,7 @@ impl Pcapng {
         self.packet(body, self.order.u32(body, enhanced::INTERFACE))
     }
 
-    /// Obsolete block type: like the enhanced packet block, with a shorter interface number and a drop count.
+    /// Reads the obsolete packet block: like the enhanced packet block, with a shorter interface number and a drop count.
     fn old(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
@@ -250,7 +250,8 @@ impl Pcapng {
         self.packet(body, self.order.u16(body, enhanced::INTERFACE).into())
     }
 
-    /// Simple packet block: a length and the packet. It belongs to the first interface, and is truncated to its snap length.
+    /// Reads the simple packet block: a length and the packet. It belongs to the first interface, and is truncated to its snap
+    /// length.
     fn simple(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         const DATA: usize = 4;
         if body.len() < DATA {

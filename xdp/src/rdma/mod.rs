@@ -179,7 +179,7 @@ impl Rdma {
         )
     }
 
-    /// The loaded object, for test runs and program ids.
+    /// Returns the loaded object, for test runs and program ids.
     pub fn object(&self) -> &Object {
         &self.object
     }
@@ -391,7 +391,7 @@ impl Rdma {
 }
 
 impl AsRawFd for Rdma {
-    /// Readable when there are completions.
+    /// Returns the descriptor, which is readable when there are completions.
     fn as_raw_fd(&self) -> RawFd {
         self.completions.as_raw_fd()
     }
