@@ -7,6 +7,7 @@ use std::time::Instant;
 use collector::{Batch, Collector};
 use testkit::workload::collector::{CASES, Case, Feed, Input};
 
+/// Number of runs per case.
 const RUNS: usize = 31;
 
 fn main() {

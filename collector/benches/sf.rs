@@ -7,6 +7,7 @@ use std::time::Instant;
 use collector::{Batch, Collector};
 use testkit::workload::collector::{Feed, Input, SF_CASES, SfCase};
 
+/// Number of runs per case.
 const RUNS: usize = 101;
 
 fn main() {

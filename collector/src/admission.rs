@@ -191,7 +191,9 @@ struct Fingerprints {
 }
 
 impl Fingerprints {
+    /// The lowest bit of each 16-bit lane; a product with it copies a fingerprint into all eight lanes.
     const LANES: u128 = u128::MAX / 0xffff;
+    /// The highest bit of each lane.
     const TOPS: u128 = Self::LANES << 15;
 
     fn for_flows(flows: usize) -> Self {

@@ -13,6 +13,7 @@ use crate::event::{Drop, Event, FirstValues, FlowRow, Kind, Loss, Output, Rollup
 #[derive(Debug, Default)]
 pub struct Batch {
     capacity: usize,
+    /// Events, and the positions of their paths in `paths`.
     events: Vec<(Event, Span)>,
     rollups: Vec<Rollup>,
     flows: Vec<(FlowRow, Span)>,

@@ -17,6 +17,7 @@ pub(crate) const BUSY: u8 = 2;
 /// Null value of a slot number.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
+/// Number of ways of a bucket, which fill one cache line.
 const WAYS: usize = 8;
 
 #[derive(Clone, Debug, Default)]

@@ -7,6 +7,7 @@ use std::time::Instant;
 use testkit::workload::switch::{Task, Workload};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Measurements per task, and bursts per measurement.
     const ROUNDS: usize = 200;
     const BURSTS: u32 = 40;
     let wanted = std::env::args()

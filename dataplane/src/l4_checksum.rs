@@ -50,6 +50,7 @@ impl Before {
     /// Sets the checksum complement of the record that this node added, if the packet requests one, in a domain that leaves the
     /// checksum unchanged: with it, the original checksum covers the inserted bytes. `frame` still has the updated checksum.
     pub(crate) fn complement(self, frame: &mut [u8], profile: &Profile) {
+        // Instruction bit 15, the least significant.
         const CHECKSUM_COMPLEMENT: u16 = 1;
         if self.proto == UDP && self.checksum == 0 {
             return;

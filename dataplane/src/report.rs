@@ -302,6 +302,7 @@ const MAX_GROUP: usize = 1400;
 const REPORTABLE: u16 = 0x7f80;
 /// Instruction bits that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
 const IN_10: u16 = 0x7500;
+// Single instruction bits: level-1 interfaces, queue, ingress timestamp, and drop reason, which Report 2.0 puts in bit 15.
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
 const INGRESS_TS: u16 = 0x0800;
@@ -739,6 +740,7 @@ fn int_end(carried: &CarriedInt) -> usize {
 
 /// Converts RepMdBits of 2.0 to those of 1.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
 fn metadata_10(bits: u16) -> u8 {
+    // The bits of 2.0 in the order of the bits of 1.0, most significant first.
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
     ORDER
         .iter()

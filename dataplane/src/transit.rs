@@ -157,6 +157,7 @@ pub(crate) fn push(
 /// Adds a record in the common case: INT 2.x after L4, with space for it. Only length and hop count change in shim and header.
 #[inline]
 fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
+    // Offsets from the shim: the shim's length, and the Remaining Hop Count.
     const LENGTH: usize = 1;
     const REMAINING: usize = int::shim::LEN + 3;
     carried.headers.grow(

@@ -431,7 +431,9 @@ fn requester() -> String {
 /// Time for which requests to an overloaded server are repeated.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Timeout of a connection attempt to one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Time within which a response, and each part of its body, must arrive.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
 /// Maximum length of a JSON response, bytes.
 const RESPONSE_LIMIT: u64 = 256 << 20;

@@ -126,4 +126,5 @@ pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
     answer.await.is_ready()
 }
 
+/// Timeout of the connection, and again of the TLS handshake.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -49,6 +49,7 @@ impl std::fmt::Debug for PollFds {
 /// Keeps the kernel's own network stack from sending on an interface: disables IPv6 (which would configure an address and
 /// send), ARP replies and forwarding. Returns a message for each setting that could not be changed.
 pub fn silence(interface: &str) -> Vec<String> {
+    // Protocol, setting and value in /proc/sys/net/PROTOCOL/conf/INTERFACE.
     const SETTINGS: [(&str, &str, &str); 3] = [
         ("ipv6", "disable_ipv6", "1"),
         ("ipv4", "arp_ignore", "8"),

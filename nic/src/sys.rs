@@ -169,6 +169,7 @@ fn bind<T: Plain>(socket: &impl AsFd, name: &T) -> io::Result<()> {
 /// Binds an AF_XDP socket, with up to `tries` attempts if its queue is busy: the kernel frees the queue of a closed socket with
 /// a delay (`xp_put_pool` in net/xdp/xsk_buff_pool.c defers it to a work queue, under the lock of all interfaces).
 pub(crate) fn bind_when_free(socket: &OwnedFd, name: &libc::sockaddr_xdp, tries: u32) -> io::Result<()> {
+    // Pause between two attempts.
     const PAUSE: Duration = Duration::from_millis(10);
     let mut failures = 0;
     loop {

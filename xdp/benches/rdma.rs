@@ -16,6 +16,7 @@ use rdma::responder::{AccessFlags, Order, QueuePairConfig, Registered};
 use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Counted, Options, Rdma};
 
+// Queue pair number, rkey, and the address and size of the region, bytes.
 const NUMBER: u32 = 0x1001;
 const KEY: u32 = 0x77_01;
 const ADDRESS: u64 = 1 << 40;

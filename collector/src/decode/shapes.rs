@@ -3,6 +3,7 @@
 /// Values by shape. Few shapes are in use, since sources rarely change their instructions; the oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct Shapes<T> {
+    /// Cached shapes and their values, up to [`Shapes::MAX_SHAPES`].
     known: Vec<(u64, T)>,
     /// The shape found last, and its index.
     latest: (u64, u8),
@@ -10,6 +11,7 @@ pub(crate) struct Shapes<T> {
 }
 
 impl<T> Shapes<T> {
+    /// Maximum number of cached shapes; `add` then replaces the oldest.
     const MAX_SHAPES: usize = 32;
 
     pub(crate) fn new() -> Self {

@@ -270,6 +270,7 @@ pub(crate) struct Plan {
     queue: u8,
     congestion: u8,
     utilization: u8,
+    /// Offsets of the ingress and the egress timestamp.
     stamps: (u8, u8),
     level_2: bool,
     /// Offset of the level-2 egress interface (or of both halves) in a record that also has level-1 interfaces.

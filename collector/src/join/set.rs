@@ -53,6 +53,7 @@ pub(crate) enum Status {
     Done,
 }
 
+// A record fills one cache line.
 const _: () = assert!(size_of::<Record>() == 64);
 
 /// A set without its records, in two cache lines.

@@ -21,12 +21,14 @@ fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     summed_latency(hops, total)
 }
 
+/// Returns the sum of the hop latencies, ns, and its basis: with a single hop, it is that hop's measurement.
 #[inline(always)]
 fn summed_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     let is_sum = total != NO_VALUE && hops.count() != 1;
     (total, if is_sum { Basis::HopSum } else { Basis::Measured })
 }
 
+/// Returns the time between the end timestamps, ns, and its basis, or the sum `total` if they are missing or contradict it.
 #[inline(never)]
 fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     // Timestamps are rounded at each hop: a sum that is larger by at most that rounding does not contradict them.

@@ -96,6 +96,7 @@ struct PathTotals {
 #[derive(Debug)]
 pub(crate) struct Topology {
     nodes: Uses<u32, NodeTotals>,
+    /// Key: (node at the start, node at the end).
     links: Uses<(u32, u32), LinkTotals>,
     /// Key: (hash of the nodes, number of nodes). The nodes themselves are in `path_nodes`.
     paths: Uses<(u64, u16), PathTotals>,

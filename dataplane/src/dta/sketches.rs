@@ -170,6 +170,7 @@ impl Sketch {
         }
     }
 
+    /// Returns the hashes of the key that the packet has for this sketch, and the 32-bit item to count (0 without one).
     fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), ValueError> {
         let fields = self.config.key.iter().chain(&self.config.item);
         let subject = ReportedHop::for_fields(fields, context);

@@ -211,6 +211,7 @@ pub struct Fabric {
     /// The times at which each link was cut, ns, ascending.
     cuts: Vec<Vec<u64>>,
     routes: Routes,
+    /// Diverted routes: node index, index of the destination host, and egress port.
     diversions: Vec<(usize, usize, u32)>,
     flows: Vec<Flow>,
     packets: Vec<Packet>,
@@ -632,6 +633,7 @@ impl Fabric {
         self.routes = Routes::compute(&edges, &is_host);
     }
 
+    /// Returns the node index and the addresses of the host with node id `id`.
     fn host(&self, id: u32) -> Result<(usize, Address), String> {
         let index = self.topology.index(id).ok_or_else(|| no_node(id))?;
         match self.topology.nodes[index].kind {

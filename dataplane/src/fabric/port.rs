@@ -26,6 +26,7 @@ pub(crate) struct Port {
     /// True while a frame is being transmitted.
     pub(crate) busy: bool,
     pub(crate) meter: Meter,
+    /// Queued frames: slot, and size in bytes.
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
 }
@@ -95,6 +96,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Length of a window, ns.
     const WINDOW: u64 = 1_000_000;
 
     pub(crate) fn new(rate: u64) -> Self {

@@ -62,6 +62,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 /// Returns the natural logarithm of a positive normal number by exponent and series, accurate to about 1e-13. Uses only
 /// additions, multiplications and one division, whose results IEEE 754 defines to the bit.
 fn ln(x: f64) -> f64 {
+    // The 52 stored bits of an IEEE 754 double's significand; the exponent is above them, with bias 1023.
     const SIGNIFICAND: u64 = (1 << 52) - 1;
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;

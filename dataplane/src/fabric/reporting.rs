@@ -224,6 +224,7 @@ impl Fabric {
 /// SF-INT records that nodes have made, to look up the contents of later reports that carry them.
 #[derive(Debug, Default)]
 pub(super) struct Records {
+    /// Packet number and measurement of each record.
     entries: BTreeMap<RecordKey, (u64, HopTruth)>,
     order: VecDeque<RecordKey>,
 }
@@ -246,6 +247,7 @@ impl Records {
         }
     }
 
+    /// Returns the packet number and the measurement of the record that a packet of `flow` carries.
     fn get(&self, flow: u32, carrying: Carrying) -> Option<(u64, HopTruth)> {
         self.entries
             .get(&(flow, carrying.sf.packet_id, carrying.node))

@@ -172,6 +172,7 @@ impl Topology {
 #[derive(Clone, Debug, Default)]
 pub struct TopologyBuilder {
     nodes: Vec<Node>,
+    /// Node ids of the two ends, and the properties of the link.
     links: Vec<(u32, u32, Wire)>,
 }
 

@@ -371,6 +371,7 @@ impl Fabric {
         self.packets[slot as usize].flow
     }
 
+    /// Returns the number of a packet, its flow, and the hops that it has passed.
     pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {
         let packet = &self.packets[slot as usize];
         (

@@ -18,9 +18,11 @@ use super::{Router, Wires, neighbours};
 const ARP_LEN: usize = 28;
 /// First bytes of such a packet: hardware type Ethernet, protocol type IPv4, address lengths 6 and 4.
 const ARP_HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
+// ARP operations (RFC 826).
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
 
+// ICMPv6 types of neighbour discovery (RFC 4861, section 4).
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 /// Hop limit of neighbour discovery: any other value means that the message was forwarded by a router.
@@ -29,6 +31,7 @@ const UNFORWARDED: u8 = 255;
 const DISCOVERY_LEN: usize = 24;
 /// Length of an option with an Ethernet address: type, length in units of eight bytes, address.
 const OPTION_LEN: usize = 8;
+// Option types: source and target link-layer address.
 const SOURCE_OPTION: u8 = 1;
 const TARGET_OPTION: u8 = 2;
 

@@ -41,6 +41,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
+    /// Cost of an error, ns: one token per millisecond permits 1000 errors per second.
     const EACH: u64 = 1_000_000;
     const MAX_SAVED: u64 = 100 * Self::EACH;
 

@@ -144,6 +144,7 @@ fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
 }
 
 fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
+    // The More Fragments flag, and the 13 bits of the fragment offset.
     const MORE_OR_OFFSET: u16 = 0x3fff;
     if ip.dst.is_ipv6() {
         return ip.proto == FRAGMENT;

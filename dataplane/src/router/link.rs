@@ -41,6 +41,7 @@ impl Default for LinkConfig {
 #[derive(Debug)]
 pub(super) struct LinkQueue {
     link: LinkConfig,
+    /// Queued frames: slot, and size in bytes.
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
     max_occupancy: u32,

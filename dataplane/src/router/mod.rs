@@ -204,6 +204,7 @@ pub struct Router {
     frames: Vec<Frame>,
     idle: Vec<u32>,
     neighbours: Neighbours,
+    /// Scheduled events, earliest first: time (ns), sequence number, event.
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
     /// Sequence number of events, so that simultaneous ones are executed in the order in which they were scheduled.
     order: u64,

@@ -18,6 +18,7 @@ const MAX_QUEUED: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
+    /// Neighbours by port index and IP address.
     entries: BTreeMap<(u16, IpAddr), Neighbour>,
     unresolved: usize,
     /// Source of the last frame: most frames come from the same neighbour as the previous one.

@@ -8,6 +8,7 @@ use wire::{checksum, ipv4, ipv6};
 use super::stats::Drop;
 use crate::packet::network;
 
+/// EtherType of ARP.
 pub(super) const ARP: u16 = 0x0806;
 /// Protocol number of ICMP.
 pub(super) const ICMP: u8 = 1;
@@ -89,6 +90,7 @@ pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
 }
 
 fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
+    // The 13 bits of the fragment offset.
     const OFFSET: u16 = 0x1fff;
     let packet = ipv4::Packet::new_checked(bytes)
         .ok()
@@ -111,6 +113,7 @@ fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
 }
 
 fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
+    // Next-header value of a fragment header.
     const FRAGMENT: u8 = 44;
     let packet = ipv6::Packet::new_checked(bytes).ok()?;
     let len = ipv6::HEADER_LEN + usize::from(packet.payload_len());

@@ -34,6 +34,7 @@ pub(super) struct Routes {
 #[derive(Debug)]
 struct Length {
     mask: u128,
+    /// Network address, as IPv4-mapped IPv6 for IPv4, and its next hops.
     entries: Vec<(u128, Vec<NextHop>)>,
 }
 

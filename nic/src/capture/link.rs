@@ -106,6 +106,7 @@ impl LinkType {
     }
 }
 
+// Header length and EtherType offset of Linux cooked captures, version 1 and 2, bytes.
 const SLL_HEADER_LEN: usize = 16;
 const SLL_PROTOCOL: usize = 14;
 const SLL2_HEADER_LEN: usize = 20;

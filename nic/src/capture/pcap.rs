@@ -79,6 +79,7 @@ impl Pcap {
     }
 }
 
+/// Returns the byte order of a file and its nanoseconds per timestamp fraction, by the magic number.
 fn recognise(bytes: &[u8]) -> Option<(Order, u64)> {
     let magic = bytes.get(..4)?;
     [Order::Little, Order::Big]

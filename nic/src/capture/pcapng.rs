@@ -8,6 +8,7 @@ use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
 mod block {
     //! Block types, and the layout of every block: type, length, body, length again.
+    // Block types.
     pub(super) const SECTION: u32 = 0x0a0d_0d0a;
     pub(super) const INTERFACE: u32 = 1;
     pub(super) const OLD_PACKET: u32 = 2;
@@ -15,6 +16,7 @@ mod block {
     pub(super) const ENHANCED_PACKET: u32 = 6;
 
     pub(super) const LENGTH: usize = 4;
+    // Offset of the body.
     pub(super) const BODY: usize = 8;
     pub(super) const TRAILER_LEN: usize = 4;
     pub(super) const MIN_LEN: usize = BODY + TRAILER_LEN;

@@ -34,6 +34,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The output cannot be written.
     pub fn new(output: W, link: LinkType) -> Result<Self, Error> {
+        // Major and minor version, 16 bits each, in little-endian order.
         const VERSION_2_4: u32 = 4 << 16 | 2;
         let mut writer = Self {
             output: BufWriter::with_capacity(1 << 18, output),

@@ -361,6 +361,7 @@ impl<'a> Slot<'a> {
 
 /// Reads `struct virtio_net_hdr`. Returns (unfinished work, true if its kind is supported).
 fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
+    // Flag `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is not computed yet.
     const NEEDS_CHECKSUM: u8 = 1;
     // Segmentation types; the highest bit means ECN.
     const NONE: u8 = 0;
@@ -384,6 +385,7 @@ fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
 
 /// Inserts a VLAN tag after the MAC addresses.
 fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
+    // Length of the two MAC addresses.
     const ADDRESSES: usize = 12;
     let at = ADDRESSES.min(frame.len());
     frame.splice(at..at, tag);
@@ -391,6 +393,7 @@ fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
 
 /// Enlarges the socket buffers as far as permitted, for sending and for frames that do not fit into slots.
 fn buffers(socket: &OwnedFd) {
+    // Size of each buffer, bytes.
     const WANTED: i32 = 4 << 20;
     for (forced, limited) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),

@@ -13,6 +13,7 @@ const MAX_PORTS: usize = 32;
 /// Number of accepted bytes of a frame: all of it.
 const ALL: u32 = 0x4_0000;
 
+// Opcodes of classic BPF (linux/bpf_common.h): A is the accumulator, X the index register.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_HALF_BEHIND_X: u16 = 0x48;
@@ -84,7 +85,9 @@ enum Label {
 /// A program whose jump targets are not resolved yet.
 #[derive(Default)]
 struct Program {
+    /// Opcode, operand `k`, and jump targets if a test is true or false.
     instructions: Vec<(u16, u32, Label, Label)>,
+    /// Labels, and the index of the instruction that each marks.
     labels: Vec<(Label, usize)>,
 }
 

@@ -284,9 +284,10 @@ const VIRTIO_HEADER: usize = 10;
 /// Reads the segment length from `struct virtio_net_hdr`. Within one machine, several datagrams travel as one (UDP segmentation
 /// offload), and nothing splits them before the ring.
 fn segment(header: &[u8]) -> Option<usize> {
+    // Offsets of the fields `gso_type` and `gso_size`.
     const KIND: usize = 1;
     const SIZE: usize = 4;
-    /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit is about something else.
+    /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit of the type is an ECN flag, which is masked.
     const UDP: u8 = 5;
     (header.get(KIND)? & 0x7f == UDP)
         .then(|| usize::from(half(header, SIZE)))

@@ -97,6 +97,7 @@ pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u6
 /// Adjusts the memory settings: frames long enough for the interface with two VLAN tags, and fewer of them per queue if there
 /// are many queues.
 fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
+    // Ethernet header and two VLAN tags, bytes.
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.max_packet_len() {

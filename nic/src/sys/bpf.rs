@@ -150,6 +150,7 @@ unsafe fn open<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<Owne
 
 /// Creates an array of one element of `value` bytes, with keys of four bytes.
 pub(crate) fn array_of_one(value: u32) -> io::Result<OwnedFd> {
+    // `BPF_MAP_TYPE_ARRAY` of linux/bpf.h.
     const ARRAY: u32 = 2;
     let mut arguments = MapCreate {
         kind: ARRAY,

@@ -44,6 +44,7 @@ impl Sender {
     /// # Errors
     /// The first datagram could not be sent, for example because it is too long.
     pub fn send_burst(&mut self, payloads: &[&[u8]]) -> Result<usize, Error> {
+        // Maximum number of datagrams per `sendmmsg` call.
         const PER_CALL: usize = 64;
         let mut sent = 0;
         while sent < payloads.len() {

@@ -128,6 +128,7 @@ pub(super) fn saved_atomics() -> Vec<u8> {
 /// Encodes `struct response_templates`: templates of a plain and an atomic acknowledgement to UDP port `port`, in which the
 /// program fills in the last bytes. Returns `None` if the path's addresses are of different families.
 pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
+    // Bytes per template, then the offsets of the lengths, the ICRC states and the flag `BACK`, and the size of the struct.
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
     const ICRC: usize = LEN + 8;
@@ -164,6 +165,7 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
 /// Returns the CRC state of a frame before the last `after` bytes that the ICRC covers, computed backwards from the final ICRC.
 /// `None` if the frame is too short.
 fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
+    // CRC-32 of IEEE 802.3, reflected.
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
     let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;

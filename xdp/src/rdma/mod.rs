@@ -399,6 +399,7 @@ impl AsRawFd for Rdma {
 
 /// Parses a `struct completion` with the payload behind it, and reports it to `out`.
 fn report(record: &[u8], out: &mut impl Output) {
+    // Kinds of completions.
     const WRITE: u16 = 1;
     const SEND: u16 = 2;
     let Some((head, text)) = record.split_first_chunk::<24>() else {
