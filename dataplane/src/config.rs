@@ -1,4 +1,4 @@
-//! The INT configuration of a switch, and its validation.
+//! The INT configuration of a switch (mark, report format, congestion thresholds, SF-INT), and its validation.
 
 use std::fmt;
 

@@ -1,6 +1,5 @@
 //! INT sink: reports the INT of a packet, removes it, and restores the packet as it was before the source (wire-formats 1.2,
-//! "sink
-//! repair").
+//! "sink repair").
 
 mod direct;
 

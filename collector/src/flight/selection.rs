@@ -1,4 +1,4 @@
-//! Selects the reports of a window that are recorded.
+//! Selects which reports of a time window the flight recorder records, in full or thinned to a bounded number.
 
 use wire::report::Report;
 

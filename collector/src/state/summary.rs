@@ -1,4 +1,4 @@
-//! Short copies of flows, for lists of flows: workers copy, other threads sort and filter.
+//! Compact copies of flows for sorted and filtered lists: a worker only copies, and other threads sort and filter.
 
 use wire::FlowKey;
 

@@ -1,4 +1,4 @@
-//! The reader of capture files of every supported format.
+//! Reads capture files: detects pcap or pcapng, and returns frames one by one or in bursts.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The writer of pcap files.
+//! Writes capture files in the classic pcap format, version 2.4, with timestamps in nanoseconds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::source::{Packet, PacketBatch, Source, Stats};
 use crate::sys;
 
-/// One receiver with a burst of its own, as a [`Source`].
+/// A UDP receiver and its burst buffer, as a [`Source`].
 #[derive(Debug)]
 pub struct Buffered {
     receiver: Receiver,

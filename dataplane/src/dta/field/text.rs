@@ -1,4 +1,4 @@
-//! Parses fields from text, and formats them.
+//! Text form of fields in a configuration: parses and formats `name`, `name[count]`, `name:width` and constant numbers.
 
 use std::fmt;
 use std::str::FromStr;
