@@ -1,10 +1,10 @@
-//! Compiles the C sources to BPF objects. Needs clang, and nothing else: no kernel headers, no libbpf.
+//! Compiles the C sources to BPF objects. Needs only clang: no kernel headers, no libbpf.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directory for objects built elsewhere, for machines without clang.
+/// Variable that names a directory with prebuilt objects, for machines without clang.
 const PREBUILT: &str = "HOPWISE_BPF_OBJECTS";
 
 fn main() {
@@ -16,7 +16,7 @@ fn main() {
     if let Err(error) = std::fs::write(out.join("icrc_tables.h"), icrc_tables()) {
         println!("cargo::error=icrc_tables.h: {error}");
     }
-    // One folder for each program, with its headers.
+    // Each program has a folder with its headers.
     let programs = files(sources)
         .filter(|path| path.is_dir())
         .flat_map(|folder| files(&folder));
@@ -27,7 +27,7 @@ fn main() {
             None => compile(&source, &object),
         };
         if let Err(reason) = made {
-            // Cargo shows only error lines with a prefix.
+            // Cargo shows only lines with this prefix.
             reason.lines().for_each(|line| println!("cargo::error={line}"));
         }
     }
@@ -50,13 +50,13 @@ fn copy(folder: &Path, object: &Path) -> Result<(), String> {
 
 fn compile(source: &Path, object: &Path) -> Result<(), String> {
     let clang = env::var("HOPWISE_CLANG").unwrap_or_else(|_| "clang".to_owned());
-    // No line of the object may depend on where it was built.
+    // Keeps the build path out of the object, so that builds are reproducible.
     let here = env::current_dir().map_err(|error| error.to_string())?;
     let output = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
         .arg(format!("-fdebug-prefix-map={}=.", here.display()))
         .args(["-I", "src/include"])
-        // The tables of the checksum.
+        // The folder of `icrc_tables.h`.
         .arg("-I")
         .arg(object.parent().unwrap_or(Path::new(".")))
         .arg("-c")
@@ -80,7 +80,8 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
     ))
 }
 
-/// Table entry of the CRC-32 of Ethernet, least significant bit first: the contribution of a byte followed by `table` bytes.
+/// Generates C tables of the CRC-32 of Ethernet, least significant bit first: row `table` has the contribution of a byte that
+/// `table` further bytes follow.
 fn icrc_tables() -> String {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     const TABLES: usize = 32;

@@ -1,11 +1,13 @@
-//! Benchmark of the fast path: from frames or payloads in memory to state, on one core. `cargo bench -p hopwise-collector`, or with
-//! case names after `--`. Prints the minimum and the median of several short runs, ns per report.
+//! Benchmark of the collector's fast path: from frames or payloads in memory to state, on one core. Prints the minimum and the
+//! median of several short runs, ns per report. Run `cargo bench -p hopwise-collector`, with case names after `--` to select
+//! cases.
 
 use std::time::Instant;
 
 use collector::{Batch, Collector};
 use testkit::workload::collector::{CASES, Case, Feed, Input};
 
+/// Number of runs per case.
 const RUNS: usize = 31;
 
 fn main() {
@@ -13,7 +15,7 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    // `cargo test --benches` also runs this; one run is then enough.
+    // `cargo test --benches` also runs this binary; one run is then enough.
     let runs = if std::env::args().any(|word| word == "--bench") {
         RUNS
     } else {
@@ -40,8 +42,7 @@ fn measure(case: &Case, input: Input, runs: usize) {
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
-    // Two rounds to create every flow and key; then a second of traffic time, so that sampling has adapted to
-    // the rate.
+    // Two rounds create every flow and key; then one second of traffic time lets sampling adapt to the rate.
     let warm = if runs == 1 {
         feed.frames() * 2
     } else {
@@ -79,7 +80,7 @@ fn measure(case: &Case, input: Input, runs: usize) {
     );
 }
 
-/// Nanoseconds per report.
+/// Processes at least `reports` reports, and returns the time per report in ns.
 fn run(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch, input: Input, reports: usize) -> f64 {
     let start = Instant::now();
     let mut done = 0;

@@ -1,12 +1,13 @@
-//! Benchmark of SF-INT: frames or payloads in memory, joined into paths, on one core. `cargo bench -p hopwise-collector --bench sf`,
-//! or with case names after `--`. Prints the minimum and the median of several short runs, ns per report, first for frames,
-//! then for payloads without outer headers.
+//! Benchmark of SF-INT joining: from frames or payloads in memory to paths, on one core. Prints the minimum and the median of
+//! several short runs, ns per report, first for frames, then for payloads without outer headers. Run `cargo bench -p
+//! hopwise-collector --bench sf`, with case names after `--` to select cases.
 
 use std::time::Instant;
 
 use collector::{Batch, Collector};
 use testkit::workload::collector::{Feed, Input, SF_CASES, SfCase};
 
+/// Number of runs per case.
 const RUNS: usize = 101;
 
 fn main() {
@@ -14,7 +15,7 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    // `cargo test --benches` also runs this; one run is then enough.
+    // `cargo test --benches` also runs this binary; one run is then enough.
     let runs = if std::env::args().any(|word| word == "--bench") {
         RUNS
     } else {
@@ -36,7 +37,7 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
-    // Rounds in which every path is confirmed; then a second of traffic time, so that sampling has adapted to the rate.
+    // The first rounds confirm every path; then one second of traffic time lets sampling adapt to the rate.
     let warm = if runs == 1 {
         feed.frames() * 2
     } else {
@@ -45,7 +46,7 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let whole = |collector: &Collector| collector.stats().sf.complete.sets;
     let before = (whole(&collector), collector.stats().reports);
-    // Whole rounds, in which each flow has complete sets; short ones, so that some run without interference from other processes.
+    // Whole rounds, so that each flow completes its sets; short, so that some run is free of interference from other processes.
     let reports = feed.frames();
     let mut times: Vec<f64> = (0..runs)
         .map(|_| run(&mut feed, &mut collector, &mut batch, input, reports))
@@ -70,7 +71,7 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     );
 }
 
-/// Nanoseconds per report.
+/// Processes at least `reports` reports, and returns the time per report in ns.
 fn run(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch, input: Input, reports: usize) -> f64 {
     let start = Instant::now();
     let mut done = 0;

@@ -1,9 +1,9 @@
-//! Access control of reports: source prefixes per listener, each with the node ids as which it may report.
+//! Access control of reports: the source prefixes that may send to each listener, and the node ids that each may claim.
 //!
-//! Reports are unauthenticated UDP datagrams: any host that reaches a listener can claim any loss of any node. A listener
-//! with [`Grant`]s accepts only datagrams of the senders in them; without grants, it accepts those of every sender.
+//! Reports are unauthenticated UDP datagrams: any host that reaches a listener can claim losses of any node. A listener with
+//! [`Grant`]s accepts only datagrams from the senders in them; a listener without grants accepts every sender.
 //!
-//! A lookup is bounded and does not allocate: a binary search for each of at most 161 different prefix lengths.
+//! A lookup is bounded and does not allocate: one binary search for each distinct prefix length, at most 161.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::net::IpAddr;
@@ -11,25 +11,25 @@ use std::net::IpAddr;
 use detect::Prefix;
 use wire::Refusal;
 
-/// The senders of a prefix, and the nodes as which they may report.
+/// A prefix of senders, and the nodes that they may claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The prefix that contains the senders' addresses.
     pub from: Prefix,
-    /// Ranges of node ids, both ends included; empty: any node, and reports that name none.
+    /// Inclusive ranges of node ids; empty allows any node, and reports without a node id.
     pub nodes: Vec<(u32, u32)>,
 }
 
-/// The senders of each listener.
+/// The allowed senders of all listeners.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Access {
-    /// By the listener's number; empty if no listener is restricted.
+    /// Senders by listener number, `None` for an unrestricted listener; empty if no listener is restricted.
     listeners: Box<[Option<Senders>]>,
 }
 
 impl Access {
-    /// The grants of each listener, by its number; `None`: every sender may report there. If any listener is restricted,
-    /// datagrams of listeners beyond the list are refused.
+    /// Creates the access control from the grants of each listener, by its number; `None` lets every sender report there. If
+    /// any listener is restricted, datagrams of listeners beyond the list are refused.
     pub fn new(listeners: impl IntoIterator<Item = Option<Vec<Grant>>>) -> Self {
         let all = listeners
             .into_iter()
@@ -44,17 +44,17 @@ impl Access {
         }
     }
 
-    /// Whether every sender may report to every listener.
+    /// Returns true if every sender may report to every listener.
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Whether `source` may send to `listener`. `node` reads the node id of the datagram's header; it is called only if the
-    /// sender is restricted to some nodes.
+    /// Checks whether `source` may send to `listener`. `node` reads the node id from the datagram's header; it is called only
+    /// if the sender is restricted to some nodes.
     ///
     /// # Errors
-    /// The sender or the node is not allowed, or `node` failed.
+    /// Returns the refusal if the sender or the node is not allowed, or the error of `node`.
     pub fn check(
         &self,
         listener: u16,
@@ -73,11 +73,11 @@ impl Access {
 /// The allowed senders of one listener.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Senders {
-    /// One per prefix length and family.
+    /// One group per prefix length and address family.
     groups: Box<[Group]>,
 }
 
-/// Networks of one length.
+/// The networks of one prefix length.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Group {
     mask: u128,
@@ -91,17 +91,17 @@ struct Group {
 /// The node ranges of each network.
 type Networks = BTreeMap<u128, Vec<(u32, u32)>>;
 
-/// Sorted ranges that do not touch; `None`: any node.
+/// Sorted ranges that neither overlap nor touch; `None` allows any node.
 type Nodes = Option<Box<[(u32, u32)]>>;
 
 impl Senders {
-    /// The senders of these grants. Several grants of one prefix allow the nodes of all of them.
+    /// Creates the senders of these grants. Several grants of one prefix allow the union of their nodes.
     pub fn new(grants: &[Grant]) -> Self {
         let mut sorted: BTreeMap<(bool, u128), Networks> = BTreeMap::new();
         for Grant { from, nodes } in grants {
             let (network, mask) = bits(from);
             match sorted.entry((from.is_v6(), mask)).or_default().entry(network) {
-                // One of both allows any node.
+                // One of the two allows any node.
                 Entry::Occupied(mut ranges) if ranges.get().is_empty() || nodes.is_empty() => {
                     ranges.get_mut().clear()
                 }
@@ -122,7 +122,7 @@ impl Senders {
         }
     }
 
-    /// The senders of these prefixes, as any node; `None` if there are no prefixes: everyone may send.
+    /// Creates senders from prefixes, each of which may claim any node; `None` (everyone may send) if there are no prefixes.
     pub fn of_prefixes(prefixes: &[Prefix]) -> Option<Self> {
         let grants: Vec<Grant> = prefixes
             .iter()
@@ -134,7 +134,7 @@ impl Senders {
         (!grants.is_empty()).then(|| Self::new(&grants))
     }
 
-    /// Whether `source` is one of them, whatever node it reports as.
+    /// Returns true if `source` is an allowed sender that may report without naming a node.
     pub fn contains(&self, source: IpAddr) -> bool {
         let source = match source {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -143,7 +143,7 @@ impl Senders {
         self.check(&source.octets(), || Ok(None)).is_ok()
     }
 
-    /// Whether `source` is one of them, and may report as the node that `node` reads.
+    /// Checks whether `source` is an allowed sender, and may report as the node that `node` reads.
     ///
     /// # Errors
     /// See [`Access::check`].
@@ -173,7 +173,7 @@ impl Senders {
 
 impl Group {
     fn find(&self, source: u128) -> Option<&Nodes> {
-        // A short IPv6 prefix (`::/0`) would contain the mapped addresses, which are IPv4.
+        // A short IPv6 prefix such as `::/0` would also contain the IPv4-mapped addresses.
         if self.v6 && source >> 32 == MAPPED >> 32 {
             return None;
         }
@@ -190,7 +190,7 @@ fn contains(ranges: &[(u32, u32)], node: u32) -> bool {
         .is_some_and(|(_, last)| node <= *last)
 }
 
-/// Sorts ranges and merges those that overlap; `None` for an empty list.
+/// Sorts ranges, and merges those that overlap or touch; `None` for an empty list.
 fn merged(ranges: &[(u32, u32)]) -> Nodes {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
@@ -207,7 +207,7 @@ fn merged(ranges: &[(u32, u32)]) -> Nodes {
 /// The IPv4-mapped addresses, `::ffff:0:0/96`.
 const MAPPED: u128 = 0xffff_0000_0000;
 
-/// Network and mask, IPv4 mapped into IPv6.
+/// Returns (network, mask), with IPv4 mapped into IPv6.
 fn bits(prefix: &Prefix) -> (u128, u128) {
     let (network, length) = match prefix.network() {
         IpAddr::V4(v4) => (MAPPED | u128::from(u32::from(v4)), prefix.len() + 96),
@@ -357,7 +357,7 @@ mod tests {
             ));
         }
         let senders = Senders::new(&grants);
-        // The address is in all of them, and may be each of their nodes.
+        // The address is in all of the prefixes, and may claim the nodes of each.
         for node in 1..=32 {
             assert_eq!(
                 senders.check(&octets("85.85.85.85"), || Ok(Some(node))),
@@ -369,7 +369,7 @@ mod tests {
             senders.check(&octets("85.85.85.85"), || Ok(Some(33))),
             Err(Refusal::NodeNotAllowed)
         );
-        // Without its last bit it is not in the longest.
+        // Without its last bit the address is not in the longest prefix.
         assert_eq!(
             senders.check(&octets("85.85.85.84"), || Ok(Some(32))),
             Err(Refusal::NodeNotAllowed)

@@ -1,17 +1,16 @@
-//! Admission to a full table: decides which flows get an entry, and which one is evicted.
+//! Admission to a full flow table: decides which flows get an entry, and which flow is evicted for it.
 //!
 //! A flow is *on probation* until its second report, and *established* from then on.
 //!
 //! - A table with room admits every flow at its first report.
-//! - In a full table a new flow replaces one on probation, if there is one among its sixteen neighbours.
-//! - Otherwise its first report leaves a fingerprint only. Its next one replaces an established flow without a report for
+//! - In a full table, a new flow replaces a flow on probation, if there is one among its sixteen neighbours in the index.
+//! - Otherwise its first report only leaves a fingerprint. The next one replaces an established flow that has been idle for
 //!   [`IDLE_SECONDS`], or a flow on probation anywhere in the table; the search is bounded.
-//! - A flow for which nothing makes room is refused, and counted. It is tried again at its next report.
+//! - If there is no such flow, the new one is refused and counted. The next report tries again.
 //!
 //! So flows of one report, however many, replace only each other. The fingerprints are the doorkeeper of TinyLFU (Einziger,
-//! Friedman and Manes, ACM TOS 2017). Flows of two forged reports do become established: they take the room that
-//! others leave and keep it for [`IDLE_SECONDS`] after their last report, but replace no flow that reports more often
-//! than that.
+//! Friedman and Manes, ACM TOS 2017). A flow of two forged reports does become established: it takes room that others leave,
+//! and keeps it for [`IDLE_SECONDS`] after its last report, but it never replaces a flow that reports more often than that.
 
 #[cfg(test)]
 mod tests;
@@ -19,35 +18,35 @@ mod tests;
 use crate::index::{BUSY, Index, IndexEntry, IndexPosition};
 use crate::stats::Unadmitted;
 
-/// Seconds without a report from which an established flow may be replaced: a flow that reports every eight seconds may lose
-/// two reports in a row.
+/// Idle time after which an established flow may be replaced, in seconds: a flow that reports every eight seconds may lose two
+/// reports in a row.
 pub(crate) const IDLE_SECONDS: u8 = 30;
 
-/// An entry may be this many seconds ahead of a report: two sockets that one worker reads need not agree on the second.
+/// An entry's second may be this far ahead of a report's: two sockets of one worker need not agree on the second.
 const MAX_AHEAD: u8 = 8;
 
-/// Buckets of the index that one search for room reads at most, 4 KiB. In one second no bucket is searched twice.
+/// Maximum number of index buckets that one search reads (4 KiB). No bucket is searched twice in one second.
 const BUCKETS_PER_SEARCH: usize = 64;
 
-/// Room for a new flow.
+/// Decision about a new flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// There is room, here.
+    /// There is room at this position.
     Free(Room),
-    /// There will be when the flow in this slot has been removed.
+    /// There is room at this position once the flow in this slot has been removed.
     Evict(Room, u32),
     /// The flow gets no entry.
     Refused(Unadmitted),
 }
 
-/// Where a new flow goes in the index, and how many reports of it were seen, at most two.
+/// Position of a new flow in the index, and the number of its reports seen, at most two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
     place: IndexPosition,
     seen: u8,
 }
 
-/// The order of eviction: variants from first to last, and within each the flow that has been silent longest first.
+/// The order of eviction: earlier variants go first, and within a variant the flow that was silent longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Standing {
     Probation,
@@ -55,14 +54,14 @@ enum Standing {
     Active,
 }
 
-/// A candidate for eviction: the least one goes.
+/// A candidate for eviction: (standing, 255 - age, slot, position). The smallest goes first.
 type Candidate = (Standing, u8, u32, IndexPosition);
 
-/// See the module documentation.
+/// The policy for new flows; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Newcomers {
     seen: Fingerprints,
-    /// The bucket at which the next search starts, the second of the latest one, and how many more that may read.
+    /// Clock hand: the bucket at which the next search starts; the second of the latest search; buckets left to search in it.
     hand: usize,
     second: u32,
     budget: usize,
@@ -82,7 +81,7 @@ impl Newcomers {
         self.seen.sets.len() * size_of::<u128>()
     }
 
-    /// Looks for room for a new flow. With `full`, only another one makes room.
+    /// Finds room for a new flow. If the table is `full`, only an eviction makes room.
     pub(crate) fn admit(&mut self, index: &Index, hash: u64, second: u32, full: bool) -> Admission {
         let free = index.free_way(hash);
         let again = self.seen.contains(hash);
@@ -112,7 +111,7 @@ impl Newcomers {
         }
     }
 
-    /// A flow that may be replaced, in the next buckets.
+    /// Returns a flow that may be replaced, from the next buckets.
     fn search(&mut self, index: &Index, second: u32) -> Option<u32> {
         let buckets = index.buckets();
         if self.second != second {
@@ -132,12 +131,12 @@ impl Newcomers {
         None
     }
 
-    /// Enters a flow in `slot` where [`Newcomers::admit`] found room.
+    /// Adds a flow in `slot` to the index, at the position that [`Newcomers::admit`] found.
     pub(crate) fn enter(&self, index: &mut Index, room: Room, hash: u64, slot: u32, second: u32) {
         index.put(room.place, hash, slot, room.seen, second);
     }
 
-    /// Removes a flow. One on probation leaves a fingerprint, so that its next report is its second.
+    /// Removes a flow. A flow on probation leaves a fingerprint, so that its next report counts as its second.
     pub(crate) fn remove(&mut self, index: &mut Index, hash: u64, slot: u32) {
         if let Some(entry) = index.remove(hash, slot)
             && entry.heat < BUSY
@@ -152,13 +151,13 @@ pub(crate) fn establish(index: &mut Index, hash: u64, slot: u32, second: u32) {
     index.set_heat(hash, slot, BUSY, second);
 }
 
-/// Whether a flow is established.
+/// Returns true if a flow is established.
 pub(crate) fn is_established(index: &Index, hash: u64, slot: u32) -> bool {
     index.get(hash, slot).is_some_and(|entry| entry.heat >= BUSY)
 }
 
-/// Returns how readily the flow in `slot` gives its memory to another one, which may be `established`: the lowest value first,
-/// or `None` if it gives none.
+/// Returns the rank in which the flow in `slot` gives up its memory to another flow, lowest first, or `None` if it does not.
+/// `established`: the other flow is established.
 pub(crate) fn yields(index: &Index, hash: u64, slot: u32, established: bool, second: u32) -> Option<u16> {
     let (standing, youth, ..) = candidate(&index.get(hash, slot)?, second);
     let rank = u16::from(youth);
@@ -171,6 +170,7 @@ pub(crate) fn yields(index: &Index, hash: u64, slot: u32, established: bool, sec
 
 fn candidate(entry: &IndexEntry, second: u32) -> Candidate {
     let age = match (second as u8).wrapping_sub(entry.second) {
+        // Seconds are compared modulo 256; a small negative age means "ahead".
         age if age.wrapping_neg() <= MAX_AHEAD => 0,
         age => age,
     };
@@ -182,16 +182,18 @@ fn candidate(entry: &IndexEntry, second: u32) -> Candidate {
     (standing, u8::MAX - age, entry.slot, entry.place)
 }
 
-/// Fingerprints of flows that were seen once and have no entry: sets of eight, of which the oldest goes. It holds about
-/// eight times as many as the table holds flows; one in 8,000 flows is taken for another. The hash has a seed, so that a
-/// sender cannot choose sets.
+/// Fingerprints (16 bits) of flows that were seen once and have no entry, in sets of eight; the oldest of a set is replaced.
+/// There are about eight times as many as flows in the table; one flow in 8,000 matches another's. The hash is seeded, so that
+/// senders cannot choose sets.
 #[derive(Debug)]
 struct Fingerprints {
     sets: Vec<u128>,
 }
 
 impl Fingerprints {
+    /// The lowest bit of each 16-bit lane; a product with it copies a fingerprint into all eight lanes.
     const LANES: u128 = u128::MAX / 0xffff;
+    /// The highest bit of each lane.
     const TOPS: u128 = Self::LANES << 15;
 
     fn for_flows(flows: usize) -> Self {
@@ -209,7 +211,7 @@ impl Fingerprints {
     }
 
     fn contains(&self, hash: u64) -> bool {
-        // A lane that is equal is zero after the exclusive-or; the lowest such lane borrows in the subtraction.
+        // Finds a zero 16-bit lane: a lane equal to the fingerprint becomes zero after the XOR, and borrows in the subtraction.
         let other = self.sets[self.at(hash)] ^ (Self::of(hash) * Self::LANES);
         other.wrapping_sub(Self::LANES) & !other & Self::TOPS != 0
     }

@@ -1,4 +1,4 @@
-//! Owned results of a collector, for the queues to the store, the live stream and the exporters.
+//! Owned results of a collector: a [`Batch`] is what goes through the queues to the store, the live stream and the exporters.
 
 mod first;
 
@@ -6,13 +6,14 @@ use detect::Metric;
 
 use crate::event::{Drop, Event, FirstValues, FlowRow, Kind, Loss, Output, Rollup};
 
-/// All results of one worker since the batch was last cleared. Its memory is reused, so that nothing is allocated in
-/// the steady state; a batch at its capacity refuses and counts records instead of growing.
+/// All results of one worker since the batch was last cleared. Its memory is reused, so that nothing is allocated in the steady
+/// state. A batch at its capacity refuses and counts further records instead of growing.
 ///
 /// The first values of a flow ([`FirstValues`]) become part of the event of its new path.
 #[derive(Debug, Default)]
 pub struct Batch {
     capacity: usize,
+    /// Events, and the positions of their paths in `paths`.
     events: Vec<(Event, Span)>,
     rollups: Vec<Rollup>,
     flows: Vec<(FlowRow, Span)>,
@@ -24,11 +25,11 @@ pub struct Batch {
     drop_senders: Vec<u32>,
     sender: u32,
     refused: u64,
-    /// The latest event of a new path, by its index: it takes up the flow's first values.
+    /// Index of the latest event of a new path, to which the flow's first values are added.
     new_path: Option<usize>,
 }
 
-/// Room for paths and first values, in words per record.
+/// Path memory per record, in words: nodes of paths and first values.
 const PATH_NODES: usize = 8;
 
 /// Position of a path in the batch's arena.
@@ -39,7 +40,7 @@ struct Span {
 }
 
 impl Batch {
-    /// Room for `capacity` records of each kind and as many path entries times eight.
+    /// Reserves memory for `capacity` records of each kind, and eight path words per record.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             capacity,
@@ -57,7 +58,7 @@ impl Batch {
         }
     }
 
-    /// The same, with memory that grows with its content.
+    /// Creates the same batch without reserving memory; it grows with its content, up to `capacity`.
     pub fn growing(capacity: usize) -> Self {
         Self {
             capacity,
@@ -65,18 +66,18 @@ impl Batch {
         }
     }
 
-    /// Maximum number of records of each kind.
+    /// Returns the maximum number of records of each kind.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Events with their paths.
+    /// Returns the events with their paths.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
         self.events_with_first_values()
             .map(|(event, path, _)| (event, path))
     }
 
-    /// Events with their paths, those of new paths with the flow's first values.
+    /// Returns the events with their paths; events of new paths also have the flow's first values.
     pub fn events_with_first_values(
         &self,
     ) -> impl ExactSizeIterator<Item = (&Event, &[u32], Option<FirstValues<'_>>)> {
@@ -86,14 +87,14 @@ impl Batch {
         })
     }
 
-    /// Events with their senders (see [`Output::sender`]), and with their paths in the form in which [`Batch::event`](Output::event) of
-    /// another batch takes them: first values follow the path.
+    /// Returns (sender, event, path) for each event; see [`Output::sender`]. The path includes first values, as
+    /// [`Batch::event`](Output::event) of another batch expects.
     pub fn events_by_sender(&self) -> impl ExactSizeIterator<Item = (u32, &Event, &[u32])> {
         let events = self.events.iter().zip(&self.event_senders);
         events.map(|((event, span), sender)| (*sender, event, self.path(*span)))
     }
 
-    /// Dropped-packet reports with their senders.
+    /// Returns the dropped-packet reports with their senders.
     pub fn drops_by_sender(&self) -> impl ExactSizeIterator<Item = (u32, &Drop)> {
         self.drop_senders.iter().copied().zip(&self.drops)
     }
@@ -103,7 +104,7 @@ impl Batch {
         &self.rollups
     }
 
-    /// Flow rows with their paths.
+    /// Returns the flow rows with their paths.
     pub fn flows(&self) -> impl ExactSizeIterator<Item = (&FlowRow, &[u32])> {
         self.flows.iter().map(|(row, span)| (row, self.path(*span)))
     }
@@ -118,22 +119,22 @@ impl Batch {
         &self.losses
     }
 
-    /// Number of records of all kinds.
+    /// Returns the number of records of all kinds.
     pub fn len(&self) -> usize {
         self.events.len() + self.rollups.len() + self.flows.len() + self.drops.len() + self.losses.len()
     }
 
-    /// Whether it has no records.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Records refused because the batch was at its capacity, since the last [`Batch::clear`].
+    /// Returns the number of records refused because the batch was full, since the last [`Batch::clear`].
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether there is room for one more record of any kind, with a path of `path` nodes.
+    /// Returns true if there is room for one more record of any kind, with a path of `path` nodes.
     pub fn has_room(&self, path: usize) -> bool {
         let lists = [
             self.events.len(),
@@ -146,12 +147,12 @@ impl Batch {
             && self.paths.len() + path <= self.capacity * PATH_NODES
     }
 
-    /// True if it must be submitted before the results of one more report or key.
+    /// Returns true if the batch should be submitted before the results of another report or key are added.
     pub fn is_half_full(&self) -> bool {
         self.len() >= self.capacity / 2 || self.paths.len() >= self.capacity * PATH_NODES / 2
     }
 
-    /// Empties it and keeps its memory.
+    /// Removes all records, and keeps the memory.
     pub fn clear(&mut self) {
         self.events.clear();
         self.rollups.clear();
@@ -166,7 +167,7 @@ impl Batch {
         self.new_path = None;
     }
 
-    /// Adds a first value to the event of the flow's new path, if that is in this batch and of the same report.
+    /// Adds a first value to the event of the flow's new path, if that event is in this batch and from the same report.
     #[inline]
     fn take_first_value(&mut self, event: &Event) -> bool {
         let is_value =
@@ -281,7 +282,7 @@ mod tests {
             assert_eq!((batch.refused(), batch.len()), (0, count));
             count
         };
-        // 32 records, or 256 nodes.
+        // 32 records, or 256 path words.
         assert_eq!([0, 3, 8, 9, 20, 255].map(&mut fill), [32, 32, 32, 29, 13, 2]);
     }
 
@@ -311,7 +312,7 @@ mod tests {
         [hop(8, 80), hop(7, 70), hop(7, 71), latency]
             .iter()
             .for_each(|event| batch.event(event, &[]));
-        // Of another report, of another flow, of a node that is not on the path, beyond the range; and a change.
+        // From another report, of another flow, of a node that is not on the path, out of range; and a change.
         let others = [
             Event { ts: 6, ..hop(8, 1) },
             Event {
@@ -342,7 +343,7 @@ mod tests {
             let expected: Vec<_> = others.iter().map(|event| (event, &[][..], None)).collect();
             assert_eq!(events[1..], expected);
         }
-        // Without measurements there are no first values, and a cleared batch has forgotten the path.
+        // Without measurements there are no first values, and a cleared batch no longer has the path.
         batch.clear();
         batch.event(&path, &[7, 8, 7]);
         assert_eq!(

@@ -9,17 +9,17 @@ use wire::FlowKey;
 use crate::access::Access;
 use crate::event::Nanos;
 
-/// Whether timestamps of different nodes can be compared.
+/// Clock synchronisation of the devices: whether timestamps of different nodes can be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Clocks {
-    /// They cannot: clocks are not synchronised. A flow's latency is the sum of its hop latencies.
+    /// Not synchronised: timestamps of different nodes cannot be compared. A flow's latency is the sum of its hop latencies.
     #[default]
     Free,
-    /// They can, as with PTP. A flow's latency is its last egress timestamp minus its first ingress timestamp.
+    /// Synchronised, for example by PTP. A flow's latency is its last egress timestamp minus its first ingress timestamp.
     Synchronised,
 }
 
-/// The units and clocks of a kind of device. They are never guessed: the defaults are those of the specifications, in nanoseconds.
+/// The units and clocks of a kind of device. Never guessed: the defaults are the specifications' units, in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// The profile's name in the configuration.
@@ -30,14 +30,14 @@ pub struct Profile {
     pub timestamp_unit_ns: u32,
     /// Nanoseconds per unit of hop latency.
     pub latency_unit_ns: u32,
-    /// The longest plausible hop latency, ns; 0: no limit. See [`HopView::implausible_latency`].
+    /// The longest plausible hop latency, ns; 0 disables the limit. See [`HopView::implausible_latency`].
     ///
     /// [`HopView::implausible_latency`]: crate::HopView::implausible_latency
     pub max_hop_latency: Nanos,
     /// Unit of queue occupancy, for display.
     pub queue_unit: String,
-    /// The utilization of the link that a reported value of 1 means: 0.01 if devices send percentages. Rounded to a whole number
-    /// of millionths, at least one.
+    /// Utilization of the link that a reported value of 1 means: 0.01 if devices send percentages. Rounded to whole millionths,
+    /// at least one.
     pub utilization_scale: f64,
     /// Whether timestamps of different nodes can be compared.
     pub clocks: Clocks,
@@ -46,11 +46,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The default of the longest plausible hop latency, ns: longer than any switch buffers a packet, and shorter than the
-    /// uptime that a node without an ingress timestamp reports.
+    /// Default of the longest plausible hop latency, ns: longer than any switch buffers a packet, and shorter than the uptime
+    /// that a node without an ingress timestamp reports.
     pub const MAX_HOP_LATENCY: Nanos = 1_000_000_000;
 
-    /// A profile with nanoseconds, clocks that are not synchronised, and utilization in millionths.
+    /// Creates a profile with nanoseconds, unsynchronised clocks, and utilization in millionths.
     pub fn new(name: impl Into<String>, wire: wire::Profile) -> Self {
         Self {
             name: name.into(),
@@ -65,7 +65,7 @@ impl Profile {
         }
     }
 
-    /// One unit of utilization in millionths of the link, at least 1.
+    /// Returns one unit of utilization in millionths of the link, at least 1.
     pub fn utilization_unit(&self) -> u32 {
         (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32
     }
@@ -80,11 +80,11 @@ impl Default for Profile {
 /// Selects the rollups that are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rollups {
-    /// One per second and key.
+    /// One rollup per second and key.
     pub seconds: bool,
-    /// One per minute and key, flows included.
+    /// One rollup per minute and key, including flows.
     pub minutes: bool,
-    /// Maximum number of quantile sketches, 14 KiB each; a key in use needs two, and three for a short time after each second.
+    /// Maximum number of quantile sketches, 14 KiB each. A key in use needs two, and three for a short time after each second.
     pub sketches: usize,
 }
 
@@ -98,18 +98,18 @@ impl Default for Rollups {
     }
 }
 
-/// Settings for joining records of SF-INT into paths.
+/// Settings for joining SF-INT records into paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinConfig {
-    /// Flows in the table: about 300 bytes each.
+    /// Flows in the table, about 300 bytes each.
     pub max_flows: usize,
-    /// Sets in the table: 140 bytes and 64 per record each.
+    /// Sets in the table, 140 bytes each plus 64 bytes per record.
     pub max_sets: usize,
     /// Maximum number of nodes of a path, including the sink.
     pub max_nodes: usize,
     /// Time after which an incomplete set is closed, ns.
     pub timeout: Nanos,
-    /// The initial Remaining Hop Count of sources, before they decrement it themselves; `None`: it is learned.
+    /// Initial Remaining Hop Count at the sources, before they decrement it themselves; `None` to learn it.
     pub hop_limit: Option<u8>,
     /// Number of consecutive sets that must prove a path before it is confirmed, at least 1.
     pub confirmations: u8,
@@ -140,16 +140,16 @@ pub struct Link {
 /// Settings for joining postcards into paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PostcardConfig {
-    /// Time that a postcard waits for the others of its packet, and waits after the latest of them, ns. It must be
-    /// longer than the timer of the aggregators.
+    /// Time that a postcard waits for the others of its packet, and after the latest of them, ns. Must be longer than the timer
+    /// of the aggregators.
     pub timeout: Nanos,
-    /// Maximum number of pending postcards, about 150 bytes each; 0: none are joined.
+    /// Maximum number of pending postcards, about 150 bytes each; 0 disables joining.
     pub max_pending: usize,
-    /// The longest time from one node to the next, ns, for postcards that are joined by their timestamps.
+    /// Longest time from one node to the next, ns, for postcards that are joined by timestamps.
     pub proximity: Nanos,
     /// Number of consecutive sets that must agree on a path before it is confirmed.
     pub confirmations: u8,
-    /// All links between nodes: they prove that no node of a path is missing.
+    /// All links between nodes, which prove that no node of a path is missing.
     pub links: Vec<Link>,
     /// Flow IDs that are not the CRC-32C of the flow's 5-tuple.
     pub flow_ids: Vec<(u32, FlowKey)>,
@@ -168,42 +168,43 @@ impl Default for PostcardConfig {
     }
 }
 
-/// The configuration of a collector. These sizes determine the memory that is reserved at the start; see each for its cost.
+/// The configuration of a collector. Table sizes determine the memory that is reserved at the start; each field states its
+/// cost.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (memory is reserved for 16 each), and
-    /// 8 more for each cell of the rule history.
+    /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (memory is reserved for 16 each),
+    /// and 8 more for each cell of the rule history.
     pub max_flows: usize,
     /// Queues (node and queue) in the table: about 550 bytes each.
     pub max_queues: usize,
-    /// Links (node and egress interface) in the table: likewise.
+    /// Links (node and egress interface) in the table, about 550 bytes each.
     pub max_links: usize,
-    /// Nodes in the table: likewise.
+    /// Nodes in the table, about 550 bytes each.
     pub max_nodes: usize,
-    /// Reporters in the table, for loss accounting and refusals by source: about 450 bytes each.
+    /// Reporters in the table, for loss accounting and refusals by source, about 450 bytes each.
     pub max_sources: usize,
-    /// Silence after which a flow or key has expired.
+    /// Silence after which a flow or key expires, ns.
     pub flow_timeout: Nanos,
     /// Interval at which the latest state of each active flow is pushed, ns; 0 = never.
     pub push_interval: Nanos,
     /// The rollups that are computed.
     pub rollup: Rollups,
-    /// Hash seed: prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
+    /// Hash seed, which prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,
-    /// The senders that may report to each listener; by default every sender to each.
+    /// The senders that may report to each listener; every sender by default.
     pub access: Arc<Access>,
     /// Profiles by source prefix; the longest prefix wins.
     pub profiles: Vec<(Prefix, Profile)>,
     /// The profile of all other sources.
     pub default_profile: Profile,
-    /// Profiles by node id, whose units replace those of the reporter's profile; each node once. With such profiles, reports are
-    /// read one hop at a time.
+    /// Profiles by node id, whose units replace those of the reporter's profile; each node at most once. If there are any,
+    /// reports are read one hop at a time.
     pub node_profiles: Vec<(u32, Profile)>,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
-    /// Settings for joining records of SF-INT.
+    /// Settings for joining SF-INT records.
     pub sf: JoinConfig,
-    /// Account for losses here. `false` if a [`crate::Sequencer`] in front of several collectors does it.
+    /// Enables loss accounting here; `false` if a [`crate::Sequencer`] in front of several collectors does it.
     pub sequence: bool,
     /// Settings for joining postcards into paths.
     pub postcards: PostcardConfig,
@@ -233,14 +234,14 @@ impl Default for Config {
     }
 }
 
-/// The numbers of a profile, ready for use on every report.
+/// The numbers of a profile, prepared for use on every report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Units {
     pub(crate) stamp_ns: u32,
     pub(crate) latency_ns: u32,
     pub(crate) utilization: u32,
     pub(crate) synchronised: bool,
-    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: no limit.
+    /// The longest plausible hop latency, ns, or [`Units::UNLIMITED`].
     pub(crate) max_latency: Nanos,
 }
 
@@ -248,7 +249,7 @@ impl Units {
     /// A limit that no latency exceeds.
     pub(crate) const UNLIMITED: Nanos = Nanos::MAX;
 
-    /// Nanoseconds and millionths, clocks not synchronised: for callers that compute nothing from timestamps.
+    /// Nanoseconds and millionths, clocks not synchronised; for callers that compute nothing from timestamps.
     pub(crate) const NONE: Self = Self {
         stamp_ns: 1,
         latency_ns: 1,
@@ -257,12 +258,12 @@ impl Units {
         max_latency: Self::UNLIMITED,
     };
 
-    /// Nanoseconds per unit of this hop's latency.
+    /// Returns the nanoseconds per unit of this hop's latency.
     pub(crate) fn of_latency(&self, hop: &wire::Hop) -> u32 {
         if hop.latency_in_ns { 1 } else { self.latency_ns }
     }
 
-    /// Whether values have the same meaning under both.
+    /// Returns true if values have the same meaning under both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         *self
             == Self {

@@ -1,4 +1,4 @@
-//! The results of a collector: events, rollups, flow rows, drops, losses; and the [`Output`] that receives them.
+//! The results of a collector: events, rollups, flow rows, drops and losses; and the [`Output`] trait that receives them.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -12,11 +12,11 @@ pub type Nanos = u64;
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// A clock that is further behind its latest time than this was set back, ns. Datagrams that waited, or that another thread received,
-/// may also be behind, but not a clock.
+/// A time more than this behind the latest one means that the clock was set back, ns. Datagrams that waited, or that another
+/// thread received, are behind by less.
 pub const SET_BACK: Nanos = 2 * SECOND;
 
-/// Moves a time to `ahead` after `now` if the clock was set back since it was stored; it was at most `ahead` after the clock then.
+/// Limits a stored time, which was at most `ahead` after the clock, to `now + ahead` if the clock was set back since.
 pub(crate) fn follow_clock(time: &mut Nanos, ahead: Nanos, now: Nanos) {
     let latest = now.saturating_add(ahead);
     if *time > latest.saturating_add(SET_BACK) {
@@ -47,20 +47,21 @@ wire::named! {
         Loss = 7 => "loss",
         /// A flow or key had no reports for its timeout.
         Expired = 8 => "expired",
-        /// The E bit: a hop could not add data because the hop limit was reached. Again after a minute of the clock without it.
+        /// The E bit: a hop could not add data because the hop count was exceeded. Emitted again after a calendar minute
+        /// without the bit.
         HopLimit = 9 => "hop_limit",
-        /// The M bit: a hop could not add data because of the MTU. Likewise.
+        /// The M bit: a hop could not add data because of the MTU. Emitted again after a calendar minute without the bit.
         Mtu = 10 => "mtu",
         /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
         Latest = 11 => "latest",
-        /// Packets of a flow did not arrive: a sink found numbers of its source missing (Host-INT). Its value is their count, its path the
-        /// source and the sink.
+        /// Packets of a flow were lost: a sink found gaps in the source's packet numbers (Host-INT). The value is their count,
+        /// the path is source and sink.
         PacketLoss = 12 => "packet_loss",
     }
 }
 
 wire::named! {
-    /// The way in which a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured`
+    /// The way in which a latency, or the order of a path, was determined. Displays must show any basis other than `Measured`
     /// with the value.
     #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
     #[repr(u8)]
@@ -74,26 +75,26 @@ wire::named! {
         Corrected = 2 => "corrected",
         /// The clocks disagree (egress before ingress); the value is not usable as a latency.
         Unsynchronised = 3 => "unsynchronised",
-        /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
+        /// Order of a path joined from postcards by the packet's hop limit or TTL.
         HopLimit = 4 => "hop_limit",
-        /// The same, in the order of timestamps of synchronised clocks.
+        /// Order of a path joined from postcards by timestamps of synchronised clocks.
         Timestamps = 5 => "timestamps",
-        /// The same, in the order of the configured links.
+        /// Order of a path joined from postcards by the configured links.
         Topology = 6 => "topology",
     }
 }
 
 /// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
 ///
-/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, `Latest` and `PacketLoss`) are passed with the event as a
-/// slice, so that an event has a fixed size.
+/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, `Latest` and `PacketLoss`) are passed beside the
+/// event as a slice, so that an event has a fixed size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {
-    /// When it was observed (receive time).
+    /// Receive time of the report that showed it.
     pub ts: Nanos,
-    /// Deterministic record id, a hash of what the event says and of the report that showed it: its reporter, number, timestamp and
-    /// flow. Two collectors give the same event the same id. That of a loss depends on the reporter, the first missing number, and
-    /// how many are missing.
+    /// Deterministic record id: a hash of the event's content and of the report that showed it (reporter, sequence number,
+    /// timestamp and flow), so that two collectors give the same event the same id. The id of a loss depends on the reporter,
+    /// the first missing number, and how many are missing.
     pub id: u64,
     /// The kind of event.
     pub kind: Kind,
@@ -103,7 +104,7 @@ pub struct Event {
     pub flow: Option<FlowKey>,
     /// The node, if the event is about one.
     pub node: Option<u32>,
-    /// The interface (egress for `LinkUtilization`; for drops the egress interface).
+    /// The interface, always an egress interface (of a link, or of a dropped packet).
     pub interface: Option<u32>,
     /// The queue, if the event is about one.
     pub queue: Option<u8>,
@@ -113,8 +114,8 @@ pub struct Event {
     pub previous: Option<u64>,
     /// The threshold that was exceeded.
     pub threshold: Option<u64>,
-    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`). Metric, value, threshold, node and queue are then those of the
-    /// comparison that decided; a `RuleOff` without a metric is the end of the flow, which no comparison decided.
+    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`). Metric, value, threshold, node and queue then describe
+    /// the deciding comparison; a `RuleOff` without a metric means that the flow ended.
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
@@ -123,7 +124,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of this kind without further fields.
+    /// Returns an event of this kind without further fields.
     pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
         Self {
             ts,
@@ -144,7 +145,7 @@ impl Event {
     }
 }
 
-/// The record id of an event found in the report of `seed`: a hash of the event's content.
+/// Returns the record id of an event found in the report whose hash is `seed`.
 pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
     let what = u64::from(event.kind as u8) << 8 | event.metric.map_or(0xff, |metric| u64::from(metric as u8));
     let part = event.interface.map_or(0, |part| u64::from(part) | 1 << 32)
@@ -155,8 +156,8 @@ pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
     fold(fold(seed, whose), part ^ event.value.unwrap_or(0).rotate_left(20))
 }
 
-/// The values measured by the report that showed a flow's path for the first time. In a [`Batch`](crate::Batch) they are part of the
-/// record of that path, so that a new flow is one record.
+/// The values measured by the report that first showed a flow's path. A [`Batch`](crate::Batch) stores them with the event of
+/// that path, so that a new flow is one record.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FirstValues<'a> {
     /// The flow latency, ns.
@@ -168,16 +169,16 @@ pub struct FirstValues<'a> {
 }
 
 impl FirstValues<'_> {
-    /// Whether nothing was measured.
+    /// Returns true if nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.flow_latency.is_none() && self.hop_latencies.iter().all(|latency| *latency == u32::MAX)
     }
 }
 
-/// One metric of one key over one interval.
+/// A rollup: the values of one metric of one key over one interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rollup {
-    /// Start of the interval.
+    /// Start of the interval, ns.
     pub ts: Nanos,
     /// Length of the interval, seconds (1 or 60).
     pub interval: u32,
@@ -191,7 +192,7 @@ pub struct Rollup {
     pub interface: Option<u32>,
     /// The queue, for rollups of a queue.
     pub queue: Option<u8>,
-    /// Number of values. Exact, as are `min`, `max` and `sum`.
+    /// Number of values. Like `min`, `max` and `sum`, it is exact.
     pub count: u64,
     /// Minimum of the values.
     pub min: u64,
@@ -229,9 +230,9 @@ pub struct Drop {
     pub ts: Nanos,
     /// Deterministic ID of the record.
     pub id: u64,
-    /// The packet's flow: of a tunnelled packet, the inner one.
+    /// The packet's flow; the inner flow of a tunnelled packet.
     pub flow: Option<FlowKey>,
-    /// The addresses of the outermost tunnel, if the packet was tunnelled: the host or switch that sent it.
+    /// Addresses of the outermost tunnel, if the packet was tunnelled; the source is the host or switch that sent it.
     pub tunnel: Option<FlowKey>,
     /// The node that dropped the packet.
     pub node: Option<u32>,
@@ -241,31 +242,31 @@ pub struct Drop {
     pub egress_if: Option<u32>,
     /// The queue of the packet.
     pub queue: Option<u8>,
-    /// Device code; its name is in the reporter's profile.
+    /// Drop reason code of the device; the reporter's profile has its name.
     pub reason: Option<u8>,
 }
 
 /// Lost reports of one reporter in one accounting interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
-    /// End of the interval.
+    /// End of the interval, ns.
     pub ts: Nanos,
-    /// The reporter's node id; `None` if the format carries none (the source address then identifies the reporter).
+    /// The reporter's node id; `None` if the format has none, so that the source address identifies the reporter.
     pub node: Option<u32>,
     /// Source address of the reports (IPv4 mapped into IPv6).
     pub source: [u8; 16],
     /// Subsystem inside the node.
     pub hw_id: u8,
-    /// Lost: the numbers left the reorder window.
+    /// Datagrams lost: their numbers left the reorder window.
     pub lost: u64,
-    /// Arrived reordered, inside the window.
+    /// Datagrams that arrived out of order, inside the window.
     pub reordered: u64,
     /// Datagrams that arrived more than once.
     pub duplicated: u64,
 }
 
 impl Loss {
-    /// The event that reports it, with `first`, the first missing number; `None` when nothing was lost.
+    /// Returns the event that reports the loss, or `None` if nothing was lost. `first` is the first missing number.
     pub(crate) fn event(&self, stream: &StreamId, first: u32) -> Option<Event> {
         if self.lost == 0 {
             return None;
@@ -308,7 +309,7 @@ pub enum SequenceEventKind {
     },
     /// A missing number arrived late.
     Late(u32),
-    /// `count` numbers from `first` on were counted as lost, and no longer are: they had arrived, or arrived now.
+    /// `count` numbers from `first` on were counted as lost and no longer are, because they arrived after all.
     Recovered {
         /// The first recovered number.
         first: u32,
@@ -323,7 +324,7 @@ pub enum SequenceEventKind {
     Restart(u32),
 }
 
-/// Identifies the sender of a report by its address (IPv4 mapped into IPv6); never 0. All addresses of an IPv6 /64 are one
+/// Identifies the sender of a report by its address (IPv4 mapped into IPv6); never 0. All addresses of an IPv6 /64 count as one
 /// sender, because one host can have all of them.
 pub fn sender_of(source: &[u8; 16]) -> u32 {
     let [high, low] = [0, 8].map(|at| {
@@ -339,7 +340,7 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
 const SENDERS: u64 = 0x5e4d_e125;
 
 wire::named! {
-    /// A stream of results: records of one kind.
+    /// A kind of result records.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum Stream, name {
         /// Events of every [`Kind`]: changes, transitions of rules, losses.
@@ -357,11 +358,11 @@ wire::named! {
 
 /// Receives the results of a collector. Every method does nothing by default.
 pub trait Output {
-    /// The following events and drops are from reports of this sender; 0: not from a report. See [`sender_of`].
+    /// Sets the sender of the following events and drops; 0 if they do not come from a report. See [`sender_of`].
     fn sender(&mut self, sender: u32) {
         let _ = sender;
     }
-    /// An event. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
+    /// Receives an event. `path` has the flow's nodes in forwarding order (`u32::MAX` = unavailable); empty if not applicable.
     fn event(&mut self, event: &Event, path: &[u32]) {
         let _ = (event, path);
     }
@@ -369,7 +370,7 @@ pub trait Output {
     fn rollup(&mut self, rollup: &Rollup) {
         let _ = rollup;
     }
-    /// The latest state of a flow: at the periodic push and when it expires.
+    /// Receives the latest state of a flow: at the periodic push, and when it expires.
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         let _ = (row, path);
     }
@@ -381,7 +382,8 @@ pub trait Output {
     fn loss(&mut self, loss: &Loss) {
         let _ = loss;
     }
-    /// An event in a reporter's numbering: a gap, a late or repeated number, a restart. For explanations, not for storage.
+    /// Receives an event in a reporter's numbering: a gap, a late or repeated number, a restart. For explanations, not for
+    /// storage.
     #[inline]
     fn sequence(&mut self, note: &SequenceEvent) {
         let _ = note;

@@ -1,5 +1,5 @@
-//! Lists of flows: a page in an order, from copies of what flows are sorted and filtered by. So a worker copies its flows,
-//! and others sort and filter them.
+//! Lists of flows: one page of flows, sorted and filtered. Works on copies ([`FlowSummary`]), so that a worker only copies its
+//! flows, and other threads sort and filter them.
 
 mod text;
 
@@ -10,7 +10,7 @@ use wire::FlowKey;
 use crate::state::summary::FlowSummary;
 use text::{FlowText, contains};
 
-/// Sort order of flows, greatest first.
+/// Sort order of flows, in descending order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowOrder {
     /// By the time of the latest report.
@@ -32,7 +32,7 @@ impl FlowOrder {
     }
 }
 
-/// The position of a flow in an order: its value, then its id.
+/// Position of a flow in an order: (value, flow id).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FlowRank(pub u64, pub u64);
 
@@ -43,9 +43,9 @@ pub struct FlowQuery {
     pub limit: usize,
     /// The order of the flows.
     pub order: FlowOrder,
-    /// Only flows whose text contains this.
+    /// Only flows whose text contains this string.
     pub filter: Option<String>,
-    /// Only flows after this rank.
+    /// Only flows after this rank, which continues from an earlier page.
     pub after: Option<FlowRank>,
 }
 
@@ -54,20 +54,20 @@ pub struct FlowQuery {
 pub struct FlowPage {
     /// The flows in their order, each once.
     pub flows: Vec<(FlowRank, FlowKey)>,
-    /// Whether more flows match.
+    /// True if more flows match.
     pub more: bool,
-    /// Number of flows that match, including those before the page. A flow that was evicted and came back while the
-    /// list was copied counts twice.
+    /// Number of flows that match, including those before the page. A flow that was evicted and came back while the list was
+    /// copied counts twice.
     pub total: u64,
 }
 
 impl FlowPage {
-    /// The page of these flows that `query` describes. Takes linear time, and memory for two pages.
+    /// Selects the page that `query` describes. Takes linear time, and memory for two pages.
     pub fn select<'a>(flows: impl Iterator<Item = &'a FlowSummary>, query: &FlowQuery) -> Self {
         Self::select_where(flows, query, |_| true)
     }
 
-    /// The same of those that are wanted.
+    /// Selects from the flows for which `is_wanted` returns true.
     pub fn select_where<'a>(
         flows: impl Iterator<Item = &'a FlowSummary>,
         query: &FlowQuery,
@@ -95,12 +95,12 @@ impl FlowPage {
     }
 }
 
-/// The greatest of those offered, as many as there is room for.
+/// The `room` greatest of the flows offered (a partial sort).
 struct Greatest {
     room: usize,
-    /// At most twice as many as there is room for, in no order.
+    /// At most twice `room` flows, unsorted.
     kept: Vec<(FlowRank, FlowKey)>,
-    /// Those below this rank are not among the greatest.
+    /// Flows below this rank are not among the greatest.
     least: FlowRank,
 }
 
@@ -115,7 +115,7 @@ impl Greatest {
 
     #[inline]
     fn offer(&mut self, value: u64, flow: &FlowKey, after: Option<FlowRank>) {
-        // Most flows are excluded by their value, before their id is computed.
+        // Most flows are excluded by value, before their id is computed.
         if value < self.least.0 || after.is_some_and(|after| value > after.0) {
             return;
         }
@@ -141,14 +141,14 @@ impl Greatest {
         self.kept.truncate(self.room);
     }
 
-    /// Keeps each flow once: a flow that changed its slot may have been copied twice.
+    /// Removes duplicates: a flow that changed its slot may have been copied twice.
     fn remove_copies(&mut self) {
         self.kept
             .sort_unstable_by_key(|(rank, flow)| (*flow, Reverse(*rank)));
         self.kept.dedup_by_key(|(_, flow)| *flow);
     }
 
-    /// The greatest, each flow once.
+    /// Returns the greatest in descending order, each flow once.
     fn sorted(mut self) -> Vec<(FlowRank, FlowKey)> {
         self.remove_copies();
         self.kept.sort_unstable_by_key(|(rank, _)| Reverse(*rank));

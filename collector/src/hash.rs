@@ -1,20 +1,20 @@
-//! Hashing of small fixed keys. Not cryptographic; the seed prevents a sender from filling one bucket on purpose.
+//! Fast seeded hashing of small fixed keys. Not cryptographic; the seed keeps a sender from targeting one bucket.
 
-/// Multiplies to 128 bits and folds the halves: every input bit reaches every output bit.
+/// Multiplies to 128 bits and XORs the halves, so that every input bit affects every output bit.
 #[inline]
 pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let wide = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// The hash of 16 bytes under a seed.
+/// Hashes 16 bytes under a seed.
 #[inline]
 pub(crate) fn fold_octets(octets: &[u8; 16], seed: u64) -> u64 {
     let wide = u128::from_be_bytes(*octets);
     fold((wide >> 64) as u64 ^ seed, wide as u64 ^ seed.rotate_left(17))
 }
 
-/// A small generator (xorshift) for jitter in sampling: deterministic, a few instructions.
+/// A small generator (xorshift) for sampling jitter: deterministic, and only a few instructions.
 #[derive(Debug)]
 pub(crate) struct Jitter(u64);
 
@@ -23,7 +23,7 @@ impl Jitter {
         Self(fold(seed, 1) | 1)
     }
 
-    /// Uniform in 1..=2*mean-1, so that the mean is `mean`.
+    /// Returns a number uniform in 1..=2*mean-1, so that the mean is `mean`.
     #[inline]
     pub(crate) fn around(&mut self, mean: u32) -> u32 {
         self.0 ^= self.0 << 13;

@@ -1,28 +1,29 @@
-//! A set-associative index from hashes to slots of a slab: the lookup under every table here.
+//! A set-associative index from hashes to slots of a slab: the lookup under every table of the collector.
 //!
-//! A bucket is one cache line of eight ways, each with a 16-bit tag, the heat and its second, and a slot number. An entry is
-//! in its first bucket or, if that was full, in its second; a lookup reads at most these two lines. The index is allocated
-//! once and never grows.
+//! A bucket is one cache line of eight ways. Each way has a 16-bit tag, a heat with the second of its last use, and a slot
+//! number. An entry is in its first bucket or, if that was full, in its second, so a lookup reads at most two lines. The index
+//! is allocated once and never grows.
 //!
-//! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat is halved for each second of age. An entry
-//! with a heat of [`BUSY`] or more is busy: a new entry never evicts it. Among the others the entry with the lowest heat is
-//! evicted, then the oldest. A flood of keys that occur once therefore only evicts such keys, and if all sixteen ways are
-//! busy the new entry is refused. Tables of flows have a rule of their own (see `admission`).
+//! **Heat.** Each use adds one to a way's heat, which saturates at 255 and is halved for each second of age. An entry with a
+//! heat of [`BUSY`] or more is never evicted by a new entry. Among the others, the entry with the lowest heat is evicted, then
+//! the oldest. So a flood of keys that occur once only evicts such keys, and if all sixteen ways are busy, the new entry is
+//! refused. Tables of flows use their own policy (see `admission`).
 
 use memory::prefetch;
 
 /// Heat from which an entry is not evicted by a new entry: two uses within about a second.
 pub(crate) const BUSY: u8 = 2;
 
-/// A slot number that no entry has.
+/// Null value of a slot number.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
+/// Number of ways of a bucket, which fill one cache line.
 const WAYS: usize = 8;
 
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Upper bits of the hash; 0 = the way is free.
+    /// Upper bits of the hash; 0 marks a free way.
     tags: [u16; WAYS],
     heat: [u8; WAYS],
     /// Second (modulo 256) to which `heat` belongs.
@@ -49,28 +50,28 @@ impl IndexPosition {
     }
 }
 
-/// An entry, seen from the index.
+/// An entry as the index sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexEntry {
     pub(crate) place: IndexPosition,
     pub(crate) slot: u32,
-    /// As it was in `second` (modulo 256).
+    /// Heat in the second `second` (modulo 256).
     pub(crate) heat: u8,
     pub(crate) second: u8,
 }
 
-/// Place for a new entry.
+/// Result of the search for a way for a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InsertSlot {
-    /// A way that is free.
+    /// This way is free.
     Free(IndexPosition),
-    /// A way whose entry (in this slot) is to be evicted.
+    /// This way's entry, in this slot, must be evicted.
     Evict(IndexPosition, u32),
-    /// None: all sixteen entries are busy.
+    /// All sixteen entries are busy.
     Refused,
 }
 
-/// See the module documentation.
+/// The index; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Index {
     buckets: Vec<Bucket>,
@@ -78,7 +79,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index for `capacity` entries, with twice as many ways, so that both buckets of a key are rarely full.
+    /// Creates an index for `capacity` entries, with twice as many ways, so that both buckets of a key are rarely full.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let count = (capacity.max(1) * 2).div_ceil(WAYS).next_power_of_two();
         let mut buckets = Vec::with_capacity(count);
@@ -101,7 +102,7 @@ impl Index {
         prefetch(&self.buckets[self.first(hash)]);
     }
 
-    /// The first slot in the first bucket whose tag matches: a guess, for prefetching that slot.
+    /// Returns the first slot in the first bucket whose tag matches. A guess, for prefetching that slot.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
@@ -112,12 +113,13 @@ impl Index {
             .unwrap_or(NO_SLOT)
     }
 
-    /// The slot of `hash` for which `matches` is true, or [`NO_SLOT`]. A plain number: callers index with it.
+    /// Returns the slot of `hash` for which `matches` returns true, or [`NO_SLOT`]. Not an `Option`, because callers index with
+    /// it.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, matches: impl Fn(u32) -> bool) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
         match bucket.slots.get(first_match(bucket, tag(hash))) {
-            // Nearly always the first way with the tag.
+            // Nearly always the first way with the tag is the right one.
             Some(&slot) if matches(slot) => slot,
             _ => self.find_further(hash, matches),
         }
@@ -129,7 +131,7 @@ impl Index {
         self.place(hash, matches).map_or(NO_SLOT, |(_, slot)| slot)
     }
 
-    /// Position and slot of the entry of `hash` for which `matches` is true.
+    /// Returns position and slot of the entry of `hash` for which `matches` returns true.
     fn place(&self, hash: u64, matches: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
         let first = self.first(hash);
         for at in [first, self.second(hash, first)] {
@@ -143,7 +145,7 @@ impl Index {
         None
     }
 
-    /// Records that the entry of `hash` in `slot` was used `times` times in `second`.
+    /// Records `times` uses of the entry of `hash` in `slot` in `second`.
     pub(crate) fn touch(&mut self, hash: u64, slot: u32, times: u64, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
@@ -154,7 +156,7 @@ impl Index {
         }
     }
 
-    /// Records a use of the entry of `hash` in `slot` in `second`; its heat becomes `heat`.
+    /// Records a use of the entry of `hash` in `slot` in `second`, and sets its heat to `heat`.
     pub(crate) fn set_heat(&mut self, hash: u64, slot: u32, heat: u8, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
@@ -163,7 +165,7 @@ impl Index {
         }
     }
 
-    /// The entry of `hash` in `slot`.
+    /// Returns the entry of `hash` in `slot`.
     pub(crate) fn get(&self, hash: u64, slot: u32) -> Option<IndexEntry> {
         let (place, _) = self.place(hash, |candidate| candidate == slot)?;
         Some(self.entry(place.bucket as usize, place.way as usize))
@@ -174,7 +176,7 @@ impl Index {
         self.buckets.len()
     }
 
-    /// The entries of a bucket.
+    /// Returns the entries of a bucket.
     pub(crate) fn entries(&self, bucket: usize) -> impl Iterator<Item = IndexEntry> {
         let tags = self.buckets[bucket].tags;
         (0..WAYS)
@@ -182,13 +184,13 @@ impl Index {
             .map(move |way| self.entry(bucket, way))
     }
 
-    /// The entries in both buckets of `hash`.
+    /// Returns the entries in both buckets of `hash`.
     pub(crate) fn neighbours(&self, hash: u64) -> impl Iterator<Item = IndexEntry> {
         let first = self.first(hash);
         self.entries(first).chain(self.entries(self.second(hash, first)))
     }
 
-    /// A free way for `hash`.
+    /// Returns a free way for `hash`.
     pub(crate) fn free_way(&self, hash: u64) -> Option<IndexPosition> {
         let first = self.first(hash);
         [first, self.second(hash, first)].into_iter().find_map(|bucket| {
@@ -208,7 +210,7 @@ impl Index {
         }
     }
 
-    /// Finds a way for a new entry in `second`. With `full`, only by an eviction, since the slab has no free slot.
+    /// Finds a way for a new entry in `second`. If the slab is `full`, only an eviction makes room.
     pub(crate) fn find_way(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
         let first = self.first(hash);
         let candidates = [first, self.second(hash, first)];
@@ -236,7 +238,7 @@ impl Index {
         }
     }
 
-    /// Puts a new entry into a way that [`Index::find_way`] returned, with the number of its known uses, in `second`.
+    /// Puts a new entry into a way that [`Index::find_way`] returned, with `uses` as its heat in `second`.
     pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, uses: u8, second: u32) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
@@ -253,7 +255,7 @@ impl Index {
         Some(entry)
     }
 
-    /// Moves an entry's last use to the past, so that it does not look recent when its second recurs modulo 256.
+    /// Moves an entry's last use into the past, so that it does not look recent when its second recurs modulo 256.
     pub(crate) fn age(&mut self, hash: u64, slot: u32, second: u32) {
         if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
@@ -277,7 +279,7 @@ impl Index {
     }
 }
 
-/// Heat of a way, halved for each second of age.
+/// Returns the heat of a way, halved for each second of age.
 #[inline]
 fn cooled(bucket: &Bucket, way: usize, second: u32) -> u8 {
     let age = (second as u8).wrapping_sub(bucket.second[way]);
@@ -289,9 +291,9 @@ fn tag(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
-/// One in each lane of 16 bits.
+/// The value 1 in each 16-bit lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
-/// The highest bit of each lane.
+/// The highest bit of each 16-bit lane.
 const TOPS: u64 = 0x8000_8000_8000_8000;
 
 #[inline(always)]
@@ -299,17 +301,17 @@ fn pack(a: u16, b: u16, c: u16, d: u16) -> u64 {
     u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
 }
 
-/// The top bits of lanes that are zero; above the lowest one others may be set too.
+/// Returns the top bits of lanes that are zero. Only the lowest one is exact; lanes above it may be false positives.
 #[inline(always)]
 fn zero_lanes(lanes: u64) -> u64 {
     lanes.wrapping_sub(ONES) & !lanes & TOPS
 }
 
-/// The first way whose tag is `tag`, or [`WAYS`]: four tags at a time as one number.
+/// Returns the first way whose tag is `tag`, or [`WAYS`]. Compares four tags at a time, packed into one integer.
 #[inline(always)]
 fn first_match(bucket: &Bucket, tag: u16) -> usize {
     let [a, b, c, d, e, f, g, h] = bucket.tags;
-    // A lane that is zero after the exclusive-or, found by the borrow it causes; the lowest one found is exact.
+    // A lane equal to the tag becomes zero after the XOR. The lowest match is exact.
     let low = zero_lanes(pack(a, b, c, d) ^ (u64::from(tag) * ONES));
     let high = zero_lanes(pack(e, f, g, h) ^ (u64::from(tag) * ONES));
     if low != 0 {

@@ -1,28 +1,29 @@
-//! Reports in, events and rollups out: per-flow, per-hop, per-queue and per-link state, loss accounting.
+//! The collector library: decodes INT reports, and turns them into events and rollups. Keeps per-flow, per-hop, per-queue and
+//! per-link state, and accounts for lost reports.
 //!
-//! No socket, clock, thread or file: bytes and `now` go in, results leave through an [`Output`]. Equal input gives equal
-//! output, including the record ids.
+//! It uses no socket, clock, thread or file: bytes and `now` go in, results leave through an [`Output`]. Equal input gives
+//! equal output, including the record ids.
 //!
 //! # The path of a report
 //!
-//! 1. [`Collector::handle`] gets a burst. The common report is read by constant offsets (`wire`'s `Brief`), its sequence
-//!    number is accounted for ([`sequence`]), and the memory of its flow is prefetched; up to 16 reports are in flight.
-//!    All other reports are decoded in full (`collector::report`).
+//! 1. [`Collector::handle`] receives a burst. The common report is read at constant offsets (`wire`'s `Brief`), its sequence
+//!    number is accounted for ([`sequence`]), and the memory of its flow is prefetched; up to 16 reports are in flight. All
+//!    other reports are decoded in full (`collector::report`).
 //! 2. The flow is found or admitted (`state::flows`, over `index`: bounded, and a flood evicts no busy flow).
 //! 3. Each hop is compared with the stored path of the flow; its values go to the series of its node, queue and link
 //!    (`state::series`), whose slots are stored with the path. A value inside its deadband, that is, neither a new extreme of
 //!    its second nor further from the last reported value than its threshold, costs a few instructions (`state::update`).
 //! 4. A significant change leaves as an [`Event`] (`state::emit`).
-//! 5. [`Collector::tick`] does timer-driven work: finished seconds and minutes, expiry, the periodic push
-//!    (`collector::time`), a bounded part of it per call.
+//! 5. [`Collector::tick`] does timer-driven work (`collector::time`), a bounded part per call: finished seconds and minutes,
+//!    expiry, the periodic push.
 //!
-//! All tables are reserved at the start and count refused entries ([`Tables`]); the counters of input, output and drops
-//! balance ([`Stats`]). Nothing is allocated per report.
+//! All tables are reserved at the start and count refused entries ([`Tables`]). The counters of input, output and drops balance
+//! ([`Stats`]). Nothing is allocated per report.
 //!
 //! # Levels
 //!
-//! A module uses only those of lower levels: `event`, `stats`, `config` and small tools; `decode`; `state`; `join`,
-//! `postcards` and `sequence`; [`Collector`].
+//! A module uses only lower levels: `event`, `stats`, `config` and small tools; then `decode`; `state`; `join`, `postcards` and
+//! `sequence`; and [`Collector`] at the top.
 //!
 //! # Example
 //! ```

@@ -1,4 +1,4 @@
-//! The sources: one entry per source address, with its profile and its counters of refusals.
+//! The table of report senders: one entry per source address, with its profile and its counters of datagrams and refusals.
 
 use detect::Prefix;
 use wire::{Refusal, RefusalCounts};
@@ -44,12 +44,12 @@ pub(crate) struct Source {
     slot: u32,
     /// Index of its profile.
     pub(crate) profile: u8,
-    /// The sender's number: see [`sender_of`].
+    /// Identifies the sender: see [`sender_of`].
     pub(crate) tag: u32,
 }
 
-/// A bounded table of sources. When it is full, the least recently active one is evicted, unless all are busy; a source
-/// without an entry is still read by its profile, but has no counters of its own.
+/// A bounded table of sources. When it is full, the least recently active one is evicted, unless all are busy. A source without
+/// an entry is still read with its profile, but has no counters.
 #[derive(Debug)]
 pub(crate) struct Sources {
     entries: Vec<Entry>,
@@ -57,7 +57,7 @@ pub(crate) struct Sources {
     index: Index,
     seed: u64,
     latest: u32,
-    /// Longest first, with the profile's index.
+    /// (Prefix, profile index), the longest prefix first.
     prefixes: Vec<(Prefix, u8)>,
     evicted: u64,
     refused: u64,
@@ -95,7 +95,7 @@ impl Sources {
     #[inline(never)]
     fn enter_other(&mut self, address: &[u8; 16], now: Nanos) -> Source {
         let hash = fold_octets(address, self.seed);
-        // The unit of heat is 8.6 s, so that a reporter that sends once per second counts as busy.
+        // The unit of heat is 2^33 ns (8.6 s), so that a reporter that sends once per second counts as busy.
         let heat_period = (now >> 33) as u32;
         let entries = &self.entries;
         let slot = self
@@ -149,7 +149,7 @@ impl Sources {
             .map_or(0, |(_, profile)| *profile)
     }
 
-    /// Takes back the count of a datagram that [`Sources::enter`] counted.
+    /// Undoes the count of a datagram by [`Sources::enter`].
     pub(crate) fn uncount(&mut self, source: Source) {
         if let Some(entry) = self.entries.get_mut(source.slot as usize) {
             entry.view.datagrams = entry.view.datagrams.saturating_sub(1);

@@ -1,7 +1,7 @@
-//! Counters as plain numbers. The metrics and API modules give them names and labels.
+//! The counters of a collector, as plain numbers. The metrics and API modules add names and labels.
 //!
 //! The counters balance: [`Stats::decode_balance`] and [`Stats::state_balance`] return input, output and drops by reason, and
-//! the tests compare their sums.
+//! the tests check that they add up.
 
 mod join;
 mod postcards;
@@ -28,13 +28,13 @@ pub struct Table {
     pub refused: u64,
 }
 
-/// The tables of a collector, with their names.
+/// Usage of all tables of a collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tables {
     /// Flows with their state.
     pub flows: Table,
-    /// Hops of the paths of all flows: `used` and `capacity` in hops, flows `evicted` to make space for another's path,
-    /// and truncated paths (`refused`).
+    /// Hops of all flows' paths: `used` and `capacity` in hops; `evicted` counts flows evicted to make room for another's path,
+    /// `refused` counts truncated paths.
     pub hops: Table,
     /// Nodes with a hop latency.
     pub nodes: Table,
@@ -56,14 +56,14 @@ pub struct Tables {
     pub paths: Table,
     /// Numbered streams of reports.
     pub streams: Table,
-    /// Flows of SF-INT reports, and sets of their records.
+    /// Flows that send SF-INT reports.
     pub sf_flows: Table,
     /// Sets of records of one packet.
     pub sf_sets: Table,
 }
 
 impl Tables {
-    /// All of them by name.
+    /// Returns all tables with their names.
     pub fn named(&self) -> [(&'static str, Table); 14] {
         [
             ("flows", self.flows),
@@ -85,12 +85,12 @@ impl Tables {
 }
 
 wire::named! {
-    /// The reason for which a report's flow has no entry in the table.
+    /// The reason why a report's flow has no entry in the table.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Unadmitted, name {
         /// The table is full, and the flow was not seen before.
         FirstSight => "first_sight",
-        /// It was seen before, but all flows that could make room for it are established and not idle.
+        /// The flow was seen before, but all flows that could make room for it are established and not idle.
         TableFull => "flow_table_full",
     }
 }
@@ -102,24 +102,24 @@ pub struct Stats {
     pub datagrams: u64,
     /// Datagrams with at least one good report, or a good aggregate.
     pub accepted: u64,
-    /// Datagrams without one, by the first reason ([`Refusal::index`]).
+    /// Datagrams without a good report, by the first reason ([`Refusal::index`]).
     pub refused_datagrams: RefusalCounts,
     /// Good reports, that is, decoded and accepted.
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: RefusalCounts,
-    /// Good reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.
+    /// Good reports whose INT or IOAM was left out because it cannot be read, by reason.
     pub int_refused: RefusalCounts,
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
-    /// Postcards in them. Each counts as a good report below.
+    /// Postcards in aggregates. Each counts as a good report below.
     pub aggregate_postcards: u64,
-    /// Summaries in them. Likewise.
+    /// Summaries in aggregates. Each counts as a good report below.
     pub summaries: u64,
     /// Good reports that updated a flow, with the values of its nodes.
     pub flow_reports: u64,
-    /// Good reports that updated node-level state only: they name no flow, or do not contain the path of an unknown flow,
-    /// or contain one record of a set that they did not complete (SF-INT).
+    /// Good reports that only updated node-level state: they name no flow, or do not have the path of an unknown flow, or have
+    /// one record of an incomplete set (SF-INT).
     pub node_reports: u64,
     /// Good reports whose flow has no entry in the table, by [`Unadmitted`]; node-level state was updated.
     pub unadmitted: [u64; Unadmitted::ALL.len()],
@@ -130,9 +130,9 @@ pub struct Stats {
     pub implausible_latencies: u64,
     /// Flows and keys that expired.
     pub expired: u64,
-    /// Truncated paths: not every hop could be stored.
+    /// Paths that were truncated because not every hop could be stored.
     pub truncated_paths: u64,
-    /// Flows with such a path now.
+    /// Flows whose path is truncated now.
     pub truncated_flows: u64,
     /// Counts of postcards by outcome.
     pub postcards: PostcardStats,
@@ -142,7 +142,7 @@ pub struct Stats {
     pub sf: JoinStats,
 }
 
-/// Input = output + Σ drops.
+/// A balance of counters: input = output + sum of drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balance {
     /// Number of units that entered.
@@ -154,13 +154,13 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Whether `input = output + drops`.
+    /// Returns true if `input = output + drops`.
     pub fn is_balanced(&self) -> bool {
         self.input == self.output + self.drops.iter().map(|(_, count)| count).sum::<u64>()
     }
 }
 
-/// Combines the counters of two arrays.
+/// Applies `with` to each pair of counters of two arrays.
 fn each(ones: &mut [u64], others: &[u64], mut with: impl FnMut(&mut u64, u64)) {
     ones.iter_mut()
         .zip(others)
@@ -176,7 +176,7 @@ impl AddAssign<&Self> for Stats {
 }
 
 impl Stats {
-    /// The counts since `before`, an earlier reading.
+    /// Returns the counts since `before`, an earlier snapshot.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;
@@ -210,12 +210,12 @@ impl Stats {
         each(&mut *self.refused_datagrams, &*other.refused_datagrams, &mut with);
     }
 
-    /// Good reports whose flow has no entry in the table.
+    /// Returns the number of good reports whose flow has no entry in the table.
     pub fn unadmitted_total(&self) -> u64 {
         self.unadmitted.iter().sum()
     }
 
-    /// Datagrams in, datagrams with reports out.
+    /// Returns the balance of decoding: datagrams in, datagrams with reports out.
     pub fn decode_balance(&self) -> Balance {
         let named = Refusal::ALL
             .iter()
@@ -227,7 +227,8 @@ impl Stats {
         }
     }
 
-    /// In: reports, and the postcards and summaries of aggregates. Out: those that updated the state.
+    /// Returns the balance of the state. In: reports, and the postcards and summaries of aggregates. Out: those that updated
+    /// the state.
     pub fn state_balance(&self) -> Balance {
         let drops = Unadmitted::ALL.map(|reason| (reason.name(), self.unadmitted[reason as usize]));
         Balance {

@@ -1,4 +1,4 @@
-//! Identity of a sequence space, that is, of datagrams that share one counter.
+//! Identity of a stream: a sequence space, that is, all datagrams numbered by one counter.
 
 use crate::hash::{fold, fold_octets};
 
@@ -11,17 +11,17 @@ pub struct StreamId {
     pub hw_id: u8,
     /// Number of the listener that received the datagrams.
     pub listener: u16,
-    /// The reporter's node id; `None` where the report carries none.
+    /// The reporter's node id; `None` if the report has none.
     pub node: Option<u32>,
-    /// Source address, IPv4 mapped into IPv6. Part of the identity of reports 0.5, and where `node` is `None`.
+    /// Source address, IPv4 mapped into IPv6. Part of the identity only for reports 0.5, and if `node` is `None`.
     pub source: [u8; 16],
 }
 
-/// The version 0.5, in which some reports carry a node id and others of the same node do not.
+/// Version 0.5, in which only some of a node's reports carry its id.
 pub(crate) const V05: u8 = 5;
 
 impl StreamId {
-    /// Bits of a sequence number.
+    /// Returns the number of bits of a sequence number.
     #[inline]
     pub(crate) fn bits(&self) -> u32 {
         if self.version == 20 { 22 } else { 32 }
@@ -34,7 +34,7 @@ impl StreamId {
             && (self.global_node().is_some() || self.source == other.source)
     }
 
-    /// The node id, if it identifies the reporter at any address.
+    /// Returns the node id, if it identifies the reporter at any address.
     #[inline]
     pub(crate) fn global_node(&self) -> Option<u32> {
         self.node.filter(|_| self.version != V05)
@@ -51,7 +51,7 @@ impl StreamId {
     }
 }
 
-/// The identity of a stream with a node id as one number, for a single comparison.
+/// Packs the identity of a stream with a node id into one integer, for a single comparison.
 #[inline(always)]
 pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
     u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)

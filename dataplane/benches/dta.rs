@@ -1,4 +1,4 @@
-//! Cost of a DTA report at its reporter, in process, on one core: from the measurements to the bytes of the report.
+//! Benchmark of a DTA reporter: time from the measurements to the bytes of a report, on one core, in process.
 
 use std::hint::black_box;
 use std::time::Instant;

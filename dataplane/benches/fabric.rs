@@ -1,6 +1,6 @@
-//! Benchmark of the fabric: the time to simulate a million packets through twenty switches, and the packets per second of one
-//! core, each packet over three switches with INT-MD 2.1 and a Report 2.0 by the sink. `cargo bench -p hopwise-dataplane`;
-//! takes about two seconds.
+//! Benchmark of the simulated fabric: the time to simulate a million packets through twenty switches; and the packets per
+//! second of one core if each packet passes three switches with INT-MD 2.1 and causes a Report 2.0 at the sink. Run `cargo
+//! bench -p hopwise-dataplane`; it takes about two seconds.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ fn main() {
     };
     let mut fabric = Fabric::new(topology, config, 1).expect("a valid configuration");
     for at in 0..400u16 {
-        // To the host four positions later: below another leaf, so through a spine.
+        // To the host four positions later, which is below another leaf, so the path goes through a spine.
         let (from, to) = (
             10_001 + u32::from(at % 16),
             10_001 + u32::from((at % 16 + 4) % 16),

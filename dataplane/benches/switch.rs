@@ -1,5 +1,5 @@
-//! Cost of a packet at one switch, in process, on one core: the tasks of `hopwise bench switch-…`, over both IP versions.
-//! An argument selects cases by a part of their names.
+//! Benchmark of one switch: cost per packet on one core, in process, for the tasks of `hopwise bench switch-…`, over both IP
+//! versions. An argument selects cases by part of their names.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,6 +7,7 @@ use std::time::Instant;
 use testkit::workload::switch::{Task, Workload};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Measurements per task, and bursts per measurement.
     const ROUNDS: usize = 200;
     const BURSTS: u32 = 40;
     let wanted = std::env::args()

@@ -1,4 +1,4 @@
-//! The configuration of a switch.
+//! The INT configuration of a switch (mark, report format, congestion thresholds, SF-INT), and its validation.
 
 use std::fmt;
 
@@ -12,23 +12,24 @@ use crate::watchlist::{Mode, Watchlist};
 /// The INT configuration of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The mark of packets with INT; the same in the whole domain.
+    /// The mark of packets with INT; the same in the whole INT domain.
     pub mark: Mark,
-    /// Treatment of the L4 checksum of packets with INT; the same in the whole domain.
+    /// Treatment of the L4 checksum of packets with INT; the same in the whole INT domain.
     pub l4_checksum: L4Checksum,
-    /// Instruction bits that this switch supports (as in an instruction bitmap); for others it writes all-ones. Bit 15 is not
-    /// among them: it depends on the treatment of the L4 checksum, all-ones if that is updated and the complement if not.
+    /// Instruction bits that this switch supports (positions as in the instruction bitmap); it writes all ones for the others.
+    /// Bit 15 (checksum complement) is not included: its value depends on `l4_checksum`, all ones if the checksum is updated
+    /// and the complement if not.
     pub available: u16,
-    /// The form of its reports.
+    /// Format of the reports: version, grouping, subsystems.
     pub format: Format,
-    /// Queue depths that it reports.
+    /// Occupancies at which the switch reports a queue.
     pub congestion: Option<Congestion>,
-    /// SF-INT: registers, form of reports, urgent packets.
+    /// SF-INT: registers, form of reports, and urgent packets.
     pub sf: sf::Config,
 }
 
 impl Default for Config {
-    /// Marked by DSCP 0x17; level-2 interfaces and buffer occupancy unavailable; Report 2.0.
+    /// Uses DSCP 0x17, Report 2.0, and neither level-2 interfaces nor buffer occupancy.
     fn default() -> Self {
         Self {
             mark: Mark::default(),
@@ -41,14 +42,14 @@ impl Default for Config {
     }
 }
 
-/// The mark of packets with INT.
+/// The mark by which packets with INT are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// DSCP of packets with INT, 1 to 63.
     pub dscp: u8,
-    /// If set, INT 2.1 marks packets by this UDP destination port instead, TCP packets by an inserted UDP header.
+    /// If set, INT 2.1 marks packets by this UDP destination port instead; TCP packets then get an additional UDP header.
     pub port: Option<u16>,
-    /// Over IPv6, INT-MD and INT-MX 2.1 are inserted as an option of the hop-by-hop header, which needs no mark; SF-INT always is.
+    /// Inserts INT-MD and INT-MX 2.1 over IPv6 as a hop-by-hop option, which needs no mark. SF-INT over IPv6 always does.
     pub hop_by_hop: bool,
 }
 
@@ -62,38 +63,38 @@ impl Default for Mark {
     }
 }
 
-/// The occupancies at which a queue is reported: a packet finds at least `rise`, and then one finds at most `fall`.
+/// Occupancies that start and end the congestion of a queue, with hysteresis: a packet finds at least `rise`, and a later one
+/// at most `fall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Congestion {
-    /// Occupancy at which it is congested, queue units.
+    /// Occupancy at which the queue becomes congested, queue units.
     pub rise: u32,
-    /// Occupancy at which it is no longer congested; less than `rise`.
+    /// Occupancy at which the congestion ends; less than `rise`.
     pub fall: u32,
-    /// Number of passing packets that are reported while it is congested, each with the occupancy and the head of the
-    /// packet. Further ones are not reported until it has recovered.
+    /// Maximum number of passing packets that are reported per congestion, each with the occupancy and the packet's headers.
     pub quota: u32,
 }
 
-/// The reason for which a configuration is invalid.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// DSCP 0 marks everything, and more than six bits do not fit.
+    /// The DSCP is 0, which marks everything, or does not fit into six bits.
     BadDscp(u8),
-    /// UDP port 0 cannot mark.
+    /// UDP port 0 cannot be a mark.
     BadPort,
-    /// MX, postcards and compact SF-INT reports need Report 2.0.
+    /// INT-MX, postcards and compact SF-INT reports need Report 2.0.
     NeedsReport20,
-    /// An instruction bitmap without any defined bit measures nothing.
+    /// An instruction bitmap has no defined bit, so it measures nothing.
     EmptyBitmap,
-    /// `fall` must be below `rise`.
+    /// The value of `fall` is not below `rise`.
     BadCongestion,
-    /// SF-INT needs the node id, a hop, and no checksum complement.
+    /// SF-INT needs the node id and at least one hop, and cannot have a checksum complement.
     BadSfWatch,
-    /// Postcards and INT-MX have no record in the packet, and so no checksum complement.
+    /// Postcards and INT-MX have no record in the packet, so they cannot have a checksum complement.
     ComplementWithoutStack,
     /// The number of registers must be a power of two up to 2^20, and the interval of urgent packets at least 1.
     BadRegisters,
-    /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
+    /// Only Report 2.0 can group reports (1 to 64); subsystems are 1 to 64.
     BadFormat,
 }
 

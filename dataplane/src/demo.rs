@@ -1,5 +1,5 @@
-//! The network of `hopwise demo`: a small leaf–spine fabric with a script to watch: about ten thousand reports per second, a microburst every twenty
-//! seconds, and every minute a link that fails, is routed around, and is restored.
+//! The network of `hopwise demo`: a small leaf–spine fabric with a script: about ten thousand reports per second, a microburst
+//! every twenty seconds, and every minute a link failure that is routed around and repaired.
 
 use crate::fabric::{
     Action, Channel, Config, DropReason, Fabric, Family, FlowId, FlowSpec, Pattern, Topology, Transport, Wire,
@@ -12,7 +12,7 @@ use crate::watchlist::{Watch, Watchlist};
 pub struct Line {
     /// Time of the action, ns since the start.
     pub at: u64,
-    /// A description for people.
+    /// Description of the action for the user.
     pub text: String,
 }
 
@@ -21,8 +21,8 @@ pub const QUEUE_UNIT: &str = "bytes";
 /// One unit of utilization in the demo's reports, as a fraction of 1.
 pub const UTILIZATION_SCALE: f64 = 0.0001;
 
-/// Thresholds per metric, in the metric's unit, that the demo's background traffic does not exceed and its script does. Without
-/// them, each of ten thousand packets per second would cause about two events.
+/// Thresholds per metric, in the metric's unit, which the script exceeds and the background traffic does not. Without them,
+/// each of ten thousand packets per second would cause about two events.
 pub const THRESHOLDS: detect::threshold::Set = {
     let mut set = [0; detect::Metric::COUNT];
     set[detect::Metric::FlowLatency as usize] = 2 * MS;
@@ -37,7 +37,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// Period of the script, ns.
 const PERIOD: u64 = 60 * SECOND;
-/// Number of scripted periods: a day. After that only the traffic continues.
+/// Number of scripted periods (a day). After that only the traffic continues.
 const PERIODS: u64 = 24 * 60;
 /// Seconds into each minute at which a microburst begins.
 const BURSTS: [u64; 3] = [5, 25, 45];
@@ -45,11 +45,11 @@ const BURSTS: [u64; 3] = [5, 25, 45];
 const CUT: u64 = 30;
 /// Second of each minute at which the link is restored.
 const RESTORE: u64 = 38;
-/// The hosts that send the microburst.
+/// Hosts that send the microburst.
 const BURST_FROM: [u32; 4] = [10_001, 10_003, 10_004, 10_006];
 /// The host that receives the microburst.
 const BURST_TO: u32 = 10_008;
-/// Number of packets that each of them sends.
+/// Number of packets that each of these hosts sends.
 const BURST_PACKETS: u32 = 60;
 /// The link that fails.
 const LINK: (u32, u32) = (101, 201);
@@ -62,7 +62,7 @@ pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
         .map(|reason| (reason.code(), reason.name()))
 }
 
-/// Returns the demo, beginning at time 0: the fabric and its script, a day of it.
+/// Returns the demo, starting at time 0: the fabric, and its script for a day.
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
@@ -70,7 +70,7 @@ pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), String> {
     scenario_at(seed, 0)
 }
 
-/// Returns the demo, beginning at `start`, ns since the epoch, by the switches' clocks.
+/// Returns the demo, starting at `start` (ns since the epoch by the switches' clocks).
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
@@ -92,7 +92,8 @@ pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), String>
     Ok((fabric, script))
 }
 
-/// Returns four leaves with two hosts each, two spines, 100 Mb/s and 128 KiB everywhere: slow enough for packets to queue.
+/// Returns a topology of four leaves with two hosts each and two spines. All links have 100 Mb/s and 128 KiB of queue, slow
+/// enough to queue.
 fn topology() -> Topology {
     let wire = Wire {
         rate: 100_000_000,
@@ -122,13 +123,13 @@ fn config(start: u64) -> Config {
             reordering: 20,
             ..Channel::default()
         },
-        // Hop limits give the order of postcards.
+        // Postcards need hop limits for their order.
         routed: true,
         ..Config::default()
     }
 }
 
-/// Returns 56 flows, one from each host to each other, of several kinds and about 180 packets/s each.
+/// Returns 56 flows of several kinds, from each host to every other, with about 180 packets/s each.
 fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
     let hosts = 10_001..=10_008u32;
     hosts
@@ -162,7 +163,7 @@ fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
         })
 }
 
-/// Schedules the bursts and the link failures of all periods, and returns a line for each.
+/// Schedules the bursts and the link failures of all periods, and returns a line of the script for each.
 fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     let (a, b) = LINK;
@@ -209,7 +210,7 @@ mod tests {
     use crate::fabric::{FabricSink, GroundTruth, Reporter};
     use crate::report::ReportKind;
 
-    /// Observations per second of the demo.
+    /// Observed rates of the demo, per second.
     #[derive(Default)]
     struct Observed {
         reports: BTreeMap<u64, usize>,

@@ -1,4 +1,4 @@
-//! Nodes that report their own record: postcards (INT-XD), and INT-MX, where the packet carries the instructions.
+//! Nodes that report only their own record: postcards (INT-XD), and INT-MX, in which the packet carries the instructions.
 
 use wire::FlowKey;
 
@@ -9,7 +9,7 @@ use crate::report::{Outbox, Subject};
 use crate::visit::Visit;
 use crate::watchlist::Watch;
 
-/// Sends a postcard about a packet, which is not changed.
+/// Sends a postcard about a packet. The packet itself is not changed.
 pub(crate) fn postcard(
     node: &mut Node,
     frame: &[u8],

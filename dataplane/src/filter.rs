@@ -1,22 +1,22 @@
-//! The sink's filter: which packets with INT to report (`detect::detector` describes the algorithms).
+//! Report filters of the sink: they decide which packets with INT are reported (`detect::detector` describes the algorithms).
 //!
-//! A list of [`Filter`]s; the first that matches the flow decides, and a flow that none matches is reported with every
-//! packet. Its input is the content of the report: the hops of the packet's stack and the sink's hop, in the
-//! units and by the rules by which the collector reads them.
+//! The first [`Filter`] of the list that matches the flow decides; a flow that none matches has all its packets reported. A
+//! filter sees the content of the report, which is the records of the packet's stack and the sink's own record, in the units
+//! and by the rules by which the collector reads them.
 //!
 //! # Where filters apply
 //! - **INT-MD**, both versions: at the sink, of the whole path.
-//! - **INT-MX and postcards**: at every node that reports, of that node's hop. Per-hop, change and rules about one node
-//!   work as in INT-MD; per-flow is then per flow and node.
-//! - **Not SF-INT**: its samples are already selected by state, and each is a part of a set that the collector joins;
-//!   suppressing one would invalidate the set.
-//! - **Not** packets with a path on which a record did not fit (E or M is set, or the sink's record does not fit): their stack is
-//!   not their path, so they are always reported.
+//! - **INT-MX and postcards**: at every node that reports, on that node's hop. Per-hop, change and single-node rules work as in
+//!   INT-MD; per-flow state is then kept per flow and node.
+//! - **Not SF-INT**: its samples are already selected by state, and each is part of a set that the collector joins; suppressing
+//!   one would invalidate the set.
+//! - **Not** packets on whose path a record did not fit (E or M is set, or the sink's record does not fit): their stack is not
+//!   their path, so they are always reported.
 //! - **Not** drop reports and queue reports.
 //!
 //! # Implausible latencies
-//! A hop latency that the collector does not use (see [`Units::max_latency`]) is not used here either: no algorithm compares it, and the
-//! packets of a flow that is known are not reported for it.
+//! A hop latency that the collector discards (see [`Units::max_latency`]) is ignored here too: no algorithm compares it, and it
+//! does not cause packets of a known flow to be reported.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ use detect::{Algorithm, Detector, DetectorError, HopValues, Match, Metric, Monit
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
 
-/// Registers of each filter, unless noted otherwise.
+/// Number of registers per filter, unless configured otherwise.
 pub const REGISTERS: usize = 4096;
 
 /// Maximum number of filters: a packet's flow is compared with each until one matches.
@@ -35,7 +35,7 @@ pub const MAX_FILTERS: usize = 256;
 /// Maximum number of hops: the longest stack of one-word records, and the sink's record.
 const MAX_HOPS: usize = 256;
 
-/// A detector and the flows to which it applies.
+/// A detector, and the flows to which it applies.
 ///
 /// ```
 /// use dataplane::filter::Units;
@@ -60,7 +60,7 @@ pub struct Filter {
     pub detector: Detector,
 }
 
-/// The units of the domain's devices.
+/// Units in which the devices of the domain measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
     /// Nanoseconds per unit of timestamps.
@@ -69,22 +69,22 @@ pub struct Units {
     pub latency_ns: u32,
     /// Millionths of a link per unit of utilization.
     pub utilization: u32,
-    /// Timestamps of different nodes can be compared: a flow's latency is its last egress minus its first ingress.
+    /// Whether timestamps of different nodes are comparable: a flow's latency is then its last egress minus its first ingress.
     pub synchronised: bool,
-    /// The longest plausible hop latency, ns; [`Units::UNLIMITED`]: every hop latency counts as reported. A hop latency is implausible as
-    /// well if the ingress timestamp is 0, as of a packet that a switch cloned, and the egress timestamp is not.
+    /// Longest plausible hop latency, ns; [`Units::UNLIMITED`] accepts every one. A hop latency is also implausible if the
+    /// ingress timestamp is 0 and the egress timestamp is not, as happens to packets that a switch cloned.
     pub max_latency: u64,
 }
 
 impl Units {
-    /// The longest plausible hop latency, ns, unless configured otherwise: that of the collector.
+    /// Default for the longest plausible hop latency, ns: the same as in the collector.
     pub const MAX_LATENCY: u64 = 1_000_000_000;
-    /// A limit that no latency exceeds.
+    /// Limit that no latency exceeds.
     pub const UNLIMITED: u64 = u64::MAX;
 }
 
 impl Default for Units {
-    /// Nanoseconds, millionths, clocks that are not synchronised, latencies up to [`Units::MAX_LATENCY`].
+    /// Uses nanoseconds, millionths, unsynchronised clocks, and latencies up to [`Units::MAX_LATENCY`].
     fn default() -> Self {
         Self {
             stamp_ns: 1,
@@ -96,16 +96,16 @@ impl Default for Units {
     }
 }
 
-/// The reason for which filters were refused.
+/// The reason why a list of filters was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterError {
-    /// There are more than [`MAX_FILTERS`].
+    /// There are more than [`MAX_FILTERS`] filters.
     TooMany(usize),
-    /// One of them contradicts itself.
+    /// The detector of a filter contradicts itself.
     Detector {
-        /// The index of the filter, from 0.
+        /// Index of the filter, from 0.
         index: usize,
-        /// The contradiction in its detector.
+        /// The contradiction in the detector.
         why: DetectorError,
     },
 }
@@ -143,7 +143,7 @@ impl Entry {
         self.filter == before.filter && self.registers == before.registers
     }
 
-    /// The registers of both mean the same. Also true of equal filters.
+    /// Returns whether the two filters differ at most in their threshold, so that registers of one are valid for the other.
     fn differs_in_threshold(&self, before: &Self) -> bool {
         let now = &self.filter.detector;
         let then = &before.filter.detector;
@@ -152,7 +152,7 @@ impl Entry {
     }
 }
 
-/// The values that a detector uses; others are not read.
+/// The values that a detector reads; the others are not parsed.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
     latency: bool,
@@ -186,11 +186,11 @@ fn uses(detector: &Detector, metric: Metric) -> bool {
     }
 }
 
-/// The sink's metadata, as in its report.
+/// The sink's own metadata, as in its report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     pub(crate) hop: Hop,
-    /// Whether the value is on the packet's stack; otherwise it is in the report's header.
+    /// Whether the metadata is on the packet's stack; otherwise it is in the report's header.
     pub(crate) on_stack: bool,
 }
 
@@ -199,15 +199,15 @@ pub(crate) struct Metadata {
 struct EndTimestamps {
     ingress: u64,
     egress: u64,
-    /// Whether both timestamps have 64 bits.
+    /// Whether both timestamps have 64 bits; otherwise they wrap at 2^32.
     wide: bool,
 }
 
 impl Filters {
-    /// Filters with `registers` registers each (a power of two), all empty.
+    /// Returns filters with `registers` empty registers each (a power of two).
     ///
     /// # Errors
-    /// Too many filters; a detector that contradicts itself; an invalid number of registers.
+    /// There are too many filters, a detector contradicts itself, or the number of registers is invalid.
     pub fn new(filters: Vec<Filter>, registers: usize, units: Units) -> Result<Self, FilterError> {
         if filters.len() > MAX_FILTERS {
             return Err(FilterError::TooMany(filters.len()));
@@ -233,25 +233,26 @@ impl Filters {
         })
     }
 
-    /// Returns whether there are no filters: every packet is reported.
+    /// Returns whether there are no filters, so that every packet is reported.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the filters in order of precedence, with the counts of their decisions.
+    /// Returns the filters in order of precedence, each with the counts of its decisions.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Filter, &Counts)> {
         self.entries
             .iter()
             .map(|entry| (&entry.filter, entry.monitor.counts()))
     }
 
-    /// Empties the registers of all filters.
+    /// Clears the registers of all filters.
     pub fn wipe(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.monitor.wipe());
     }
 
-    /// Continues with the registers and counts of `old`, for each filter that `old` also has, if the units are the same. The threshold may
-    /// differ: what was reported last remains so. Equal filters come before those that differ in it, and the first before others.
+    /// Carries over the registers and counts of each filter that `old` also has, if the units are the same. A filter may have a
+    /// new threshold: values reported last stay valid. Identical filters are matched before those that differ in the threshold,
+    /// each with the first candidate in `old`.
     #[must_use]
     pub fn continuing(mut self, mut old: Self) -> Self {
         if self.units != old.units {
@@ -271,8 +272,7 @@ impl Filters {
         self
     }
 
-    /// Decides about a packet of `flow` with `stack`, at `now` (ns); `None` if no filter matches the
-    /// flow.
+    /// Decides whether to report a packet of `flow` with `stack` at `now` (ns). Returns `None` if no filter matches the flow.
     #[inline]
     pub(crate) fn decide(
         &mut self,
@@ -318,7 +318,7 @@ impl Filters {
     }
 }
 
-/// Reads a record in place.
+/// Reads the needed values of a record in place.
 #[inline]
 fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValues {
     let layout = &stack.layout;
@@ -339,7 +339,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
         values.queue_occupancy = level(layout.queue(record));
     }
     if needs.congestion {
-        // The shared buffer's occupancy if there is no congestion status. Both are used only with an id.
+        // Falls back to the occupancy of the shared buffer if there is no congestion status. Both are used only with an id.
         values.queue_congestion = match layout.queue_congestion(record) {
             u32::MAX => level(layout.buffer(record)),
             congestion => level(congestion),
@@ -354,7 +354,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     values
 }
 
-/// Returns the occupancy in a word of a queue or buffer.
+/// Returns the occupancy in the low 24 bits of a queue or buffer word; [`ABSENT`] for all-ones.
 #[inline]
 fn level(word: u32) -> u64 {
     if word == u32::MAX {
@@ -385,17 +385,17 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
 
-/// A latency that is implausible. No product of two numbers of 32 bits is as large.
+/// Marks a latency that is implausible. No product of two 32-bit numbers is this large.
 const IMPLAUSIBLE: u64 = ABSENT - 1;
 
-/// Returns a hop latency, ns: the one reported, or that between the stamps. [`ABSENT`] without either, [`IMPLAUSIBLE`] by the collector's
-/// rule.
+/// Returns a hop latency, ns: the reported one, or else the time between the timestamps. Returns [`ABSENT`] without either, and
+/// [`IMPLAUSIBLE`] where the collector would discard it.
 #[inline]
 fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u64 {
     let latency = match reported {
         Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
         None if stamps.ingress == ABSENT || stamps.egress == ABSENT => return ABSENT,
-        // The egress lies before the ingress.
+        // The egress timestamp precedes the ingress timestamp.
         None => match elapsed(stamps, units.stamp_ns) {
             ABSENT => return IMPLAUSIBLE,
             latency => latency,
@@ -408,13 +408,13 @@ fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u6
     }
 }
 
-/// Returns whether these stamps have an egress, and 0 for their ingress.
+/// Returns whether the egress timestamp is known and the ingress timestamp is 0.
 fn lacks_ingress(stamps: EndTimestamps, units: Units) -> bool {
     let EndTimestamps { ingress, egress, .. } = stamps;
     ingress == 0 && egress != 0 && egress != ABSENT && units.max_latency != Units::UNLIMITED
 }
 
-/// Makes implausible latencies absent. Returns whether there are any.
+/// Replaces implausible latencies by [`ABSENT`], and returns whether there were any.
 #[inline]
 fn remove_implausible(values: &mut [HopValues]) -> bool {
     let mut any = false;
@@ -425,8 +425,8 @@ fn remove_implausible(values: &mut [HopValues]) -> bool {
     any
 }
 
-/// Returns the time between two timestamps, ns; [`ABSENT`] if one is unknown or the second lies before the first. Differences of 32-bit
-/// timestamps are taken modulo 2^32, and valid below 2^31.
+/// Returns the time between two timestamps, ns; [`ABSENT`] if one is unknown or the second precedes the first. Differences of
+/// 32-bit timestamps are taken modulo 2^32, and are valid below 2^31.
 #[inline]
 fn elapsed(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     if ends.ingress == ABSENT || ends.egress == ABSENT {
@@ -446,8 +446,8 @@ fn elapsed(ends: EndTimestamps, stamp_ns: u32) -> u64 {
     later.saturating_mul(u64::from(stamp_ns))
 }
 
-/// Returns the sum of the hop latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
-/// is less than the time spent inside the hops (by more than the rounding of timestamps).
+/// Returns the sum of the hop latencies. With synchronised clocks, returns the time from the first ingress to the last egress
+/// instead, unless it is less than that sum by more than the rounding of timestamps.
 fn flow_latency(
     values: &[HopValues],
     stack: &Stack<'_>,
@@ -479,7 +479,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     let layout = &stack.layout;
     let first = stack.records().next_back();
     let last = stack.records().next();
-    // A report's header has 32-bit timestamps of this switch; with a 64-bit timestamp, both are taken modulo 2^32.
+    // A report's header has 32-bit timestamps of this switch: with one of them, a difference is taken modulo 2^32.
     let wide = layout.wide_ts() && metadata.is_none_or(|metadata| metadata.on_stack);
     let ingress = match first {
         Some(record) => Some(layout.ingress_ts(record)),
@@ -496,7 +496,7 @@ fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
     }
 }
 
-/// Returns whether a node occurs twice.
+/// Returns whether a node occurs twice on the path. `nodes` is scratch space.
 fn is_loop(values: &[HopValues], nodes: &mut Vec<u32>) -> bool {
     nodes.clear();
     nodes.extend(values.iter().map(|hop| hop.node).filter(|node| *node != NO_NODE));

@@ -1,4 +1,4 @@
-//! Addresses and flows: endpoints, traffic, and the frames of a flow.
+//! Hosts and traffic of the simulated fabric: addresses, flow specifications, departure patterns, and template frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,19 +7,19 @@ use wire::{FlowKey, ipv4, ipv6, tcp, udp};
 
 use crate::packet::{UDP, fill_l4};
 
-/// The addresses of a host.
+/// MAC and IP addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The Ethernet address of the interface.
+    /// MAC address of the interface.
     pub mac: [u8; 6],
-    /// The IPv4 address of the host.
+    /// IPv4 address of the host.
     pub v4: Ipv4Addr,
-    /// The IPv6 address of the host.
+    /// IPv6 address of the host.
     pub v6: Ipv6Addr,
 }
 
 impl Address {
-    /// Default addresses: 10.s.s.h, 2001:db8::s:h and a locally administered MAC of the same numbers.
+    /// Returns the default addresses: 10.s.s.h, 2001:db8::s:h, and a locally administered MAC address with the same numbers.
     pub(crate) fn numbered(switch: usize, host: u32) -> Self {
         let [.., s1, s0] = (switch as u32).to_be_bytes();
         let [.., h1, h0] = host.to_be_bytes();
@@ -31,35 +31,35 @@ impl Address {
     }
 }
 
-/// A flow of equal packets between two hosts.
+/// A flow of identical packets between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
     /// Node id of the sending host.
     pub from: u32,
     /// Node id of the receiving host.
     pub to: u32,
-    /// Version of the Internet Protocol.
+    /// IP version of the packets.
     pub family: Family,
-    /// Protocol above the Internet Protocol.
+    /// Transport protocol of the packets.
     pub transport: Transport,
-    /// The UDP or TCP source port.
+    /// UDP or TCP source port.
     pub src_port: u16,
-    /// The UDP or TCP destination port.
+    /// UDP or TCP destination port.
     pub dst_port: u16,
-    /// DSCP of the packets, 0 to 63. Must not be the INT mark where that is used.
+    /// DSCP of the packets, 0 to 63. It must not be the INT mark where that is used.
     pub dscp: u8,
-    /// Bytes after the UDP or TCP header.
+    /// Payload bytes after the UDP or TCP header.
     pub payload: u16,
-    /// Departure times of packets.
+    /// Departure times of the packets.
     pub pattern: Pattern,
-    /// Earliest departure, true time, ns; if that has passed, the flow begins now.
+    /// Earliest departure, true time, ns; a flow whose start has passed begins now.
     pub start: u64,
-    /// True time at or after which no packet leaves, ns.
+    /// True time from which no packet departs, ns.
     pub stop: u64,
 }
 
 impl FlowSpec {
-    /// Returns a UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
+    /// Returns a UDP flow over IPv4 that begins at once and never stops: 10 packets/s with 100 bytes of payload.
     pub fn new(from: u32, to: u32, src_port: u16, dst_port: u16) -> Self {
         Self {
             from,
@@ -86,12 +86,12 @@ pub enum Family {
     V6,
 }
 
-/// A protocol above the Internet Protocol.
+/// Transport protocol of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// UDP, with a checksum.
     Udp,
-    /// TCP headers only, without congestion control and retransmission.
+    /// TCP headers only, without congestion control or retransmission.
     Tcp,
 }
 
@@ -105,43 +105,43 @@ impl Transport {
     }
 }
 
-/// Departure times of packets.
+/// Departure times of the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// No packets except bursts that an action starts.
+    /// No packets, except bursts that an action starts.
     Idle,
     /// One packet every `gap` ns.
     Constant {
         /// Time between packets, ns.
         gap: u64,
     },
-    /// Independently, as a Poisson process.
+    /// Independent departures, as a Poisson process.
     Poisson {
         /// Mean time between packets, ns.
         mean: u64,
     },
-    /// Bursts: one packet every `gap` ns for `on` ns, then nothing for `off` ns.
+    /// Bursts: one packet every `gap` ns for `on` ns, then a pause of `off` ns.
     OnOff {
-        /// Time between packets inside a burst, ns.
+        /// Time between packets in a burst, ns.
         gap: u64,
-        /// Length of a burst, ns (the mean, when `random`).
+        /// Length of a burst, ns (the mean, if `random`).
         on: u64,
-        /// Pause between bursts, ns (the mean, when `random`).
+        /// Pause between bursts, ns (the mean, if `random`).
         off: u64,
-        /// Burst and pause lengths are exponentially distributed.
+        /// Whether burst and pause lengths are exponentially distributed.
         random: bool,
     },
 }
 
 impl Pattern {
-    /// Evenly, `rate` packets/s; [`Pattern::Idle`] for 0.
+    /// Returns evenly spaced departures, `rate` packets/s; [`Pattern::Idle`] for 0.
     pub fn constant(rate: u64) -> Self {
         1_000_000_000u64
             .checked_div(rate)
             .map_or(Self::Idle, |gap| Self::Constant { gap: gap.max(1) })
     }
 
-    /// Independently, `rate` packets/s on average; [`Pattern::Idle`] for 0.
+    /// Returns random departures, `rate` packets/s on average; [`Pattern::Idle`] for 0.
     pub fn poisson(rate: u64) -> Self {
         1_000_000_000u64
             .checked_div(rate)
@@ -149,7 +149,7 @@ impl Pattern {
     }
 }
 
-/// Returns a frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
+/// Returns a frame of a flow between hosts `from` and `to`, and the flow's key. The payload bytes count up from 0.
 pub fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
     let is_v6 = spec.family == Family::V6;
     let proto = spec.transport.number();

@@ -1,31 +1,31 @@
-//! The L4 checksum of packets with INT: its treatment in the domain, and its verification at the sink.
+//! L4 checksum of packets with INT: how the domain treats it, and how the sink verifies it.
 //!
-//! The code that inserts, pushes and strips INT updates the checksum. If the domain treats it otherwise, it is set again
-//! afterwards.
+//! The code that inserts, pushes and strips INT updates the checksum. If the domain uses another treatment, the checksum is
+//! rewritten afterwards.
 
 use wire::{Profile, checksum, tcp, udp};
 
 use crate::packet::{Headers, ParsedPacket, TCP, TCP_CHECKSUM, UDP, fill_l4, tcp_checksum};
 
-/// Treatment of the L4 checksum by the nodes that change a packet's INT. It must be the same in the whole
-/// domain: the sink reverts the changes of the others.
+/// Treatment of the L4 checksum by nodes that change a packet's INT. All nodes of a domain must use the same treatment, because
+/// the sink reverts the changes of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L4Checksum {
-    /// Nodes update it when they insert and strip INT, as INT 2.1 specifies.
+    /// Nodes update the checksum when they insert, extend or strip INT, as INT 2.1 specifies.
     #[default]
     Update,
-    /// Nodes do not change it, so that it is correct again when INT is stripped, as in the programs of ONOS and fabric. With
-    /// checksum complements (instruction bit 15) it is correct on the whole path.
+    /// Nodes leave the checksum unchanged, so that it is correct again once INT is stripped, as in the programs of ONOS and
+    /// fabric. With checksum complements (instruction bit 15) it is correct on the whole path.
     Leave,
-    /// Nodes set the checksum of UDP to 0 ("none"), and update that of TCP. Over IPv6, where 0 is not valid, the sink computes the checksum
-    /// of UDP from all its bytes.
+    /// Nodes set the UDP checksum to 0 ("none"), and update that of TCP. Over IPv6, where 0 is not valid, the sink computes the
+    /// UDP checksum from all bytes.
     Zero,
 }
 
-/// A sink verifies one in this many packets.
+/// A sink verifies the checksum of one packet in this many.
 const SAMPLE: u64 = 64;
 
-/// The checksum of a packet before its INT is changed.
+/// Checksum of a packet before its INT changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     proto: u8,
@@ -34,7 +34,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// `None` if the checksum need not be set again.
+    /// Reads the checksum; `None` if the switch need not rewrite it.
     pub(crate) fn read(frame: &[u8], setting: L4Checksum) -> Option<Self> {
         if setting == L4Checksum::Update {
             return None;
@@ -47,9 +47,10 @@ impl Before {
         })
     }
 
-    /// In a domain that does not change the checksum: sets the checksum complement of the record that this node added, if the packet
-    /// requests one, so that the original checksum is correct with the inserted bytes. `frame` has the updated checksum.
+    /// Sets the checksum complement of the record that this node added, if the packet requests one, in a domain that leaves the
+    /// checksum unchanged: with it, the original checksum covers the inserted bytes. `frame` still has the updated checksum.
     pub(crate) fn complement(self, frame: &mut [u8], profile: &Profile) {
+        // Instruction bit 15, the least significant.
         const CHECKSUM_COMPLEMENT: u16 = 1;
         if self.proto == UDP && self.checksum == 0 {
             return;
@@ -75,7 +76,7 @@ impl Before {
         }
     }
 
-    /// Sets the checksum by the setting of the domain. A header that was inserted or removed has its own checksum.
+    /// Rewrites the checksum as the domain's setting demands. A UDP header that was inserted or removed has its own checksum.
     pub(crate) fn apply(self, frame: &mut [u8], setting: L4Checksum, to_edge: bool) {
         let headers = Headers::fixed_parts(frame).filter(|headers| headers.proto == self.proto);
         let Some(headers) = headers else { return };
@@ -91,12 +92,12 @@ impl Before {
     }
 }
 
-/// Returns whether packet number `number` is verified.
+/// Returns whether the sink verifies packet number `number`.
 pub(crate) fn is_sampled(number: u64) -> bool {
     number % SAMPLE == 1
 }
 
-/// Returns whether the L4 checksum of a packet is correct. True if it has none.
+/// Returns whether the L4 checksum of a packet is correct, or absent.
 pub(crate) fn is_valid(frame: &[u8]) -> bool {
     let Some(headers) = Headers::parse(frame) else {
         return true;
@@ -122,7 +123,7 @@ pub(crate) fn is_valid(frame: &[u8]) -> bool {
     sum == 0xffff
 }
 
-/// Returns the bytes from the L4 header to the end of the packet.
+/// Returns the bytes from the L4 header to the end of the IP packet.
 fn segment<'a>(frame: &'a [u8], headers: &Headers) -> Option<&'a [u8]> {
     let end = headers.ip.checked_add(headers.ip_len(frame))?;
     frame.get(headers.l4..end)

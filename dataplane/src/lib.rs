@@ -1,15 +1,15 @@
 //! The data plane: an executable INT switch, and a fabric of such switches in simulated time.
 //!
-//! No I/O, no clock, no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
+//! It has no I/O, no clock and no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
 //!
-//! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
-//!   [`watchlist`] (which flows are watched), [`sampling`] (which of their packets), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
-//!   INT), [`filter`] (which packets are reported), [`report`] (writes reports).
-//!   They are the reference for the same switch in P4 or BPF.
-//! - [`flow`]: addresses and flows.
-//! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
-//! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
-//! - [`dta`]: a reporter of Direct Telemetry Access: operations on a collector's memory.
+//! - [`switch`]: one switch. It parses a packet and hands it to the parts that process it: [`watchlist`] (which flows are
+//!   measured), [`sampling`] (which of their packets), `source` (inserts INT), `transit` (adds a record), `sink` (reports and
+//!   removes INT), [`filter`] (which packets are reported), [`report`] (writes reports). They are the reference for the same
+//!   switch in P4 or BPF.
+//! - [`flow`]: addresses and flows of simulated hosts.
+//! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth about every packet.
+//! - [`router`]: a router in simulated time around one such switch, which the `switch` role runs between real interfaces.
+//! - [`dta`]: a reporter of Direct Telemetry Access, which writes into a collector's memory.
 //! - [`demo`]: a scripted leaf–spine network for demonstrations.
 //!
 //! # Example

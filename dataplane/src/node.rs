@@ -1,4 +1,4 @@
-//! The state of one switch, which its parts share: the report paths, the filters and its own record.
+//! State that the parts of one switch (source, transit, sink) share: configuration, filters, registers, exporter and counters.
 
 use serde::{Deserialize, Serialize};
 use wire::int::{Flags, Sf, Stack, Version};
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// The counter of [`Stats`] for a packet.
+/// Selects the outcome counter of [`Stats`] that a packet increments.
 pub(crate) enum PacketOutcome {
     Plain,
     Refused,
@@ -109,7 +109,7 @@ pub(crate) enum PacketOutcome {
     Filtered,
 }
 
-/// A packet that leaves the domain is dropped if D is set.
+/// Returns the verdict for a packet: one that leaves the domain with D set is discarded.
 pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
     if visit.to_edge && flags.contains(Flags::DISCARD) {
         Verdict::Discard
@@ -119,7 +119,7 @@ pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
 }
 
 impl Node {
-    /// Parses a frame. Its headers are read only here, unless this switch inserts INT.
+    /// Parses a frame once; its headers are parsed again only if this switch inserts INT.
     #[inline(always)]
     pub(crate) fn parse(&mut self, frame: &[u8]) -> Parsed {
         match direct::read(frame, &self.profile, &mut self.cache) {
@@ -133,7 +133,7 @@ impl Node {
         ParsedPacket::parse(frame, &self.profile)
     }
 
-    /// Returns the parsed frame in full. `packet` is the latest frame that was parsed.
+    /// Converts `packet` to the full parsed form. `packet` must be the frame that was parsed last.
     pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<ParsedPacket, Refusal> {
         match packet {
             Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// Returns the INT of a frame that a sink can remove, also behind a malformed stack.
+    /// Returns the INT of a frame that a sink can remove, even if its stack is malformed.
     pub(crate) fn removable(&self, frame: &[u8]) -> Option<CarriedInt> {
         match ParsedPacket::parse(frame, &self.profile) {
             Ok(seen) => seen.carried,
@@ -149,13 +149,13 @@ impl Node {
         }
     }
 
-    /// Returns whether a frame carries neither INT nor the mark of INT in front of something else.
+    /// Returns whether a frame carries neither INT nor an INT mark in front of something else.
     pub(crate) fn is_plain(&self, frame: &[u8]) -> bool {
         let parsed = ParsedPacket::parse(frame, &self.profile);
         parsed.is_ok_and(|seen| seen.carried.is_none() && !seen.unsupported)
     }
 
-    /// Reports a packet by DTA. Returns true if that replaces the Telemetry Report. `bits`: the items of this node.
+    /// Reports a packet by DTA. Returns whether that replaces the Telemetry Report. `bits` selects the items of this node.
     #[inline]
     pub(crate) fn report_dta(
         &mut self,
@@ -180,7 +180,7 @@ impl Node {
         dta.report(self.id, frame, &seen, visit, Event::new(trigger, &metadata))
     }
 
-    /// Writes this switch's record in the form of the packet's stack.
+    /// Writes this switch's record in the layout of the packet's stack.
     #[inline]
     pub(crate) fn write_record(&self, carried: &CarriedInt, visit: &Visit, record: &mut [u8]) {
         let available = self.config.available;
@@ -191,8 +191,8 @@ impl Node {
         }
     }
 
-    /// Returns whether the filters suppress the report of a path. If a record did not fit, the stack is not the whole path, and the
-    /// packet is always reported.
+    /// Returns whether the filters suppress the report of a path. Never suppresses a packet on whose path a record did not fit:
+    /// its stack is not the whole path.
     #[inline]
     pub(crate) fn suppresses_path(
         &mut self,

@@ -1,5 +1,5 @@
-//! A data packet in an INT switch: the positions of its headers, its INT, and changes of its length that keep lengths and
-//! checksums correct.
+//! Parses and edits data packets in an INT switch: header offsets, the INT that a packet carries, and edits that keep lengths
+//! and checksums correct.
 
 pub(crate) mod direct;
 pub(crate) mod rewrite;
@@ -23,7 +23,7 @@ pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
 /// The fields of a packet that a switch reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParsedPacket {
-    /// The flow, as it was before INT.
+    /// Flow of the packet, as it was before INT was inserted.
     pub(crate) flow: Option<FlowKey>,
     /// Headers after which INT can be inserted; `None` for fragments and other protocols.
     pub(crate) headers: Option<Headers>,
@@ -35,12 +35,12 @@ pub(crate) struct ParsedPacket {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Parsed {
-    /// A common frame; see [`direct`].
+    /// A common frame, read on the fast path; see [`direct`].
     Direct(direct::Common),
     Full(Result<ParsedPacket, Refusal>),
 }
 
-/// A packet's INT, as values.
+/// INT that a packet carries, by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CarriedInt {
     pub(crate) headers: Headers,
@@ -52,28 +52,28 @@ pub(crate) struct CarriedInt {
     pub(crate) hop_ml: u8,
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
-    /// DS ID or packet ID, DS Instruction, DS Flags (2.x).
+    /// DS ID or packet ID, DS Instruction, and DS Flags (2.x).
     domain: [u16; 3],
     /// Replication request and reserved bits (1.0).
     replication: u8,
-    /// The version is 1.0, but the header has 0, as ONOS writes it.
+    /// Whether the header has version 0 in place of 1, as ONOS writes INT 1.0.
     version_zero: bool,
     pub(crate) layout: Layout,
-    /// Bytes at the end of the stack that are no record: words of the source only.
+    /// Bytes at the end of the stack that are no record: words that only the source adds.
     source_only: usize,
-    /// Words of header and stack.
+    /// Length of metadata header and stack, in words.
     pub(crate) int_words: u8,
     pub(crate) sf: Option<Sf>,
-    /// Offset of the shim; in an IPv6 option it follows type and length.
+    /// Offset of the shim; in an IPv6 option, it follows type and length.
     pub(crate) shim: usize,
     pub(crate) end: usize,
 }
 
 impl ParsedPacket {
-    /// Parses a packet from its Ethernet header on.
+    /// Parses a packet, starting with its Ethernet header.
     ///
     /// # Errors
-    /// As [`packet::contents`]: INT or IP headers that contradict themselves.
+    /// Fails as [`packet::contents`] does: INT or IP headers contradict themselves.
     pub(crate) fn parse(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
         let mut seen = Self {
@@ -129,7 +129,7 @@ impl ParsedPacket {
             version_zero: int.version == int::Version::V10 && head[0] >> 4 == 0,
             layout: int.stack.layout,
             source_only: int.source_only.len(),
-            int_words: ((location.end - location.header) / 4) as u8, // the shim's length has 8 bits
+            int_words: ((location.end - location.header) / 4) as u8, // The shim's length field has 8 bits.
             sf: int.sf,
             shim: if option {
                 location.start + OPTION_HEAD
@@ -143,7 +143,7 @@ impl ParsedPacket {
 }
 
 impl CarriedInt {
-    /// Returns the records in `frame`.
+    /// Returns the INT records in `frame`.
     pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
         let bytes = frame
             .get(self.stack()..self.end - self.source_only)
@@ -157,7 +157,7 @@ impl CarriedInt {
         }
     }
 
-    /// INT that [`ParsedPacket::parse`] refuses only because of its stack, as far as a sink needs it to remove INT.
+    /// Returns INT with a malformed stack, which [`ParsedPacket::parse`] refuses, as far as a sink needs it to remove INT.
     pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
         let location = packet::malformed_stack(frame, profile)?;
         let option = location.encapsulation == Encapsulation::HopByHop;
@@ -183,7 +183,7 @@ impl CarriedInt {
             mode: Mode::Md,
             mark: location.mark,
             original: location.original,
-            flags: Flags(head[shim::LEN] >> 3 & 1), // D
+            flags: Flags(head[shim::LEN] >> 3 & 1), // Flag D.
             hop_ml: 0,
             remaining: 0,
             bitmap: 0,
@@ -199,7 +199,7 @@ impl CarriedInt {
         })
     }
 
-    /// Words that a node adds. In INT 1.0 Hop ML may count items instead: see [`Layout::words_10`].
+    /// Returns the number of words that a node adds. In INT 1.0, Hop ML may count items instead: see [`Layout::words_10`].
     pub(crate) fn record_words(&self) -> u8 {
         if self.version == int::Version::V10 {
             self.layout.words()
@@ -208,7 +208,7 @@ impl CarriedInt {
         }
     }
 
-    /// Returns whether the shim's length field can include `more` further bytes.
+    /// Returns whether the length fields leave room for `more` bytes of INT.
     pub(crate) fn has_space(&self, more: usize) -> bool {
         if self.headers.has_option() {
             // The hop-by-hop header is limited to 256 units of 8 bytes.
@@ -222,12 +222,12 @@ impl CarriedInt {
         usize::from(self.int_words) + shim + more / 4 <= 0xff
     }
 
-    /// Offset of the metadata header.
+    /// Returns the offset of the metadata header.
     pub(crate) fn header(&self) -> usize {
         self.shim + shim::LEN
     }
 
-    /// Offset of the first record.
+    /// Returns the offset of the first record.
     pub(crate) fn stack(&self) -> usize {
         self.header()
             + if self.version == int::Version::V10 {
@@ -237,7 +237,7 @@ impl CarriedInt {
             }
     }
 
-    /// Offset of the shim's length in the shim.
+    /// Returns the offset of the length field within the shim.
     pub(crate) fn length_field(&self) -> usize {
         if self.version == int::Version::V10 { 2 } else { 1 }
     }
@@ -307,8 +307,8 @@ impl CarriedInt {
     }
 }
 
-/// Offsets of the headers after which INT can be inserted: Ethernet, VLAN tags, IPv4 or IPv6, then UDP or TCP. The views of these
-/// headers were checked when this was created, and nothing here makes a packet shorter than its headers.
+/// Offsets of the headers after which INT can be inserted: Ethernet, VLAN tags, IPv4 or IPv6, then UDP or TCP. They were
+/// checked on creation, and nothing here makes a packet shorter than its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) ip: usize,
@@ -316,14 +316,14 @@ pub(crate) struct Headers {
     pub(crate) l4: usize,
     pub(crate) proto: u8,
     pub(crate) dscp: u8,
-    /// Bytes of UDP, of TCP's fixed part, or of the hop-by-hop header.
+    /// Length of the UDP header, of the fixed part of the TCP header, or of the hop-by-hop header.
     l4_len: usize,
 }
 
-/// Type and length of an IPv6 option.
+/// Length of type and length of an IPv6 option.
 pub(crate) const OPTION_HEAD: usize = 2;
 
-/// Maximum number of VLAN tags.
+/// Maximum number of VLAN tags that are skipped.
 const MAX_TAGS: usize = 4;
 
 impl Headers {
@@ -333,19 +333,19 @@ impl Headers {
         Self::at(frame, ip, l4, proto)
     }
 
-    /// Parses the fixed parts, also if the options of TCP are cut off: the removal of INT may have caused that.
+    /// Parses the fixed parts even if the TCP options are truncated, which removing INT may cause.
     pub(crate) fn fixed_parts(frame: &[u8]) -> Option<Self> {
         let (ip, l4, proto) = Self::locate(frame)?;
         Self::fixed_at(frame, ip, l4, proto)
     }
 
-    /// Offsets of the IP header and of what follows it, and the protocol of that; `None` of a fragment.
+    /// Returns the offsets of the IP header and of its payload, and the payload's protocol; `None` for a fragment.
     fn locate(frame: &[u8]) -> Option<(usize, usize, u8)> {
         let (ethertype, ip) = network(frame)?;
         let rest = frame.get(ip..)?;
         let (len, proto) = match ethertype {
             ethertype::IPV4 => {
-                const FRAGMENT: u16 = 0x3fff; // more fragments, or an offset
+                const FRAGMENT: u16 = 0x3fff; // The More Fragments bit, or a fragment offset.
                 let header = ipv4::Packet::new_checked(rest).ok()?;
                 if header.fragment() & FRAGMENT != 0 {
                     return None;
@@ -361,8 +361,8 @@ impl Headers {
         Some((ip, ip + len, proto))
     }
 
-    /// Headers at these offsets, if they are whole, of known protocols, and the IPv4 checksum is correct: otherwise a switch would
-    /// not forward the packet, and updating the checksum would hide the corruption.
+    /// Returns the headers at these offsets if they are complete, of known protocols, and the IPv4 checksum is correct. With a
+    /// wrong checksum, a switch would not forward the packet, and updating the checksum would hide the corruption.
     fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
         let headers = Self::fixed_at(frame, ip, l4, proto)?;
         if proto == TCP {
@@ -385,7 +385,7 @@ impl Headers {
                 .filter(ipv4::Packet::verify_checksum)?;
             (header.tos(), usize::from(header.total_len()))
         };
-        // Behind the IP packet's end there is padding: a header that reaches into it is malformed.
+        // Padding follows the end of the IP packet: a header that reaches into it is malformed.
         let rest = frame.get(l4..ip + len)?;
         match proto {
             HOP_BY_HOP if v6 => ipv6::OptionsHeader::new_checked(rest).map(|_| ()).ok()?,
@@ -408,22 +408,22 @@ impl Headers {
         })
     }
 
-    /// Parses the headers of the frame again, after INT has grown or shrunk.
+    /// Parses the headers again after the INT in the frame has grown or shrunk.
     pub(crate) fn reread(&self, frame: &[u8]) -> Self {
         Self::at(frame, self.ip, self.l4, self.proto).unwrap_or(*self)
     }
 
-    /// Returns whether INT is, or may be inserted, in an option of the hop-by-hop header at `l4`.
+    /// Returns whether INT is, or would be, in an option of the hop-by-hop header at `l4`.
     pub(crate) fn has_option(&self) -> bool {
         self.proto == HOP_BY_HOP
     }
 
-    /// Offset of the shim: after UDP, or the fixed part of TCP; with options, after the hop-by-hop header.
+    /// Returns the offset of the shim: after UDP or the fixed part of TCP, or, for an option, the end of the hop-by-hop header.
     pub(crate) fn body(&self) -> usize {
         self.l4 + self.l4_len
     }
 
-    /// Length of the IP packet, header included.
+    /// Returns the length of the IP packet, including its header.
     pub(crate) fn ip_len(&self, frame: &[u8]) -> usize {
         let rest = &frame[self.ip..];
         let len = if self.v6 {
@@ -453,7 +453,7 @@ impl Headers {
         self.update_l4(frame, &[(old, port)]);
     }
 
-    /// Sets the DSCP without changing the ECN bits.
+    /// Sets the DSCP and keeps the ECN bits.
     pub(crate) fn set_dscp(&self, frame: &mut [u8], dscp: u8) {
         const ECN: u8 = 0x03;
         let rest = &mut frame[self.ip..];
@@ -478,7 +478,8 @@ impl Headers {
         let after = before - range.len() + with.len();
         replace(frame, range, with);
         self.set_ip_len(frame, after);
-        // The L4 length is in the pseudo-header, and changes by the same amount as the IP length. UDP includes it a second time.
+        // The pseudo-header contains the L4 length, which changes by the same amount as the IP length. UDP's own length field
+        // counts it again.
         let short = before as u16;
         let long = after as u16;
         if self.proto == UDP
@@ -491,8 +492,8 @@ impl Headers {
         }
     }
 
-    /// Replaces bytes of the INT option's data, and updates its length, the padding after it and the lengths of the headers
-    /// around it. No checksum covers any of them: a pseudo-header has the upper layer's length.
+    /// Replaces bytes in the data of the INT option, and updates the option's length, the padding after it, and the lengths of
+    /// the headers around it. No checksum covers them: a pseudo-header has the length of the upper layer only.
     fn splice_option(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
         let before = self.ip_len(frame);
         let Some(option) = options(frame, self.l4, self.body()).find(|option| option.contains(&range.start))
@@ -501,7 +502,7 @@ impl Headers {
         };
         let data = option.len() - OPTION_HEAD - range.len() + with.len();
         let padding = padding(frame, option.end, self.body());
-        // The header remains a multiple of eight bytes, so the following bytes keep their alignment.
+        // The header stays a multiple of eight bytes, so the bytes after it keep their alignment.
         let pad = (padding + option.len() - OPTION_HEAD).wrapping_sub(data) & 7;
         let end = option.start + OPTION_HEAD + data;
         replace(frame, option.end..option.end + padding, &PADDING[pad][..pad]);
@@ -512,8 +513,8 @@ impl Headers {
         self.set_ip_len(frame, before.wrapping_add(grown));
     }
 
-    /// Inserts an INT option with these data into the hop-by-hop header of an IPv6 packet, before all other options, or
-    /// into a new header.
+    /// Inserts an INT option with `data` into the hop-by-hop header of an IPv6 packet, before all other options, or into a new
+    /// hop-by-hop header.
     pub(crate) fn insert_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
         let before = self.ip_len(frame);
         let start = ipv6::HEADER_LEN + self.ip;
@@ -539,8 +540,8 @@ impl Headers {
         self.set_ip_len(frame, before + len);
     }
 
-    /// Bytes by which [`Self::insert_option`] extends a packet; `None`: the header would be too long, or could not be restored
-    /// at the sink, because it is malformed or begins with padding.
+    /// Returns the number of bytes by which [`Self::insert_option`] extends a packet. Returns `None` if the header would be too
+    /// long, or if a sink could not restore it because it is malformed or begins with padding.
     pub(crate) fn option_len(&self, frame: &[u8], data: usize) -> Option<usize> {
         if self.has_option() && !self.options_can_be_restored(frame) {
             return None;
@@ -563,14 +564,14 @@ impl Headers {
             .is_some_and(|option| option.end == self.body())
     }
 
-    /// Removes the option at offset `option`, and also the hop-by-hop header if only padding remains.
+    /// Removes the option at offset `option`, and the whole hop-by-hop header if only padding remains.
     pub(crate) fn remove_option(&self, frame: &mut Vec<u8>, option: usize) {
         let before = self.ip_len(frame);
         let Some(found) = options(frame, self.l4, self.body()).find(|found| found.start == option) else {
             return;
         };
         let padding = padding(frame, found.end, self.body());
-        // A malformed option is not padding.
+        // A malformed header does not consist of padding only.
         let others = !self.options_are_whole(frame)
             || options(frame, self.l4, self.body())
                 .any(|other| other.start != option && frame[other.start] > 1);
@@ -588,8 +589,8 @@ impl Headers {
         self.set_ip_len(frame, before - taken);
     }
 
-    /// Returns whether the checksums are the same again after INT was inserted and stripped. One that is updated or computed is never
-    /// all-ones, the other form of zero; of UDP it is never the other one. `wrapped`: INT is inserted before L4.
+    /// Returns whether the checksums have their old value after INT was inserted and stripped. An updated IPv4 or TCP checksum
+    /// is never all-ones, the other form of zero, and that of UDP is never 0. `wrapped` means that INT is inserted before L4.
     pub(crate) fn checksums_can_be_restored(&self, frame: &[u8], wrapped: bool) -> bool {
         let ip = ipv4::Packet::new_checked(&frame[self.ip..]).map(|header| header.checksum());
         let l4 = tcp::Packet::new_checked(&frame[self.l4..]).map(|header| header.checksum());
@@ -597,8 +598,8 @@ impl Headers {
         (self.v6 || ip != Ok(0xffff)) && !(is_tcp && l4 == Ok(0xffff))
     }
 
-    /// Opens a gap of `len` bytes at `at`, which lies at an even offset after the L4 header, fills it, updates the lengths, and lets
-    /// `change` modify the bytes from `from` up to the gap. Then updates the checksums.
+    /// Inserts `len` bytes at `at`, an even offset after the L4 header: `fill` writes them, and `change` modifies the bytes
+    /// from `from` up to `at`. Updates lengths and checksums.
     #[inline]
     pub(crate) fn grow(
         &self,
@@ -627,7 +628,7 @@ impl Headers {
         }
     }
 
-    /// Increases the IP packet's length and updates the IPv4 checksum. Returns the length before and after.
+    /// Increases the length of the IP packet and updates the IPv4 checksum. Returns the length field before and after.
     #[inline]
     fn lengthen(&self, frame: &mut [u8], by: usize) -> (u16, u16) {
         let rest = &mut frame[self.ip..];
@@ -647,7 +648,8 @@ impl Headers {
         (0, 0)
     }
 
-    /// Changes the bytes of `range` in place; it lies after the L4 header and begins at an even offset from it.
+    /// Changes the bytes of `range` in place, and updates the L4 checksum. `range` lies after the L4 header, at an even offset
+    /// from it.
     pub(crate) fn change<T>(
         &self,
         frame: &mut [u8],
@@ -664,10 +666,10 @@ impl Headers {
         result
     }
 
-    /// Inserts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
+    /// Inserts a UDP header with destination port `port`, followed by `body`, between the IP header and L4 (NPT 2).
     pub(crate) fn insert_udp(&self, frame: &mut Vec<u8>, port: u16, body: &[u8]) {
         let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
-        let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
+        let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // Entropy from the original ports.
         let udp_len = (self.ip + len - self.l4) as u16;
         let header = udp::Repr {
             src_port: 0xc000 | entropy,
@@ -683,7 +685,7 @@ impl Headers {
         fill_l4(frame, self.ip, self.l4, UDP, usize::from(udp_len));
     }
 
-    /// Removes everything from the (inserted) UDP header up to `end` and restores the packet's protocol.
+    /// Removes the inserted UDP header and all bytes up to `end`, and restores the packet's protocol.
     pub(crate) fn remove_udp(&self, frame: &mut Vec<u8>, end: usize, proto: u8) {
         let len = self.ip_len(frame) - (end - self.l4);
         replace(frame, self.l4..end, &[]);
@@ -703,7 +705,7 @@ impl Headers {
         }
     }
 
-    /// Sets the protocol; the IPv4 checksum is updated with the length, which always changes at the same time.
+    /// Sets the protocol. The caller changes the length too, which updates the IPv4 checksum.
     fn set_proto(&self, frame: &mut [u8], proto: u8) {
         let rest = &mut frame[self.ip..];
         if self.v6 {
@@ -715,14 +717,15 @@ impl Headers {
         }
     }
 
-    /// Updates the L4 checksum after covered sums changed from the first to the second of each pair, so that a wrong checksum remains
-    /// wrong. A UDP checksum of 0 (none) remains 0, and a result of 0 is written as 0xffff. No other result is 0xffff, so that
+    /// Updates the L4 checksum after covered sums changed from the first to the second of each pair; a wrong checksum stays
+    /// wrong. A UDP checksum of 0 (none) stays 0, and a result of 0 is written as 0xffff. No other result is 0xffff, so
+    /// removing the inserted bytes restores the checksum.
     /// removing the inserted bytes restores the checksum.
     #[inline]
     fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
         let rest = &mut frame[self.l4..];
         if self.proto == TCP {
-            // Also if its options are not whole, which a removal of INT may cause.
+            // Works without complete options too, which removing INT may truncate.
             if let Some(checksum) = tcp_checksum(rest) {
                 *checksum = updated(u16::from_be_bytes(*checksum), changes).to_be_bytes();
             }
@@ -735,7 +738,7 @@ impl Headers {
     }
 }
 
-/// Padding of the given length: nothing, Pad1, or PadN (RFC 8200, 4.2).
+/// Padding by length: nothing, Pad1, or PadN (RFC 8200, section 4.2).
 const PADDING: [[u8; 8]; 8] = {
     let mut padding = [[0; 8]; 8];
     let mut len = 2;
@@ -746,14 +749,15 @@ const PADDING: [[u8; 8]; 8] = {
     }
     padding
 };
-/// The longest option with its padding, and the first two bytes of a new hop-by-hop header.
+/// Maximum length of an inserted block: the first two bytes of a new hop-by-hop header, and the longest option with its
+/// padding.
 const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
 /// Offset of the checksum in a TCP header.
 pub(crate) const TCP_CHECKSUM: usize = 16;
 /// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
 
-/// Returns the EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
+/// Returns the EtherType after VLAN tags, and the offset of its payload, which may be the end of the frame.
 pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
     let mut at = ethernet::HEADER_LEN;
@@ -767,8 +771,8 @@ pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((ethertype, at))
 }
 
-/// Returns the options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
-/// extends beyond the end.
+/// Returns the options of the hop-by-hop header at `header`, which ends at `end`, as ranges of the frame; Pad1 has one byte.
+/// Stops before the first option that extends beyond the end.
 fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut at = header + OPTION_HEAD;
     std::iter::from_fn(move || {
@@ -784,7 +788,7 @@ fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Rang
     })
 }
 
-/// Length of the padding option at `at`; 0 if there is none.
+/// Returns the length of the padding at `at`; 0 if there is none.
 fn padding(frame: &[u8], at: usize, end: usize) -> usize {
     match frame.get(at..end) {
         Some([0, rest @ ..]) => 1 + rest.iter().take_while(|byte| **byte == 0).count(),
@@ -793,7 +797,7 @@ fn padding(frame: &[u8], at: usize, end: usize) -> usize {
     }
 }
 
-/// Returns the checksum of a TCP header.
+/// Returns the checksum field of a TCP header.
 pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
     header
         .get_mut(..tcp::HEADER_LEN)?
@@ -801,7 +805,7 @@ pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
         .first_chunk_mut()
 }
 
-/// Returns a checksum after covered sums changed from the first to the second of each pair.
+/// Returns `checksum` updated for covered sums that changed from the first to the second of each pair.
 #[inline]
 fn updated(checksum: u16, changes: &[(u16, u16)]) -> u16 {
     changes
@@ -809,12 +813,12 @@ fn updated(checksum: u16, changes: &[(u16, u16)]) -> u16 {
         .fold(checksum, |sum, &(old, new)| checksum::update(sum, old, new))
 }
 
-/// Returns the one's complement sum of `bytes`, which begin at an even offset of the bytes that a checksum covers.
+/// Returns the one's complement sum of `bytes`, which begin at an even offset of the range that a checksum covers.
 fn sum(bytes: &[u8]) -> u16 {
     !checksum::of(bytes)
 }
 
-/// Computes the L4 checksum of a packet of `len` bytes from its L4 header on.
+/// Computes and writes the L4 checksum of a segment of `len` bytes, header included.
 pub(crate) fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: usize) {
     let (head, rest) = frame.split_at_mut(l4);
     let addresses = if head[ip] >> 4 == 6 {

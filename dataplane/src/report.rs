@@ -1,5 +1,5 @@
-//! The reports of a switch: flow reports of a sink, postcards of a node, drops and congested queues, in Telemetry Report 1.0 or
-//! 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
+//! Writes the reports of a switch: flow reports of a sink, postcards of a node, drops, and congested queues. The format is
+//! Telemetry Report 1.0 or 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
 
 use wire::int::Sf;
 use wire::report::{Flags, v10, v20};
@@ -9,16 +9,16 @@ use crate::packet::direct::{Common, Int};
 use crate::packet::{CarriedInt, Headers, ParsedPacket};
 use crate::visit::Visit;
 
-/// Kind of a report.
+/// Kind of a telemetry report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReportKind {
-    /// The packet's whole path, reported by the sink.
+    /// The whole path of a packet, reported by the sink.
     Flow,
-    /// A node's own measurement of a packet (INT-MX, or a postcard).
+    /// One node's measurement of a packet (INT-MX, or a postcard).
     Postcard,
-    /// A watched packet was dropped here.
+    /// The drop of a watched packet.
     Drop,
-    /// A queue rose above its threshold, or fell below it again.
+    /// A queue that rose above its threshold, or fell below it again.
     Queue,
 }
 
@@ -32,31 +32,32 @@ settings::choice! {
     }
 }
 
-/// The form of a switch's reports.
+/// Format of a switch's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Version of the format.
     pub version: Version,
-    /// The sink's own record is on the packet's INT stack; otherwise in the report's header, which in 1.0 has no fields for
-    /// level-2 interfaces and buffer occupancy.
+    /// Whether the sink's own record is on the packet's INT stack; otherwise it is in the report's header, which in 1.0 has no
+    /// fields for level-2 interfaces and buffer occupancy.
     pub metadata_on_stack: bool,
     /// Reports per datagram (2.0), 1 to 64. A group that is not full waits for [`crate::Switch::flush`].
     pub group: u8,
-    /// The packet in a report begins with its Ethernet header; otherwise with its IP header.
+    /// Whether the packet in a report begins with its Ethernet header; otherwise it begins with its IP header.
     pub ethernet: bool,
-    /// Bytes of the packet that are included after INT, or after the L4 header if there is no INT.
+    /// Bytes of the packet to include after INT, or after the L4 header if there is no INT.
     pub snap: u16,
-    /// Drop reports contain the packet's INT, and thus the path to the drop. With a port mark they always
-    /// do, because INT contains the original port.
+    /// Whether drop reports contain the packet's INT, and thus the path to the drop. With a port mark they always do, because
+    /// INT contains the original port.
     pub drop_with_int: bool,
-    /// Number of subsystems (`hw_id` from 0) over which the egress interfaces are distributed, 1 to 64, each with its own sequence.
+    /// Number of subsystems (`hw_id` from 0) among which the egress interfaces are distributed, 1 to 64, each with its own
+    /// sequence.
     pub subsystems: u8,
     /// Sequence number of the first datagram of each subsystem.
     pub first_sequence: u32,
 }
 
 impl Default for Format {
-    /// Report 2.0, ungrouped, IP packets cut 8 bytes after INT, one subsystem.
+    /// Selects Report 2.0, ungrouped, with IP packets cut 8 bytes after INT, and one subsystem.
     fn default() -> Self {
         Self {
             version: Version::V20,
@@ -82,7 +83,7 @@ impl Format {
     }
 }
 
-/// Datagrams that are ready to send. The caller sends them and clears the outbox.
+/// Datagrams that are ready to be sent. The caller sends them and clears the outbox.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -93,13 +94,13 @@ pub struct Outbox {
 /// A datagram in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Number of the subsystem.
+    /// Number of the subsystem (`hw_id`).
     pub hw_id: u8,
-    /// Sequence number of the datagram.
+    /// Sequence number of the datagram in its subsystem.
     pub seq: u32,
-    /// Number of reports in it.
+    /// Number of reports in the datagram.
     pub reports: u16,
-    /// The UDP payload, without headers.
+    /// UDP payload, without headers.
     pub payload: &'a [u8],
 }
 
@@ -116,13 +117,13 @@ struct Slot {
 pub(crate) struct WrittenReport {
     pub(crate) kind: ReportKind,
     pub(crate) hw_id: u8,
-    /// Whether the report contains the packet's INT stack.
+    /// Whether the report contains the INT stack of the packet.
     pub(crate) with_stack: bool,
-    /// The carried record of an SF-INT packet that is not urgent.
+    /// Record that an SF-INT packet carries, unless the packet is urgent.
     pub(crate) record: Option<Carrying>,
 }
 
-/// Identity of the record that an SF packet carries.
+/// Identity of the record that an SF-INT packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrying {
     pub(crate) sf: Sf,
@@ -134,7 +135,7 @@ impl Carrying {
         Self::at(frame, carried.sf, carried.end, carried.hop_ml)
     }
 
-    /// INT ends at `end`. The sink's own record may be before the carried one.
+    /// Reads the carried record, the last one before `end`, where INT ends: the sink's own record may precede it.
     fn at(frame: &[u8], sf: Option<Sf>, end: usize, hop_ml: u8) -> Option<Self> {
         let sf = sf.filter(|sf| !sf.urgent)?;
         // The node id is the first item of every record.
@@ -147,12 +148,12 @@ impl Carrying {
     }
 }
 
-/// The packet of a sink's common report.
+/// The packet in a sink's common report.
 pub(crate) struct ReportedPacket {
     headers: Headers,
-    /// End of the IP packet.
+    /// Offset of the end of the IP packet.
     ip_end: usize,
-    /// End of INT and of the header that contains it.
+    /// Offset of the end of INT, and of the IPv6 header that contains it.
     int_end: usize,
     record: Option<Carrying>,
 }
@@ -169,7 +170,7 @@ impl ReportedPacket {
         }
     }
 
-    /// As [`Self::new`], for INT that is not in an option.
+    /// Does the same as [`Self::new`] for a common frame whose INT is not in an option.
     #[inline(always)]
     pub(crate) fn direct(frame: &[u8], common: Common, int: Int) -> Self {
         let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
@@ -183,12 +184,12 @@ impl ReportedPacket {
 }
 
 impl Outbox {
-    /// Returns whether the outbox has no datagram, and no report was made since it was cleared.
+    /// Returns whether the outbox has no datagram, and no report was written since it was cleared.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.made.is_empty()
     }
 
-    /// Empties it and keeps its memory.
+    /// Clears the outbox and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
@@ -219,7 +220,7 @@ impl Outbox {
         })
     }
 
-    /// Reports that were made since it was cleared, in order.
+    /// Returns the reports that were written since the outbox was cleared, in order.
     pub(crate) fn made(&self) -> &[WrittenReport] {
         &self.made
     }
@@ -228,10 +229,10 @@ impl Outbox {
 /// The subject of a postcard.
 pub(crate) struct Subject<'a> {
     pub(crate) frame: &'a [u8],
-    /// Items that are reported.
+    /// Items to report, as an instruction bitmap.
     pub(crate) bits: u16,
     pub(crate) metadata: &'a Hop,
-    /// The packet entered the domain here, or leaves it here.
+    /// Whether the packet entered the domain here, and whether it leaves it here.
     pub(crate) edges: (bool, bool),
 }
 
@@ -248,7 +249,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Contents of one report, in either version.
+/// Contents of one report, independent of the version.
 struct ReportDraft<'a> {
     kind: ReportKind,
     flags: Flags,
@@ -258,14 +259,14 @@ struct ReportDraft<'a> {
     reason: Option<u8>,
     /// Flow ID of a postcard.
     flow_id: Option<[u8; 4]>,
-    /// A postcard's status: whether the packet entered or left the domain here.
+    /// Status of a postcard: whether the packet entered or left the domain here.
     edges: Option<u16>,
     packet: Packet<'a>,
     with_stack: bool,
     record: Option<Carrying>,
 }
 
-/// The packet in a report.
+/// The packet in a report, by the header with which it begins.
 #[derive(Clone, Copy)]
 enum Packet<'a> {
     None,
@@ -276,17 +277,17 @@ enum Packet<'a> {
     Int(&'a [u8]),
 }
 
-/// Writes reports and numbers them.
+/// Writes reports and numbers their datagrams.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     node: u32,
     format: Format,
-    /// Number of datagrams of each subsystem.
+    /// Number of datagrams written per subsystem.
     sent: [u32; 64],
     groups: Vec<Group>,
 }
 
-/// Reports of one subsystem in a group that is not full.
+/// An open group: reports of one subsystem that wait to be sent together.
 #[derive(Debug)]
 struct Group {
     hw_id: u8,
@@ -294,13 +295,14 @@ struct Group {
     bytes: Vec<u8>,
 }
 
-/// Maximum length of a group, bytes.
+/// Maximum length of a group of several reports, bytes. With its headers, the datagram fits an MTU of 1500 bytes.
 const MAX_GROUP: usize = 1400;
 
-/// Instruction bits with a field in a report's metadata: 1 to 8.
+/// Instruction bits that have a field in a report's metadata: 1 to 8.
 const REPORTABLE: u16 = 0x7f80;
-/// The instructions that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
+/// Instruction bits that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
 const IN_10: u16 = 0x7500;
+// Single instruction bits: level-1 interfaces, queue, ingress timestamp, and drop reason, which Report 2.0 puts in bit 15.
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
 const INGRESS_TS: u16 = 0x0800;
@@ -316,8 +318,8 @@ impl Exporter {
         }
     }
 
-    /// Writes the common report of a sink in place: 2.0, not grouped, its own record in the main contents. `false`, with nothing
-    /// written, for any other report.
+    /// Writes the common report of a sink in place: version 2.0, ungrouped, the sink's record in the main contents. Returns
+    /// `false`, with nothing written, for any other report.
     #[inline]
     pub(crate) fn flow_report_direct(
         &mut self,
@@ -358,7 +360,7 @@ impl Exporter {
             .emit(head);
             let report = &mut head[v20::GROUP_LEN..];
             let [high, low] = bits.to_be_bytes();
-            // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
+            // Type 1 and inner type; length; metadata length; F. Then RepMdBits, without domain.
             report[..6].copy_from_slice(&[0x10 | code, length as u8, (metadata / 4) as u8, 0x20, high, low]);
             visit.write_record(self.node, bits, u16::MAX, record);
         }
@@ -382,12 +384,12 @@ impl Exporter {
     /// Returns whether [`Self::flow_report_direct`] can write this report.
     #[inline]
     pub(crate) fn is_direct(&self, reported: &ReportedPacket) -> bool {
-        // Main contents, metadata and padding are less than 128 bytes.
+        // Main contents, metadata and padding take less than 128 bytes.
         let short = reported.int_end + usize::from(self.format.snap) + 128 < usize::from(v20::TO_THE_END) * 4;
         self.format.is_20() && self.format.group == 1 && short
     }
 
-    /// A sink's report of a packet with its stack. `bits` are its own items in the header; `None` if its
+    /// Writes a sink's report of a packet with its stack. `bits` selects the sink's items in the header; `None` means that its
     /// record is on the stack.
     pub(crate) fn flow_report(
         &mut self,
@@ -411,7 +413,7 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A sink's compact report of an SF packet: INT header and record.
+    /// Writes a sink's compact report of an SF-INT packet: INT header and record.
     pub(crate) fn compact_report(
         &mut self,
         frame: &[u8],
@@ -430,15 +432,15 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A node's report of a packet of INT-MX, with the head of the packet.
+    /// Writes a node's report of an INT-MX packet, with the head of the packet.
     pub(crate) fn postcard_of_mx(&mut self, carried: &CarriedInt, about: &Subject<'_>, out: &mut Outbox) {
         let end = int_end(carried) + usize::from(self.format.snap);
         let packet = self.packet(about.frame, Some(&carried.headers), end);
         self.write(&about.draft(packet), out);
     }
 
-    /// A node's postcard: the Flow ID, and the head of the packet, from which a collector gets the flow, the packet digest and the
-    /// hop limit.
+    /// Writes a node's postcard: the Flow ID, and the head of the packet, from which a collector derives the flow, the packet
+    /// digest and the hop limit.
     pub(crate) fn postcard(
         &mut self,
         flow: &FlowKey,
@@ -458,7 +460,7 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
+    /// Writes a drop report: ports, ingress time, queue, reason, and the head of the packet.
     pub(crate) fn drop_report(
         &mut self,
         frame: &[u8],
@@ -495,14 +497,14 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A queue report: ports, queue, ingress time. It is about the queue and not a flow, so it contains no packet; in 1.0, which
-    /// requires one, it is truncated to length 0.
+    /// Writes a queue report: ports, queue, ingress time. It concerns a queue and not a flow, so it contains no packet; in 1.0,
+    /// which requires one, the packet has length 0.
     pub(crate) fn queue_report(&mut self, metadata: &Hop, out: &mut Outbox) {
         self.write(&ReportDraft::queue(metadata, Packet::None), out);
     }
 
-    /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], with the head of the packet, cut
-    /// after the ports (after INT if that contains the original port).
+    /// Reports a packet that passes a congested queue: like [`Exporter::queue_report`], with the head of the packet up to its
+    /// ports (up to the end of INT if that contains the original port).
     pub(crate) fn congested_packet(
         &mut self,
         frame: &[u8],
@@ -542,7 +544,7 @@ impl Exporter {
         self.groups.iter().any(|group| group.reports > 0)
     }
 
-    /// Returns the head of a frame, up to offset `end` or the IP packet's end.
+    /// Returns the head of a frame, up to offset `end` or the end of the IP packet.
     fn packet<'a>(&self, frame: &'a [u8], headers: Option<&Headers>, end: usize) -> Packet<'a> {
         let Some(headers) = headers else {
             return Packet::Ethernet(&frame[..end.min(frame.len())]);
@@ -637,7 +639,7 @@ impl Exporter {
         group.bytes.resize(start + report.len(), 0);
         report.emit(&mut group.bytes[start..]);
         group.reports += 1;
-        // A report of 255 words or more extends to the end of its datagram by definition.
+        // By definition, a report of 255 words or more extends to the end of its datagram.
         let last = report.len() - v20::LEN >= usize::from(v20::TO_THE_END) * 4;
         if last || group.reports >= u16::from(self.format.group) {
             self.close(at, out);
@@ -685,7 +687,7 @@ impl Exporter {
         });
     }
 
-    /// Returns the next sequence number: 22 bits in 2.0, 32 in 1.0.
+    /// Returns the next sequence number: 22 bits in 2.0, 32 bits in 1.0.
     fn number(&mut self, hw_id: u8) -> u32 {
         let sent = &mut self.sent[usize::from(hw_id)];
         let seq = self.format.first_sequence.wrapping_add(*sent);
@@ -718,7 +720,7 @@ impl<'a> ReportDraft<'a> {
     }
 }
 
-/// Returns the offset after the ports.
+/// Returns the offset of the first byte after the ports.
 fn ports_end(headers: &Headers) -> usize {
     if headers.has_option() {
         headers.body() + 4
@@ -727,7 +729,7 @@ fn ports_end(headers: &Headers) -> usize {
     }
 }
 
-/// End of INT and of the IPv6 header that contains it.
+/// Returns the offset of the end of INT, and of the IPv6 header that contains it.
 fn int_end(carried: &CarriedInt) -> usize {
     if carried.headers.has_option() {
         carried.headers.body()
@@ -738,6 +740,7 @@ fn int_end(carried: &CarriedInt) -> usize {
 
 /// Converts RepMdBits of 2.0 to those of 1.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
 fn metadata_10(bits: u16) -> u8 {
+    // The bits of 2.0 in the order of the bits of 1.0, most significant first.
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
     ORDER
         .iter()

@@ -1,28 +1,28 @@
-//! Sampling: selects one of N packets of a watchlist entry.
+//! Packet sampling: selects one of N packets of a watchlist entry.
 //!
-//! **At a source** (INT-MD, INT-MX, SF-INT), each entry counts down to its next packet. The number of packets that are skipped is a
-//! different one each time, uniform from 0 to 2·(N − 1), so that its mean is N − 1: traffic with a period does not always have the same packets
-//! measured, as it would with every N-th packet. The numbers are pseudo-random, a hash of the number of packets measured
-//! before: the same packets always lead to the same reports. The first packet of a new entry is measured.
+//! **At a source** (INT-MD, INT-MX, SF-INT), each entry counts down to its next sampled packet. The number of skipped packets
+//! is drawn anew each time, uniformly from 0 to 2·(N − 1), so its mean is N − 1: unlike sampling every N-th packet, this does
+//! not always hit the same packets of periodic traffic. The numbers are pseudo-random, a hash of the number of packets measured
+//! before, so the same packets always lead to the same reports. The first packet of a new entry is measured.
 //!
-//! **Of postcards**, all nodes must choose the same packets, although nothing in a packet marks it. Each node computes the same hash of what no router
-//! changes (`hash`), as hash-based selection in RFC 5475, section 6.2.
+//! **For postcards**, all nodes must select the same packets, although nothing in a packet marks them. Each node computes the
+//! same hash of fields that no router changes (`hash`): hash-based selection as in RFC 5475, section 6.2.
 
 use crate::packet::Headers;
 
-/// The packets of a watchlist entry.
+/// Sampling counters of a watchlist entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets that matched the entry.
     pub matched: u64,
-    /// Packets that were chosen to be measured.
+    /// Packets that were selected for measurement.
     pub measured: u64,
-    /// Packets to skip before the next one that is measured.
+    /// Packets to skip before the next measured one.
     skip: u32,
 }
 
 impl Counted {
-    /// Returns the counters for an entry that measures one packet of `sample`.
+    /// Continues these counters with a sampling rate of one in `sample`.
     pub(crate) fn continuing(self, sample: u32) -> Self {
         let most = u64::from(sample.saturating_sub(1)) * 2;
         Self {
@@ -31,7 +31,7 @@ impl Counted {
         }
     }
 
-    /// Counts a packet at a source. `true`: it is measured.
+    /// Counts a packet at a source, and returns whether it is measured.
     #[inline]
     pub(crate) fn count(&mut self, sample: u32) -> bool {
         self.matched += 1;
@@ -46,7 +46,8 @@ impl Counted {
         true
     }
 
-    /// Counts a packet of which nodes send postcards. `true`: this one does. `hash`: of the packet.
+    /// Counts a packet at a node that sends postcards, and returns whether it sends one for this packet. `hash` is that of the
+    /// packet.
     #[inline]
     pub(crate) fn select(&mut self, sample: u32, hash: impl FnOnce() -> u32) -> bool {
         self.matched += 1;
@@ -56,14 +57,14 @@ impl Counted {
     }
 }
 
-/// Packets to skip after the one with this number.
+/// Returns the number of packets to skip after measured packet number `measured`.
 fn skip(measured: u32, sample: u32) -> u32 {
     let numbers = u64::from(sample) * 2 - 1;
     (u64::from(crc_32(&measured.to_be_bytes())) % numbers) as u32
 }
 
-/// CRC-32 of a packet, over 36 bytes: its IP length field and its identification (0 over IPv6), then the first 32 bytes of its L4 header and
-/// payload, followed by zeros where it is shorter.
+/// Returns the sampling hash of a packet: a CRC-32 over 36 bytes, which are the IP length field and identification (0 over
+/// IPv6), then the first 32 bytes of L4 header and payload, padded with zeros.
 pub(crate) fn hash(frame: &[u8], headers: &Headers) -> u32 {
     let mut bytes = [0; 36];
     let (fields, l4) = bytes.split_at_mut(4);

@@ -1,14 +1,14 @@
-//! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet has a constant size, and carries one node's
-//! record; a node swaps the arriving record with the one in its register, by nine rules.
+//! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3). A packet has a constant size and carries the record
+//! of one node; each node swaps the arriving record with the one in its register, by nine rules.
 //!
-//! - [`RULES`] is the paper's Table 1 in the form of a match table: arrival state and register state in, three actions out.
-//!   It depends on nothing else, so that a P4 program can contain the same sixteen entries.
-//! - [`Registers`] stores a record per flow, at the index given by the low bits of the flow's CRC-32C, with the whole CRC
-//!   as a tag. A register with another flow, with other instructions, or with a record that is too old counts as empty, and
-//!   the rule overwrites it. [`Config::single`] is the form in the paper, one register for all flows.
-//! - A source also counts packets per flow: sets are identified by flow and number, and with a common counter the numbers of a
-//!   rare flow could repeat soon. A flow that finds another flow's counter continues from the source's own counter, so that two
-//!   flows with one counter do not use the same numbers again.
+//! - [`RULES`] is Table 1 of the paper as a match table: it maps arrival state and register state to three actions. It depends
+//!   on nothing else, so a P4 program can contain the same sixteen entries.
+//! - [`Registers`] stores one record per flow, at the index given by the low bits of the flow's CRC-32C, with the whole CRC as
+//!   a tag. A register with another flow, with other instructions, or with a record that is too old counts as empty, and the
+//!   rule overwrites it. [`Config::single`] selects the form of the paper: one register for all flows.
+//! - A source also numbers packets per flow: a set is identified by flow and packet ID, and with a common counter the IDs of a
+//!   rare flow could soon repeat. A flow that finds another flow's counter in its place continues from the source's own
+//!   counter, so that two flows that share a counter do not reuse each other's IDs.
 
 use wire::int::Sf;
 use wire::int::sf::State;
@@ -21,16 +21,16 @@ pub struct Config {
     pub registers: usize,
     /// Whether all flows share one register and one counter, as in the paper.
     pub single: bool,
-    /// Maximum age of a record in a register, ns; older ones are not sent.
+    /// Maximum age of a record in a register, ns. Older records are not sent.
     pub aging: u64,
     /// Contents of the sink's report.
     pub form: Form,
-    /// The packets that a source marks urgent.
+    /// Conditions under which a source marks packets as urgent.
     pub urgent: Urgent,
 }
 
 impl Default for Config {
-    /// 1024 registers, one second, whole reports, no urgent packets.
+    /// Returns 1024 registers, an age of one second, whole reports, and no urgent packets.
     fn default() -> Self {
         Self {
             registers: 1024,
@@ -45,53 +45,54 @@ impl Default for Config {
 settings::choice! {
     /// Contents of a sink's report of an SF packet (wire-formats 3.7), besides the sink's own record.
     pub enum Form("\"full\", \"compact\" or \"stack\"") {
-        /// The packet up to its ports, INT included.
+        /// The packet up to its ports, including INT.
         Full = "full",
-        /// INT header and record: the report has no flow, so a collector cannot distinguish several flows.
+        /// INT header and record only: the report has no flow, so a collector cannot tell several flows apart.
         Compact = "compact",
-        /// The packet as in `Full`, with the sink's record on its stack before the carried one.
+        /// The packet as in `Full`, with the sink's record on its stack before the carried record.
         Stack = "stack",
     }
 }
 
-/// The conditions under which a source sets U: the packet then collects all records, like one of plain INT-MD, and grows.
+/// Conditions under which a source sets U. The packet then collects all records, like one of plain INT-MD, and grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Urgent {
-    /// Every how many packets of a flow, from 1.
+    /// Interval between urgent packets of a flow, in packets, from 1; `None` disables this condition.
     pub every: Option<u32>,
-    /// The least occupancy of the source's own queue, queue units.
+    /// Minimum occupancy of the source's queue, in queue units, for a packet to be urgent; `None` disables this condition.
     pub queue: Option<u32>,
 }
 
-/// The longest record: all items except the checksum complement, three of them with two words.
+/// Maximum length of a record, bytes: all items except the checksum complement, three of them with two words.
 pub const MAX_RECORD: usize = 18 * 4;
 
 /// Maximum number of registers.
 pub const MAX_REGISTERS: usize = 1 << 20;
 
-/// The record that leaves with the packet.
+/// The record that leaves with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The record that arrived.
     Arrival,
-    /// The record in the register.
+    /// The record from the register.
     Register,
     /// The record of this node.
     Local,
 }
 
-/// The actions of a rule.
+/// One rule of Table 1, with its actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The number of the rule in Table 1.
+    /// Number of the rule in Table 1.
     pub number: u8,
-    /// The record that leaves, and its state.
+    /// The record that leaves, and the state that it gets.
     pub forward: (Forward, State),
-    /// The state in which the arriving record is stored; `None`: the register stays empty.
+    /// State in which the arriving record is stored; `None` leaves the register empty.
     pub keep: Option<State>,
 }
 
-/// Table 1 by arrival state (1 to 3) and register state (0 is empty). Arrival state 0 is refused before.
+/// Table 1, indexed by arrival state (1 to 3) and register state (0 is empty). Packets with arrival state 0 are refused
+/// earlier.
 pub const RULES: [[Rule; 4]; 4] = {
     use Forward::{Arrival, Local, Register};
     use State::{High, Low, Medium};
@@ -102,7 +103,7 @@ pub const RULES: [[Rule; 4]; 4] = {
             keep,
         }
     }
-    // A register never contains a record of state medium: no rule stores one.
+    // A register never contains a record in state medium, because no rule stores one.
     const NONE: Rule = rule(0, (Arrival, Low), None);
     [
         [NONE; 4],
@@ -127,22 +128,22 @@ pub const RULES: [[Rule; 4]; 4] = {
     ]
 };
 
-/// A record with its identity.
+/// A record and its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// State of the record.
     pub state: State,
-    /// The number of its packet.
+    /// Packet ID of the record's packet.
     pub packet_id: u16,
-    /// The instructions by which it was made.
+    /// Instruction bitmap for which the record was written.
     pub bitmap: u16,
-    /// Time at which the record was put into the register, ns of the switch's clock.
+    /// Time at which the record entered the register, ns of the switch's clock.
     pub since: u64,
     /// The bytes of the record.
     pub record: &'a [u8],
 }
 
-/// The register of a flow. With most records it fits into one cache line.
+/// The register of a flow. It fits one cache line, except for the longest records.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Register {
@@ -150,7 +151,7 @@ struct Register {
     tag: u32,
     packet_id: u16,
     bitmap: u16,
-    /// State of the record; 0: the register is empty.
+    /// State of the record; 0 means that the register is empty.
     state: u8,
     len: u8,
     record: [u8; MAX_RECORD],
@@ -168,61 +169,61 @@ impl Register {
     };
 }
 
-/// The counter of a flow.
+/// Packet counter of a flow at a source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     used: bool,
     tag: u32,
     next: u16,
-    /// Packets until the next urgent one.
+    /// Number of packets until the next urgent one.
     left: u32,
 }
 
-/// A source's decision about a packet.
+/// Packet ID and urgency that a source assigns to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     pub(crate) packet_id: u16,
     pub(crate) urgent: bool,
 }
 
-/// An SF packet that arrives at a node.
+/// An SF-INT packet that arrives at a node.
 pub(crate) struct Arrival<'a> {
     pub(crate) tag: u32,
     pub(crate) sf: Sf,
     pub(crate) bitmap: u16,
-    /// The carried record, at most [`MAX_RECORD`] bytes; replaced by the one that leaves.
+    /// The carried record, at most [`MAX_RECORD`] bytes; overwritten by the record that leaves.
     pub(crate) record: &'a mut [u8],
     pub(crate) now: u64,
 }
 
-/// Result of processing an SF packet at a node.
+/// Result of processing an SF-INT packet at a node.
 pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
-    /// Current contents of the header.
+    /// New contents of the SF-INT header.
     pub(crate) sf: Sf,
-    /// The sums of the words (see [`checksum::update_by_sum`]) of the arriving record and of the one that leaves; 0 if they are
-    /// the same.
+    /// Word sums (see [`checksum::update_by_sum`]) of the arriving record and of the record that leaves; 0 if they are the
+    /// same.
     pub(crate) sums: (u64, u64),
 }
 
-/// The registers of a switch.
+/// The registers and packet counters of a switch.
 #[derive(Debug)]
 pub struct Registers {
     config: Config,
     registers: Vec<Register>,
     counters: Vec<Counter>,
-    /// The source's own counter.
+    /// Counter of all packets of the source.
     sent: u16,
 }
 
-/// Returns the tag of a flow, whose low bits select its register: CRC-32C of the 5-tuple.
+/// Returns the tag of a flow, the CRC-32C of its 5-tuple. The low bits select its register.
 #[inline]
 pub fn tag(flow: &FlowKey) -> u32 {
     flow.flow_id()
 }
 
 impl Registers {
-    /// Creates registers without entries.
+    /// Creates empty registers.
     pub fn new(config: Config) -> Self {
         let count = if config.single { 1 } else { config.registers };
         Self {
@@ -233,7 +234,7 @@ impl Registers {
         }
     }
 
-    /// Clears all registers; counters continue.
+    /// Clears all registers. The counters continue.
     pub fn wipe(&mut self) {
         self.registers.iter_mut().for_each(|register| register.state = 0);
     }
@@ -248,13 +249,14 @@ impl Registers {
         tag as usize & (self.registers.len() - 1)
     }
 
-    /// Returns the tag to compare: with `single`, all flows have the same one.
+    /// Returns the tag to compare: with `single`, all flows have the same tag.
     #[inline]
     fn tag(&self, tag: u32) -> u32 {
         if self.config.single { 0 } else { tag }
     }
 
-    /// Returns the record in the register of a flow, of any age; `None` if the register is empty or has that of another flow.
+    /// Returns the record in the register of a flow, whatever its age; `None` if the register is empty or contains another
+    /// flow.
     pub fn get(&self, flow: &FlowKey) -> Option<Entry<'_>> {
         let tag = self.tag(tag(flow));
         let register = &self.registers[self.index(tag)];
@@ -274,7 +276,7 @@ impl Registers {
         })
     }
 
-    /// Puts a record into the register of a flow, or into the register that it shares with other flows. `false`: it is too long.
+    /// Writes a record into the register of a flow, which other flows may share. Returns `false` if the record is too long.
     pub fn put(&mut self, flow: &FlowKey, entry: &Entry<'_>) -> bool {
         if entry.record.len() > MAX_RECORD {
             return false;
@@ -301,7 +303,7 @@ impl Registers {
         true
     }
 
-    /// Numbers a packet of a source's flow.
+    /// Assigns the packet ID of a packet of this flow, and decides whether it is urgent.
     #[inline]
     pub(crate) fn number(&mut self, tag: u32, queue: u32) -> Number {
         let tag = self.tag(tag);
@@ -331,8 +333,8 @@ impl Registers {
         }
     }
 
-    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves. For rules 2 and 3,
-    /// which send the local record, `write` writes it and returns the sum of its words.
+    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves. For rules 2 and
+    /// 3, which send the local record, `write` writes it and returns its word sum.
     #[inline(always)]
     pub(crate) fn swap(&mut self, arrival: Arrival<'_>, write: impl FnOnce(&mut [u8]) -> u64) -> SwapResult {
         let Arrival {
@@ -346,7 +348,7 @@ impl Registers {
         let index = self.index(tag);
         let aging = self.config.aging;
         let register = &mut self.registers[index];
-        // If the clock was set back, the age is 0.
+        // If the clock was set back, the age counts as 0.
         let fresh = now.saturating_sub(register.since) <= aging;
         let ours = register.tag == tag && register.bitmap == bitmap && fresh;
         let stored = if ours { usize::from(register.state & 3) } else { 0 };
@@ -366,7 +368,7 @@ impl Registers {
         let record = &mut record[..len];
         let slot = &mut register.record[..len];
         let Some(keep) = rule.keep else {
-            // The register was empty, or its record was too old or of another flow: by this rule it is empty now.
+            // The register was empty, too old, or of another flow: this rule leaves it empty.
             register.state = 0;
             return SwapResult {
                 rule,
@@ -394,7 +396,7 @@ impl Registers {
     }
 }
 
-/// Swaps two records and returns the sums of the new first and the new second one.
+/// Swaps two records, and returns the word sums of the new `a` and the new `b`.
 #[inline(always)]
 fn swap(a: &mut [u8], b: &mut [u8]) -> (u64, u64) {
     let mut sums = (0_u64, 0_u64);

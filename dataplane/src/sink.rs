@@ -1,5 +1,5 @@
-//! Sink: reports a packet's INT, removes it, and restores the packet to its state before the source (wire-formats 1.2, "sink
-//! repair").
+//! INT sink: reports the INT of a packet, removes it, and restores the packet as it was before the source (wire-formats 1.2,
+//! "sink repair").
 
 mod direct;
 
@@ -18,7 +18,7 @@ use crate::sf::{self, Form};
 use crate::transit::{self, PushResult};
 use crate::visit::Visit;
 
-/// Processes a packet with INT that leaves the domain.
+/// Processes a packet with INT that leaves the domain, and returns its outcome.
 pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) fn process(
     }
 }
 
-/// Reports the record that a packet of SF-INT carries, with the sink's own record of the packet, and strips INT.
+/// Reports the record that an SF-INT packet carries, with the sink's own record, and strips INT.
 fn report_sf(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -112,7 +112,7 @@ fn report_sf(
     strip(frame, carried);
 }
 
-/// Reports a packet unchanged, with this switch's own record in the report's metadata.
+/// Reports a packet unchanged, with the switch's own record in the metadata of the report.
 #[inline]
 fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Visit, out: &mut Outbox) {
     let bits = carried.bitmap & node.config.available;
@@ -124,7 +124,7 @@ fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Vis
     }
 }
 
-/// Reports a packet with this switch's own record on the stack. Returns the new position of INT.
+/// Reports a packet with the switch's own record on its stack. Returns the outcome, and INT at its new position.
 fn report_on_stack(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -133,7 +133,7 @@ fn report_on_stack(
     out: &mut Outbox,
 ) -> (PacketOutcome, CarriedInt) {
     let metadata = visit.hop(node.id, u16::MAX);
-    // This stack never leaves on a link, so the MTU does not matter.
+    // This stack is only reported and never sent on a link, so the MTU does not matter.
     let pushed = transit::push(frame, carried, usize::MAX, |record| {
         node.write_record(carried, visit, record)
     });
@@ -159,7 +159,7 @@ fn suppresses(
     carried: &CarriedInt,
     visit: &Visit,
 ) -> bool {
-    // A packet of SF-INT that reaches this is urgent.
+    // A packet of SF-INT that reaches this point is urgent.
     if node.filters.is_empty() || carried.sf.is_some() {
         return false;
     }
@@ -184,7 +184,7 @@ pub(crate) fn strip(frame: &mut Vec<u8>, carried: &CarriedInt) {
         return headers.remove_option(frame, carried.shim - OPTION_HEAD);
     }
     match (carried.mark, carried.original.proto) {
-        // NPT 2: the source inserted the UDP header with INT; remove both.
+        // With NPT 2, the source inserted the UDP header together with INT.
         (Mark::Port, Some(proto)) => headers.remove_udp(frame, carried.end, proto),
         (Mark::Port, None) => {
             headers.splice(frame, carried.shim..carried.end, &[]);

@@ -1,5 +1,5 @@
-//! Source: inserts INT into a watched packet (wire-formats 1.1, 1.2). The stack is empty at first; the source pushes its own
-//! record like any other node.
+//! INT source: inserts INT into a watched packet (wire-formats 1.1, 1.2). The stack is empty at first; the source then pushes
+//! its own record like any other node.
 
 use wire::FlowKey;
 use wire::int::header::{Md2, Md10, Mx2};
@@ -14,15 +14,15 @@ use crate::sf::{self, MAX_RECORD};
 use crate::visit::Visit;
 use crate::watchlist::{Mode, Watch};
 
-/// The result of the source's part.
+/// Result of the source for one packet.
 pub(crate) enum Embedded {
-    /// The packet carries INT. This switch processes it like any other node.
+    /// The packet carries INT, and this switch processes it like any other node.
     Yes(ParsedPacket),
-    /// Processing of the packet is complete.
+    /// The packet is completely processed.
     PacketOutcome(Outcome),
 }
 
-/// Inserts INT into a watched packet without INT.
+/// Inserts INT into a watched packet that carries none.
 pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) fn process(
     }
     let mark = node.config.mark;
     let by_option = mark.hop_by_hop && headers.v6 && watch.mode != Mode::Md10;
-    // INT after L4 is not inserted into packets with IPv6 options.
+    // INT after L4 is not inserted behind IPv6 options.
     if headers.has_option() && !by_option {
         return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
     }
@@ -56,7 +56,7 @@ pub(crate) fn process(
     }
 }
 
-/// Inserts SF-INT. Every packet starts with the source's own record.
+/// Inserts SF-INT. Every packet starts with the record of the source.
 fn process_sf(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -86,7 +86,7 @@ fn process_sf(
             ..Outcome::forward(PacketOutcome::Recorded)
         });
     }
-    // This switch is source and sink.
+    // This switch is both source and sink.
     let packet = node.parse(frame);
     match node.seen(frame, packet) {
         Ok(seen) if seen.carried.is_some() => Embedded::Yes(ParsedPacket {
@@ -97,11 +97,11 @@ fn process_sf(
     }
 }
 
-/// An error says why nothing was inserted; the packet is then unchanged. The headers alone would exceed the egress MTU, or a sink could
+/// Result of an insertion. On an error the packet is unchanged: the added bytes would exceed the egress MTU, or a sink could
 /// not restore the packet.
 type Inserted = Result<(), PacketOutcome>;
 
-/// Inserts shim and metadata header, according to `watch`, into a packet of at most `mtu` bytes.
+/// Inserts shim and metadata header as `watch` demands, unless the packet would exceed `mtu` bytes.
 fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu: usize) -> Inserted {
     let mut bytes = [0; shim::LEN + header::LEN_2];
     let port = mark.port.filter(|_| watch.mode != Mode::Md10);
@@ -129,8 +129,8 @@ fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) 
     Ok(())
 }
 
-/// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header,
-/// otherwise after L4. The packet keeps that size until the sink, unless it is urgent.
+/// Inserts SF-INT with the source's own record, unless the packet would exceed `mtu` bytes: over IPv6 into the hop-by-hop
+/// header, otherwise after L4. The packet keeps this size until the sink, unless it is urgent.
 fn insert_sf(
     frame: &mut Vec<u8>,
     headers: &Headers,
@@ -164,7 +164,7 @@ fn insert_sf(
     put_option(frame, headers, &bytes[..len], mtu)
 }
 
-/// Returns the original value that the shim stores.
+/// Returns the original field value that the shim stores.
 fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),
@@ -173,7 +173,7 @@ fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     }
 }
 
-/// Inserts `bytes` after L4 and marks the packet.
+/// Inserts `bytes` after L4, and marks the packet by DSCP or port.
 fn put(
     frame: &mut Vec<u8>,
     headers: &Headers,
@@ -208,7 +208,7 @@ fn put(
     Ok(())
 }
 
-/// Writes shim and header and returns their length.
+/// Writes shim and metadata header, and returns their length.
 fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
     let bitmap = watch.bitmap;
     let (shim, header) = out.split_at_mut(shim::LEN);

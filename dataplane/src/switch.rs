@@ -1,7 +1,7 @@
-//! One INT switch: parses a packet at egress, dispatches it to source, transit or sink, and counts it.
+//! One INT switch: parses a packet at egress, dispatches it to source, transit or sink, and counts the outcome.
 //!
-//! All processing takes place at egress, after the queue, because the packet's latency and queue occupancy are known only
-//! there. Packets from hosts pass the source, packets to hosts pass the sink.
+//! All processing takes place at egress, after the queue, because only there the latency and queue occupancy of a packet are
+//! known. Packets from hosts pass the source, packets to hosts pass the sink.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -30,18 +30,18 @@ use crate::source::{self, Embedded};
 use crate::transit;
 use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
-/// The result of forwarding a packet.
+/// Result of forwarding a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whether to send it.
+    /// Whether to send the packet.
     pub verdict: Verdict,
-    /// Whether this switch's measurement is on the packet's stack or in a report.
+    /// Whether this switch's measurement is on the packet's stack, or in a report.
     pub recorded: bool,
-    /// The SF-INT header with which the packet leaves, or that the sink reported.
+    /// SF-INT header with which the packet leaves, or that the sink reported.
     pub sf: Option<Sf>,
 }
 
-/// An INT switch. No I/O: bytes and measurements in, bytes and reports out.
+/// An INT switch without I/O: it gets bytes and measurements, and returns bytes and reports.
 ///
 /// ```
 /// use dataplane::report::Outbox;
@@ -56,7 +56,8 @@ pub struct Step {
 /// let mut reports = Outbox::default();
 /// let visit = Visit {
 ///     ingress_if: 1, egress_if: 2, ingress_ts: 1_000, egress_ts: 2_500, queue_id: 0, queue_occupancy: 64,
-///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500, from_edge: true, to_edge: false, from_border: true,
+///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500,
+///     from_edge: true, to_edge: false, from_border: true,
 /// };
 /// let step = source.forward(&mut frame, &visit, &mut reports);
 /// assert_eq!((step.verdict, step.recorded), (Verdict::Forward, true));
@@ -73,20 +74,20 @@ pub struct Step {
 pub struct Switch {
     node: Node,
     watchlist: Watchlist,
-    /// The counters of each entry of the watchlist.
+    /// Sampling counters of each entry of the watchlist.
     counted: Vec<Counted>,
     roles: Roles,
-    /// The remaining quota of reported packets of each congested queue, by egress interface and queue.
+    /// Remaining quota of packet reports per congested queue, by egress interface and queue.
     congested: BTreeMap<(u16, u8), u32>,
-    /// Whether common packets take the fast path. Tests disable it.
+    /// Whether common packets take the fast path; tests disable it.
     fast_path: bool,
 }
 
 impl Switch {
-    /// Returns a switch with the node id `node`.
+    /// Creates a switch with the node id `node`.
     ///
     /// # Errors
-    /// The configuration contradicts itself or the watchlist.
+    /// Returns an error if the configuration contradicts itself or the watchlist.
     pub fn new(node: u32, config: Config, watchlist: Watchlist) -> Result<Self, ConfigError> {
         config.check(&watchlist)?;
         let mut profile = Profile {
@@ -117,7 +118,7 @@ impl Switch {
         })
     }
 
-    /// Empties the registers of SF-INT, as a restart does. Counters continue.
+    /// Clears the registers of SF-INT, as a restart does. Counters continue.
     pub fn wipe_registers(&mut self) {
         self.node.registers.wipe();
     }
@@ -127,7 +128,7 @@ impl Switch {
         &self.node.registers
     }
 
-    /// Returns the registers of SF-INT, to change them.
+    /// Returns the registers of SF-INT for changes.
     pub fn registers_mut(&mut self) -> &mut Registers {
         &mut self.node.registers
     }
@@ -137,7 +138,7 @@ impl Switch {
         &self.node.stats
     }
 
-    /// Enables or disables reporting by DTA, instead of Telemetry Reports or in addition.
+    /// Sets or removes the DTA reporter, whose reports replace Telemetry Reports or are sent in addition.
     pub fn set_dta(&mut self, dta: Option<SwitchReporter>) {
         self.node.dta = dta.map(Box::new);
     }
@@ -147,15 +148,15 @@ impl Switch {
         self.node.dta.as_deref()
     }
 
-    /// Returns the DTA reporter: the caller sends its reports and passes control messages to it.
+    /// Returns the DTA reporter for changes: the caller sends its reports and passes control messages to it.
     pub fn dta_mut(&mut self) -> Option<&mut SwitchReporter> {
         self.node.dta.as_deref_mut()
     }
 
-    /// Replaces the watch list. An entry with the flows and the mode of an old one goes on counting.
+    /// Replaces the watchlist. An entry with the flows and mode of an old entry keeps its counters.
     ///
     /// # Errors
-    /// The list contradicts the configuration; the old one remains.
+    /// Returns an error if the list contradicts the configuration; the old one then stays.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.node.config.check(&watchlist)?;
         let old: HashMap<Match, (Mode, Counted)> = self
@@ -174,13 +175,13 @@ impl Switch {
         Ok(())
     }
 
-    /// Iterates over the entries of the watchlist, with the packets without INT that matched them: at a source, or at any node that sends
-    /// postcards.
+    /// Iterates over the entries of the watchlist, with counters of the matching packets that carry no INT: at a source, or at
+    /// any node that sends postcards.
     pub fn matched(&self) -> impl Iterator<Item = (&Watch, Counted)> {
         self.watchlist.entries().iter().zip(self.counted.iter().copied())
     }
 
-    /// Replaces the roles of flows; other flows get their role from the ports.
+    /// Replaces the roles of flows. Other flows get their role from the ports.
     pub fn set_roles(&mut self, roles: Roles) {
         self.roles = roles;
     }
@@ -190,22 +191,22 @@ impl Switch {
         &self.roles
     }
 
-    /// Replaces the report filters. Filters that exist already keep their state.
+    /// Replaces the report filters. Filters that existed before keep their state.
     pub fn set_filters(&mut self, filters: Filters) {
         let old = std::mem::take(&mut self.node.filters);
         self.node.filters = filters.continuing(old);
     }
 
-    /// Returns the filters, with the counts of their decisions.
+    /// Returns the filters, each with the counts of its decisions.
     pub fn filters(&self) -> &Filters {
         &self.node.filters
     }
 
     /// Replaces the thresholds of queue reports. A congested queue stays congested until it recovers, with the rest of its
-    /// quota; without `congestion` this state is cleared.
+    /// quota; `None` clears this state.
     ///
     /// # Errors
-    /// `fall` is not below `rise`; the active configuration stays.
+    /// Returns an error if `fall` is not below `rise`; the active configuration then stays.
     pub fn set_congestion(&mut self, congestion: Option<Congestion>) -> Result<(), ConfigError> {
         let config = Config {
             congestion,
@@ -223,16 +224,16 @@ impl Switch {
         Ok(())
     }
 
-    /// Returns the watched flows.
+    /// Returns the watchlist: the flows that the switch watches.
     pub fn watchlist(&self) -> &Watchlist {
         &self.watchlist
     }
 
-    /// Replaces the DSCP that marks packets with INT, and the treatment of the L4 checksum. Packets that were marked by the old DSCP are
-    /// not recognised any more: change it only while no packet of the domain carries INT.
+    /// Replaces the DSCP that marks packets with INT, and the treatment of the L4 checksum. Packets marked by the old DSCP are
+    /// no longer recognised, so change it only while no packet in the domain carries INT.
     ///
     /// # Errors
-    /// The DSCP contradicts the configuration or the watchlist; the active configuration stays.
+    /// Returns an error if the DSCP contradicts the configuration or the watchlist; the active configuration then stays.
     pub fn set_encoding(&mut self, dscp: u8, l4_checksum: L4Checksum) -> Result<(), ConfigError> {
         let mut config = Config {
             l4_checksum,
@@ -251,12 +252,12 @@ impl Switch {
         &self.node.config
     }
 
-    /// Sets the supported instruction bits; see [`Config::available`].
+    /// Sets the instruction bits that this switch supports; see [`Config::available`].
     pub fn set_available(&mut self, bits: u16) {
         self.node.config.available = bits;
     }
 
-    /// Forwards a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
+    /// Processes and forwards a packet, starting at its Ethernet header, that leaves now. Appends reports to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
         let mut direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         if visit.is_from_outside() && direct.is_none_or(|common| common.int.is_some()) {
@@ -306,7 +307,8 @@ impl Switch {
         }
     }
 
-    /// Removes the INT of a packet from outside the domain. False: there is more behind it, and the packet must be dropped.
+    /// Removes INT from a packet that arrived from outside the domain. Returns `false` if more INT, or a mark of it, follows,
+    /// so that the packet must be dropped.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, frame: &mut Vec<u8>) -> bool {
@@ -322,7 +324,7 @@ impl Switch {
         is_plain
     }
 
-    /// Returns the frame as [`Self::admit`] leaves it, without counting; `None`: it would be dropped.
+    /// Returns the frame as [`Self::admit`] would leave it, without counting; `None` if the packet would be dropped.
     fn admitted<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
         let carried = visit
             .is_from_outside()
@@ -336,8 +338,8 @@ impl Switch {
         self.node.is_plain(&bare).then(|| bare.into())
     }
 
-    /// Reports a packet that is dropped with the device's code `reason`, if its flow is watched for drops. `visit` contains
-    /// the known values. Returns true if a report was made.
+    /// Reports a packet that is dropped with the device's reason code `reason`, if its flow is watched for drops. `visit`
+    /// contains the known values. Returns whether the flow is watched for drops.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
         let Some(frame) = self.admitted(frame, visit) else {
             return false;
@@ -347,7 +349,7 @@ impl Switch {
         let Ok(seen) = ParsedPacket::parse(frame, &node.profile) else {
             return false;
         };
-        // Without an entry of its own, a node reports what its source watches: packets that carry INT.
+        // Without an entry for the flow, a node reports what the flow's source watches: packets that carry INT.
         let entry = seen.flow.and_then(|flow| self.watchlist.find(&flow));
         let watched = entry.map_or(seen.carried.is_some(), |watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
@@ -368,7 +370,7 @@ impl Switch {
         watched
     }
 
-    /// Sends reports that wait for their group to fill.
+    /// Sends the reports of groups that are not full.
     pub fn flush(&mut self, out: &mut Outbox) {
         self.node.exporter.flush(out);
     }
@@ -383,7 +385,7 @@ impl Switch {
         ParsedPacket::parse(frame, &self.node.profile).ok()?.flow
     }
 
-    /// Returns the frame without INT; `None` if it carries no INT that this switch supports.
+    /// Returns the frame without INT, or `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let carried = self.carried(frame)?;
         let mut bare = frame.to_vec();
@@ -395,8 +397,8 @@ impl Switch {
         ParsedPacket::parse(frame, &self.node.profile).ok()?.carried
     }
 
-    /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. A packet without INT
-    /// is not changed.
+    /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. Leaves a packet without
+    /// INT unchanged.
     pub fn end_int(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Verdict {
         if visit.is_from_outside() && !self.admit(frame) {
             return Verdict::Discard;
@@ -414,14 +416,14 @@ impl Switch {
                 out,
             )
             .verdict;
-        // A flow without a role here keeps its INT until its host.
+        // If the flow is `off` or in transit at this switch, its INT is still there.
         if let Some(carried) = self.carried(frame) {
             sink::strip(frame, &carried);
         }
         verdict
     }
 
-    /// Processes a common packet. Its parsed form stays in registers unless it leaves the fast path.
+    /// Processes a common packet. Its parsed form stays in CPU registers unless it leaves the fast path.
     #[inline(always)]
     fn process_common(
         &mut self,
@@ -440,7 +442,7 @@ impl Switch {
         self.process_any(frame, seen, visit, out)
     }
 
-    /// Processes any other packet.
+    /// Processes a packet that the fast path of the parser does not support.
     #[inline(never)]
     fn process_other(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Outcome {
         let parsed = ParsedPacket::parse(frame, &self.node.profile);
@@ -453,13 +455,13 @@ impl Switch {
         }
     }
 
-    /// Returns whether DTA or queue reports must process every packet.
+    /// Returns whether DTA or queue reports must see every packet.
     #[inline(always)]
     fn observes(&self) -> bool {
         self.node.dta.is_some() || self.node.config.congestion.is_some()
     }
 
-    /// Passes a packet to the DTA reporter, if that needs every packet, and checks its queue.
+    /// Passes a packet to the DTA reporter, if that needs every packet, and checks the packet's queue for congestion.
     #[inline(never)]
     fn observe(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
@@ -472,7 +474,8 @@ impl Switch {
         self.watch_queue(frame, packet, visit, out);
     }
 
-    /// Returns the fast path for common packets with INT. `None`: nothing is changed, and the general code processes the packet.
+    /// Processes a common packet with INT on the fast path. Returns `None`, with nothing changed, if the packet needs
+    /// [`Self::process_any`].
     #[inline(always)]
     fn process_direct(
         &mut self,
@@ -493,7 +496,7 @@ impl Switch {
         sink::process_direct(&mut self.node, frame, common, int, visit, out)
     }
 
-    /// Forwards a packet with malformed headers or INT unchanged. A sink removes INT if only its stack is malformed.
+    /// Forwards a packet with malformed headers or INT unchanged. A sink removes INT if only the stack is malformed.
     #[inline(never)]
     fn refuse(&mut self, frame: &mut Vec<u8>, refusal: Refusal, visit: &Visit) -> Outcome {
         let Node { stats, profile, .. } = &mut self.node;
@@ -509,7 +512,7 @@ impl Switch {
         }
     }
 
-    /// Returns the general code: source, if the packet has no INT, and then transit or sink.
+    /// Processes any parsed packet: at the source if it has no INT, and then at transit or sink.
     #[inline(never)]
     fn process_any(
         &mut self,
@@ -543,7 +546,7 @@ impl Switch {
         process(&mut self.node, frame, flow.as_ref(), carried, visit, out)
     }
 
-    /// Inserts INT, or sends a postcard, if the packet has no INT and its flow is watched.
+    /// Inserts INT, or sends a postcard, if the packet has no INT and its flow is watched and sampled.
     fn embed(
         &mut self,
         frame: &mut Vec<u8>,
@@ -587,7 +590,7 @@ impl Switch {
         source::process(node, frame, &flow, &headers, watch, visit)
     }
 
-    /// Reports a queue that becomes congested or recovers, and packets that pass it while it is congested.
+    /// Reports a queue that becomes congested or recovers, and the packets that pass it while it is congested.
     #[inline]
     fn watch_queue(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let Some(limits) = self.node.config.congestion else {
@@ -623,7 +626,7 @@ impl Switch {
         }
     }
 
-    /// Reports a packet that passes a congested queue.
+    /// Reports a packet that passes a congested queue, by DTA or in a queue report.
     fn report_congested(&mut self, frame: &[u8], seen: &ParsedPacket, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
         node.stats.congested_reported += 1;

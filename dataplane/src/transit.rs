@@ -1,4 +1,4 @@
-//! Transit: adds this switch's record to a packet's INT stack (wire-formats 1.3, 1.6, 1.7).
+//! INT transit node: adds the switch's record to the INT stack of a packet (wire-formats 1.3, 1.6, 1.7).
 
 mod direct;
 
@@ -14,7 +14,7 @@ use crate::report::Outbox;
 use crate::sf::{self, Arrival, SwapResult};
 use crate::visit::Visit;
 
-/// Processes a packet with INT that stays in the domain.
+/// Processes a packet with INT that stays in the domain, and returns its outcome.
 pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) fn process(
     }
 }
 
-/// Processes a common packet as [`process`] does. Returns `None`, and changes nothing, if the packet needs [`process`].
+/// Processes a common packet like [`process`]. Returns `None`, with nothing changed, if the packet needs [`process`].
 #[inline(always)]
 pub(crate) fn process_direct(
     node: &mut Node,
@@ -62,7 +62,7 @@ pub(crate) fn process_direct(
     }
 }
 
-/// SF-INT: swaps the arriving record with the register, by the nine rules. The packet keeps its size.
+/// Swaps the record of an SF-INT packet with the register, by the nine rules. The packet keeps its size.
 fn swap(
     node: &mut Node,
     frame: &mut [u8],
@@ -119,21 +119,21 @@ fn swap(
     }
 }
 
-/// Whether the record was added.
+/// Result of adding a record to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushResult {
-    /// The record is on the stack, and the Remaining Hop Count is decremented.
+    /// The record is on the stack, and the Remaining Hop Count was decremented.
     Added,
-    /// The Remaining Hop Count was 0: nothing was added, E is set.
+    /// The Remaining Hop Count was 0: nothing was added, and E was set.
     HopsExceeded,
-    /// The packet would exceed the egress MTU, or the shim's length field: nothing was added, M is set.
+    /// The packet would exceed the egress MTU or the shim's length field: nothing was added, and M was set.
     MtuExceeded,
 }
 
-/// Longest record: Hop ML has five bits.
+/// Maximum length of a record, bytes: Hop ML has five bits.
 const MAX_RECORD: usize = 31 * 4;
 
-/// Adds the record that `write` writes as the most recent one, if it fits into an IP packet of `mtu` bytes. Words that `write`
+/// Adds the record that `write` writes as the most recent one, if it fits an IP packet of `mtu` bytes. Words that `write`
 /// leaves out, such as those of an unknown domain, are all-ones.
 pub(crate) fn push(
     frame: &mut Vec<u8>,
@@ -154,9 +154,10 @@ pub(crate) fn push(
     push_any(frame, carried, write, mtu)
 }
 
-/// The common case: INT 2.x after L4, and space for the record. Only length and hop count of shim and header change.
+/// Adds a record in the common case: INT 2.x after L4, with space for it. Only length and hop count change in shim and header.
 #[inline]
 fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
+    // Offsets from the shim: the shim's length, and the Remaining Hop Count.
     const LENGTH: usize = 1;
     const REMAINING: usize = int::shim::LEN + 3;
     carried.headers.grow(
@@ -182,7 +183,7 @@ fn push_any(
     mtu: usize,
 ) -> PushResult {
     let record_len = usize::from(carried.record_words()) * 4;
-    // Reserved bits stay as they are: GÉANT has a sequence number in them.
+    // Reserved bits stay as they are: GÉANT uses them for a sequence number.
     let old = carried.shim..carried.stack();
     let head = old.len();
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
@@ -211,8 +212,8 @@ fn push_any(
     pushed
 }
 
-/// Adds a record before all others of a packet's stack without counting a hop: a sink does so for a report that contains its
-/// record. Returns the new position of INT.
+/// Adds a record before all others of a packet's stack without counting a hop, for the report of a sink whose record is on the
+/// stack. Returns INT at its new position.
 pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) -> CarriedInt {
     let mut after = *carried;
     if !carried.has_space(record.len()) {

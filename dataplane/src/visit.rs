@@ -1,13 +1,13 @@
-//! The measurement of a packet at a switch (ports, times, queue), and the record that the switch writes from it.
+//! The measurement of a packet at a switch (ports, timestamps, queue), and the INT record that the switch writes from it.
 
 use crate::watchlist::Role;
 
 /// The measurement of one packet at a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
-    /// Ingress interface; 0 is unknown.
+    /// Ingress interface; 0 means unknown.
     pub ingress_if: u16,
-    /// Egress interface; 0 is unknown.
+    /// Egress interface; 0 means unknown.
     pub egress_if: u16,
     /// Ingress timestamp, ns of the switch's clock.
     pub ingress_ts: u64,
@@ -15,14 +15,14 @@ pub struct Visit {
     pub egress_ts: u64,
     /// Id of the egress queue.
     pub queue_id: u8,
-    /// Occupancy of that queue, device units; clamped to 24 bits.
+    /// Occupancy of the egress queue, device units, clamped to 24 bits.
     pub queue_occupancy: u32,
     /// Utilization of the egress link, device units.
     pub tx_utilization: u32,
-    /// Occupancy of the switch's buffer, which all egress queues share, device units; clamped likewise. Its ID is 0. All-ones:
+    /// Occupancy of the buffer that all egress queues share, with buffer id 0, device units, clamped to 24 bits; all-ones means
     /// unknown.
     pub buffer_occupancy: u32,
-    /// Level-2 (logical) interfaces, ingress and egress; 0: those of level 1.
+    /// Ingress and egress level-2 (logical) interface; 0 means the level-1 interface.
     pub l2_interfaces: [u32; 2],
     /// MTU of the egress link, bytes.
     pub mtu: u16,
@@ -30,21 +30,21 @@ pub struct Visit {
     pub from_edge: bool,
     /// Whether the packet leaves the domain.
     pub to_edge: bool,
-    /// The ingress port is at the border of the domain, also if packets from there are not measured: INT that the packet carries is not the
-    /// domain's.
+    /// Whether the ingress port is at the border of the domain, even if its packets are not measured: INT that a packet carries
+    /// there is not the domain's own.
     pub from_border: bool,
 }
 
-/// Whether to send the packet.
+/// The decision whether to send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The packet leaves through an egress port.
     Forward,
-    /// Drop it: it is for measurement only (D).
+    /// The packet is dropped: it is for measurement only (D).
     Discard,
 }
 
-/// The largest occupancy: all-ones means "unavailable".
+/// Largest valid occupancy: all-ones means "unavailable".
 const MAX_OCCUPANCY: u32 = 0xff_fffe;
 
 impl Visit {
@@ -54,7 +54,7 @@ impl Visit {
         self.from_edge || self.from_border
     }
 
-    /// Returns the measurement with the edges of a switch of that role.
+    /// Returns the measurement with the domain edges of a switch in `role`.
     pub(crate) fn in_role(&self, role: Role) -> Self {
         let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
         let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
@@ -65,8 +65,8 @@ impl Visit {
         }
     }
 
-    /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
-    /// the rest of `out`, are all-ones. `out` is at least as long as the bitmap requires. Returns the sum of its words
+    /// Writes the record of switch `node` for the INT 2.x instruction bitmap `bitmap`: items that are not `available`, and the
+    /// rest of `out`, are all-ones. `out` must be at least as long as the bitmap requires. Returns the word sum of the record
     /// (see [`wire::checksum::update_by_sum`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
@@ -97,12 +97,12 @@ impl Visit {
         words.wide(6, l2_ingress << 32 | l2_egress);
         words.word(7, self.tx_utilization);
         words.word(8, self.buffer().unwrap_or(u32::MAX));
-        // All-ones do not change the sum.
+        // All-ones do not change a one's complement sum.
         words.rest.fill(0xff);
         words.sum
     }
 
-    /// Returns the level-2 interfaces, as far as they are known.
+    /// Returns the level-2 interfaces, ingress and egress, each if known.
     fn level_2(&self) -> [Option<u32>; 2] {
         let [ingress, egress] = self.l2_interfaces;
         [(ingress, self.ingress_if), (egress, self.egress_if)].map(|(level_2, level_1)| {
@@ -111,12 +111,12 @@ impl Visit {
         })
     }
 
-    /// Occupancy of buffer 0, if it is known.
+    /// Returns the occupancy of buffer 0, if known.
     fn buffer(&self) -> Option<u32> {
         (self.buffer_occupancy != u32::MAX).then_some(self.buffer_occupancy.min(MAX_OCCUPANCY))
     }
 
-    /// Returns the record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
+    /// Returns the record of switch `node`, with those items of the instruction bitmap `bits` that this model supports.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
         let has: [bool; 9] = std::array::from_fn(|bit| bits & (0x8000 >> bit) != 0);
         let [ingress_if, egress_if] = [self.ingress_if, self.egress_if]
@@ -144,7 +144,7 @@ impl Visit {
     }
 }
 
-/// A record that is being written.
+/// Writer for the words of a record.
 struct Words<'a> {
     rest: &'a mut [u8],
     bitmap: u16,
@@ -153,7 +153,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Writes the item of an instruction bit: four bytes.
+    /// Appends the four-byte item of instruction bit `bit`, if the bitmap requests it.
     #[inline(always)]
     fn word(&mut self, bit: u32, word: u32) {
         let word = if self.available & 0x8000 >> bit != 0 {
@@ -166,7 +166,7 @@ impl Words<'_> {
         }
     }
 
-    /// Appends a value of eight bytes if the bit is set.
+    /// Appends the eight-byte item of instruction bit `bit`, if the bitmap requests it.
     #[inline(always)]
     fn wide(&mut self, bit: u32, word: u64) {
         let word = if self.available & 0x8000 >> bit != 0 {

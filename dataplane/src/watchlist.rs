@@ -1,23 +1,23 @@
-//! The watchlist of a switch: the flows that it measures, and how.
+//! Watchlist of a switch: which flows it measures, and by which method.
 
 use detect::Match;
 use settings::choice;
 use wire::FlowKey;
 
 choice! {
-    /// The method by which a watched flow is measured.
+    /// The method by which a switch measures a watched flow.
     #[derive(Hash)]
     pub enum Mode("\"md\", \"md10\", \"mx\", \"sf\" or \"postcard\"") {
-        /// INT-MD 2.1: the packet collects the records, the sink reports them.
+        /// INT-MD 2.1: the packet collects the records, and the sink reports them.
         Md21 = "md",
-        /// INT 1.0: the packet collects the records, the sink reports them.
+        /// INT-MD 1.0: the packet collects the records, and the sink reports them.
         Md10 = "md10",
-        /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
-        /// hop-by-hop header, over IPv4 after L4. The bitmap needs bit 0, and cannot have bit 15.
+        /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. INT is in
+        /// the hop-by-hop header over IPv6, and after L4 over IPv4. The bitmap needs bit 0, and cannot have bit 15.
         Sf = "sf",
-        /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
+        /// INT-MX 2.1: the packet carries the instructions, and every node reports its own record.
         Mx21 = "mx",
-        /// The packet is not changed; every node that watches the flow sends a postcard.
+        /// Postcards: the packet is unchanged, and every node that watches the flow sends a postcard.
         Postcard = "postcard",
     }
 }
@@ -27,15 +27,15 @@ choice! {
 pub struct Watch {
     /// The flows to which the entry applies.
     pub flows: Match,
-    /// The method by which they are measured.
+    /// Method by which the flows are measured.
     pub mode: Mode,
-    /// Instruction bitmap, bit 0 the most significant (wire-formats 1.4). Bit 0, the node id, is required for paths.
+    /// Instruction bitmap; bit 0 is the most significant (wire-formats 1.4). Paths require bit 0, the node id.
     pub bitmap: u16,
-    /// Maximum number of records (Remaining Hop Count at the source).
+    /// Maximum number of records: the Remaining Hop Count at the source.
     pub hops: u8,
-    /// One packet of this many is measured; 0 and 1 measure all. See [`crate::sampling`].
+    /// Sampling rate: one packet in this many is measured; 0 and 1 measure all. See [`crate::sampling`].
     pub sample: u32,
-    /// Every switch reports packets of these flows that it drops.
+    /// Whether every switch reports the packets of these flows that it drops.
     pub drops: bool,
 }
 
@@ -47,8 +47,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilization, up to
-    /// 16 nodes, drops included.
+    /// Returns an entry that measures `flows` by INT-MD 2.1, with node id, interfaces, hop latency, queue, both timestamps and
+    /// utilization, for up to 16 nodes, and with drop reports.
     pub fn new(flows: Match) -> Self {
         Self {
             flows,
@@ -60,28 +60,28 @@ impl Watch {
         }
     }
 
-    /// Node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, utilization.
+    /// Usual bitmap: node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, and utilization.
     pub const USUAL: u16 = 0xfd00;
 }
 
-/// The watched flows. The first entry that matches decides.
+/// The watched flows. The first matching entry decides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watchlist {
     entries: Vec<Watch>,
 }
 
 impl Watchlist {
-    /// Returns a list in order of precedence.
+    /// Creates a watchlist from entries in order of precedence.
     pub fn new(entries: Vec<Watch>) -> Self {
         Self { entries }
     }
 
-    /// Returns the entry for `flow`; `None` if it is not watched.
+    /// Returns the entry for `flow`, or `None` if the flow is not watched.
     pub fn find(&self, flow: &FlowKey) -> Option<&Watch> {
         self.entries.iter().find(|watch| watch.flows.matches(flow))
     }
 
-    /// Returns the index of the entry for `flow`; `None` if it is not watched.
+    /// Returns the index of the entry for `flow`, or `None` if the flow is not watched.
     #[inline]
     pub fn position(&self, flow: &FlowKey) -> Option<usize> {
         self.entries.iter().position(|watch| watch.flows.matches(flow))
@@ -100,35 +100,35 @@ impl From<Watch> for Watchlist {
 }
 
 choice! {
-    /// The role of a switch for a flow, regardless of a packet's ports.
+    /// The role of a switch for a flow, independent of a packet's ports.
     #[derive(Hash)]
     pub enum Role("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") {
-        /// It inserts INT, and does not remove it.
+        /// The switch inserts INT, and does not remove it.
         Source = "source",
-        /// It adds its record to INT; it neither inserts nor removes INT.
+        /// The switch adds its record to INT, and neither inserts nor removes INT.
         Transit = "transit",
-        /// It reports and removes INT.
+        /// The switch reports and removes INT.
         Sink = "sink",
-        /// It is both source and sink.
+        /// The switch is both source and sink.
         SourceAndSink = "source_and_sink",
-        /// It ignores the flow: packets with INT are forwarded unchanged.
+        /// The switch ignores the flow and forwards packets with INT unchanged.
         Off = "off",
     }
 }
 
-/// Roles of flows. The first entry that matches decides; other flows get their role from the ports.
+/// Roles by flow. The first matching entry decides; other flows get their role from the ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles {
     entries: Vec<(Match, Role)>,
 }
 
 impl Roles {
-    /// Returns a list in order of precedence.
+    /// Creates a list of roles from entries in order of precedence.
     pub fn new(entries: Vec<(Match, Role)>) -> Self {
         Self { entries }
     }
 
-    /// Returns the role for `flow`; `None` if the ports decide.
+    /// Returns the role for `flow`, or `None` if the ports decide.
     #[inline]
     pub fn find(&self, flow: &FlowKey) -> Option<Role> {
         self.entries

@@ -1,5 +1,4 @@
-//! A client for the program's own API, for threads that wait for the answer: one connection for each request, with or without TLS,
-//! and server-sent events.
+//! Blocking HTTP client for the program's own API: one connection per request, with or without TLS, and server-sent events.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,32 +24,32 @@ use crate::tls;
 use runtime::{host, lock::lock};
 use terminal::CliError;
 
-/// Address of a running hopwise, and what it asks of clients.
+/// Client of a running hopwise: its address, and the credentials and name to present.
 #[derive(Clone, Debug)]
 pub struct Client {
     authority: String,
-    /// TLS configuration, or `None` for plain HTTP.
+    /// TLS configuration; `None` for plain HTTP.
     tls: Option<Arc<ClientConfig>>,
-    /// Value of the header `Authorization`.
+    /// Value of the `Authorization` header.
     authorization: Option<String>,
-    /// Path below which everything is.
+    /// Path prefix of all requests.
     base: String,
-    /// Who changes something, for the history.
+    /// Name to record in the history with changes; `None` for the user's name.
     requester: Option<String>,
-    /// Notes of the server about its answers.
+    /// Notes that the server attached to responses.
     notes: Arc<Mutex<Notes>>,
 }
 
-/// Notes about answers, each once.
+/// Notes from responses, without duplicates.
 #[derive(Default, Debug)]
 struct Notes {
-    /// All notes of this client so far.
+    /// All notes that this client has received.
     known: BTreeSet<String>,
-    /// Those that were not taken yet.
+    /// Notes that the caller has not taken yet.
     new: Vec<String>,
 }
 
-/// An HTTP/1.1 request, without the headers of the connection.
+/// An HTTP/1.1 request, without the headers of the client.
 #[derive(Clone, Copy, Debug)]
 struct Request<'a> {
     method: &'a str,
@@ -60,34 +59,34 @@ struct Request<'a> {
     condition: Option<&'a Condition>,
 }
 
-/// Under which condition a request is executed.
+/// Precondition of a request, sent as `If-None-Match` or `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is none yet.
+    /// The resource does not exist yet.
     IsNew,
-    /// It has this version.
+    /// The resource has this version.
     Has(String),
 }
 
-/// The reason for which a request failed.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The client cannot use this address.
+    /// The address is not a URL that the client can use.
     Address(String),
-    /// No connection, or no response.
+    /// There was no connection, or no response.
     Unreachable {
-        /// Address of the server.
+        /// Host and port of the server.
         authority: String,
-        /// The error of the system call.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// TLS to this address is not possible, or the certificate is wrong.
+    /// TLS with this address is not possible, or the server's certificate is invalid.
     Tls(String),
     /// The server refused the request.
     Refused {
         /// HTTP status code of the response.
         status: u16,
-        /// Error message of the server.
+        /// Error message from the server.
         message: String,
     },
     /// The response does not conform to the hopwise API.
@@ -115,7 +114,7 @@ impl fmt::Display for Error {
                     "the API requires a token; set it with --token or HOPWISE_TOKEN"
                 )
             }
-            // What is wrong is in the request: the message says what.
+            // These statuses report a fault in the request, which the message explains.
             Self::Refused {
                 status: 400 | 404 | 409 | 412,
                 message,
@@ -142,12 +141,12 @@ impl From<Error> for CliError {
 }
 
 impl Client {
-    /// A client of `url` (`http://host:port`, or just `host:port`), without TLS.
+    /// Creates a client for `url` (`http://host:port`, or `host:port`), without TLS.
     pub fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
         Self::with_tls(url, token, None)
     }
 
-    /// A client of `url`; with TLS if it begins with `https://`, for which `tls` has the authorities.
+    /// Creates a client for `url`. If it begins with `https://`, the client uses TLS with the trusted authorities in `tls`.
     pub fn with_tls(url: &str, token: Option<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self, Error> {
         let (is_secure, rest) = tls::authority(url);
         let bad_address = Error::Address(url.to_string());
@@ -176,7 +175,8 @@ impl Client {
         })
     }
 
-    /// This client for another program's API: everything is below `base`, and `authorization` is the value of that header.
+    /// Returns this client for the API of another program, whose paths are below `base`. `authorization` is the value of the
+    /// header.
     pub fn for_other(self, base: String, authorization: Option<String>) -> Self {
         Self {
             base,
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// This client with another name in the history than that of the user.
+    /// Returns this client with `requester` as its name in the history, in place of the user's name.
     pub fn by(self, requester: &str) -> Self {
         Self {
             requester: Some(requester.to_owned()),
@@ -193,7 +193,7 @@ impl Client {
         }
     }
 
-    /// `http://host:port`, or with `https`.
+    /// Returns the URL of the server: `http://host:port`, or the same with `https`.
     pub fn url(&self) -> String {
         format!(
             "{}://{}",
@@ -202,17 +202,17 @@ impl Client {
         )
     }
 
-    /// Removes and returns the notes about answers so far, such as about damaged files; each is returned once.
+    /// Returns the notes received since the last call, such as about damaged files. Each note is returned only once.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.notes).new)
     }
 
-    /// The JSON response to `GET {path}`, below the path of the API.
+    /// Returns the JSON response to `GET {path}`, relative to the path of the API.
     pub fn get(&self, path: &str) -> Result<Value, Error> {
         value(&self.get_text(path)?)
     }
 
-    /// The same as bytes: the keys of a [`Value`] are sorted.
+    /// Returns the response to `GET {path}` as bytes, in the server's order: a [`Value`] sorts its keys.
     pub fn get_text(&self, path: &str) -> Result<Vec<u8>, Error> {
         let request = Request {
             method: "GET",
@@ -224,19 +224,19 @@ impl Client {
         let start = Instant::now();
         loop {
             match self.body(request) {
-                // The server is overloaded: retry.
+                // The server is overloaded, so the request is repeated.
                 Err(Error::Refused { status: 503, .. }) if start.elapsed() < BUSY => thread::sleep(BUSY / 50),
                 answer => return answer,
             }
         }
     }
 
-    /// The JSON response to `METHOD /api/v1{path}` with `body`; null when it is empty.
+    /// Returns the JSON response to `METHOD /api/v1{path}` with `body`; null if the response is empty.
     pub fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
         self.send_if(None, method, path, body)
     }
 
-    /// As [`Client::send`], under a condition.
+    /// Does the same as [`Client::send`], with a precondition.
     pub fn send_if(
         &self,
         condition: Option<&Condition>,
@@ -266,7 +266,7 @@ impl Client {
         Ok(body)
     }
 
-    /// The stream of server-sent events at `/api/v1{path}`.
+    /// Opens the stream of server-sent events at `/api/v1{path}`.
     pub fn stream(&self, path: &str) -> Result<Stream, Error> {
         let request = Request {
             method: "GET",
@@ -280,7 +280,7 @@ impl Client {
         })
     }
 
-    /// Sends a request; its answer, and then each part of the body, may take `within`.
+    /// Sends a request. The response, and then each part of its body, must arrive within `within`.
     fn request(&self, request: Request<'_>, within: Duration) -> Result<Body, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -303,7 +303,7 @@ impl Client {
             return Ok(body);
         }
         let mut text = Vec::new();
-        // An error response without a message is still an error.
+        // An error response whose message cannot be read is still an error.
         let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
         Err(Error::Refused {
             status: status.as_u16(),
@@ -346,7 +346,7 @@ impl Client {
         let (mut sender, connection) = http1::handshake(stream)
             .await
             .map_err(|error| self.failed(error))?;
-        // Its error is that of the request.
+        // An error of the connection is also reported by the request.
         tokio::spawn(async move { _ = connection.await });
         let response = sender.send_request(message).await;
         response.map_err(|error| self.failed(error))
@@ -366,7 +366,7 @@ impl Client {
         Err(last)
     }
 
-    /// The server answered no request, or with something else than HTTP.
+    /// Converts an HTTP error: the server sent no response, or something other than HTTP.
     fn failed(&self, error: hyper::Error) -> Error {
         if error.is_parse() {
             return Error::Protocol("the response is not HTTP");
@@ -389,7 +389,7 @@ impl Client {
     }
 }
 
-/// The system's error, if there is one, which says more.
+/// Returns the underlying system error, if there is one, because it is more specific.
 fn io_error(error: hyper::Error) -> io::Error {
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
     match cause {
@@ -408,7 +408,7 @@ impl Notes {
     }
 }
 
-/// A body as JSON; null when it is empty.
+/// Parses a body as JSON; an empty body is null.
 fn value(body: &[u8]) -> Result<Value, Error> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -416,7 +416,7 @@ fn value(body: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(body).map_err(|_| Error::Protocol("the response is not JSON"))
 }
 
-/// Who asks, for the history: a name, not a proof.
+/// Returns the requester's name for the history, `user@host`. It is not authenticated.
 fn requester() -> String {
     let named = ["USER", "LOGNAME"]
         .iter()
@@ -428,17 +428,19 @@ fn requester() -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }
 
-/// Time for which requests to a busy server are retried.
+/// Time for which requests to an overloaded server are repeated.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Timeout of a connection attempt to one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Time within which a response, and each part of its body, must arrive.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
-/// Longest JSON response, bytes.
+/// Maximum length of a JSON response, bytes.
 const RESPONSE_LIMIT: u64 = 256 << 20;
-/// A stream without data for this time is broken: the server sends at least a comment every 15 s.
+/// Idle time after which a stream counts as broken: the server sends at least a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// `text` for use inside a query string.
+/// Percent-encodes `text` for a query string.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -451,13 +453,13 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The body of an answer. The thread that reads it drives its connection.
+/// The body of a response. The thread that reads the body also drives the connection.
 #[derive(Debug)]
 struct Body {
     incoming: Incoming,
-    /// The bytes that came and were not read.
+    /// Bytes that were received but not read yet.
     part: Bytes,
-    /// The time within which each part must come.
+    /// Maximum time to wait for each part.
     within: Duration,
     runtime: Runtime,
 }
@@ -490,7 +492,7 @@ impl Read for Body {
     }
 }
 
-/// The message in `{"error": "…"}`, else the text. Lines stay: one may show a place in another.
+/// Returns the message in `{"error": "…"}`, or else the text. Keeps line breaks: a line may point into the line above.
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json = serde_json::from_slice::<Value>(body).ok();
@@ -502,16 +504,16 @@ fn sentence(body: &[u8]) -> String {
         .collect()
 }
 
-/// A server-sent event, as the HTML standard defines it.
+/// A server-sent event as defined in the HTML standard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Name of the event; `message` when the server gave none.
+    /// Event type; `message` if the server named none.
     pub event: String,
-    /// Text of the event.
+    /// Data of the event.
     pub data: String,
 }
 
-/// A stream of server-sent events.
+/// A stream of server-sent events, whose iterator blocks for the next event.
 #[derive(Debug)]
 pub struct Stream {
     body: Body,
@@ -543,7 +545,7 @@ impl Iterator for Stream {
                     }
                     message.data.push_str(value);
                 }
-                // Comments keep the connection alive; ids and retry times are of no use here.
+                // Comments only keep the connection alive; this client does not use ids and retry times.
                 _ => {}
             }
         }
@@ -551,7 +553,7 @@ impl Iterator for Stream {
 }
 
 impl Stream {
-    /// The next line without its end; `None` when the stream is over.
+    /// Returns the next line without its end; `None` at the end of the stream.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         let limit = EVENT_LIMIT as u64 + 1;
@@ -568,7 +570,7 @@ impl Stream {
     }
 }
 
-/// Longest event of a stream, bytes.
+/// Maximum length of an event, bytes.
 const EVENT_LIMIT: usize = 1 << 20;
 
 fn too_long() -> io::Error {

@@ -1,4 +1,4 @@
-//! Other systems: their addresses, the credentials for them, and connections to them.
+//! Connections to other systems, such as databases and Kafka brokers: address, TLS and credentials.
 
 use std::{fmt, future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -8,36 +8,36 @@ use tokio::{io::ReadBuf, net::TcpStream, task, time};
 
 use crate::tls;
 
-/// A server, and the credentials for it.
+/// Address of a server, and the TLS configuration and credentials for it.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// `host:port`; of Kafka several, with commas between them.
+    /// Address as `host:port`; for Kafka, several addresses separated by commas.
     pub authority: String,
-    /// The path of the URL, a prefix of the path of each request.
+    /// Path of the URL, which is prepended to the path of each request.
     pub path: String,
-    /// TLS configuration, or `None` for connections without TLS.
+    /// TLS configuration; `None` for connections without TLS.
     pub tls: Option<Arc<ClientConfig>>,
-    /// The schemes of URLs without and with TLS, as messages write them.
+    /// URL schemes without and with TLS, as in messages.
     pub schemes: (&'static str, &'static str),
-    /// Credentials, or `None` if the server needs none.
+    /// Credentials; `None` if the server needs none.
     pub login: Option<Login>,
-    /// SASL mechanism by which Kafka gets the credentials.
+    /// SASL mechanism for the credentials, with Kafka.
     pub mechanism: Mechanism,
-    /// The login may be sent without encryption to any address.
+    /// Whether credentials may be sent without encryption to any address, not just to this host.
     pub unencrypted: bool,
 }
 
 /// Credentials for a system.
 #[derive(Clone)]
 pub enum Login {
-    /// The scheme of HTTP, and a token.
+    /// HTTP authentication scheme, and the token.
     Token(&'static str, String),
-    /// A password, and its user.
+    /// User, if there is one, and the password.
     Password(Option<String>, String),
 }
 
 impl fmt::Debug for Login {
-    /// Secrets are not shown.
+    /// Formats the credentials without their secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Token(..) => f.write_str("Token"),
@@ -47,7 +47,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// Returns the value of the header `Authorization` of HTTP.
+    /// Returns the value of the HTTP `Authorization` header.
     pub fn authorization(&self) -> String {
         match self {
             Self::Token(scheme, token) => format!("{scheme} {token}"),
@@ -61,7 +61,7 @@ impl Login {
 }
 
 impl Destination {
-    /// Returns the value of the header `Host` of HTTP: without the port if it is the usual one.
+    /// Returns the value of the HTTP `Host` header, without the default port of the scheme.
     pub fn host(&self) -> &str {
         let usual = if self.tls.is_some() { ":443" } else { ":80" };
         self.authority.strip_suffix(usual).unwrap_or(&self.authority)
@@ -69,21 +69,21 @@ impl Destination {
 }
 
 choice! {
-    /// The SASL mechanism for user and password.
+    /// SASL mechanism for user and password.
     pub enum Mechanism("\"plain\", \"scram-sha-256\" or \"scram-sha-512\"") {
-        /// As they are: PLAIN.
+        /// PLAIN: sends user and password as they are.
         Plain = "plain",
-        /// Only a proof that they are known: SCRAM-SHA-256.
+        /// SCRAM-SHA-256: proves that the client knows the password, without sending it.
         ScramSha256 = "scram-sha-256",
-        /// The same with SHA-512: SCRAM-SHA-512.
+        /// SCRAM-SHA-512: like SCRAM-SHA-256, with SHA-512.
         ScramSha512 = "scram-sha-512",
     }
 }
 
-/// Connects to a server, with TLS if the destination has it.
+/// Connects to a server, with TLS if the destination has a TLS configuration.
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that states the problem and the remedy.
 pub async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, String> {
     let Destination {
         authority,
@@ -97,7 +97,7 @@ pub async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, 
         .map_err(|error| {
             format!("no connection to {authority}: {error}; correct the url, or start the server")
         })?;
-    // Batches are whole requests: nothing is gained by waiting for more.
+    // Disables Nagle's algorithm: batches are whole requests, so delaying segments gains nothing.
     let _ = stream.set_nodelay(true);
     let secured = time::timeout(CONNECT, tls::secure(config.clone(), authority, stream)).await;
     let secured = secured.unwrap_or_else(|_| {
@@ -113,9 +113,9 @@ pub async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, 
     })
 }
 
-/// Returns true if the server has closed an idle connection, or sent something that nobody asked for.
+/// Returns whether the server has closed an idle connection, or sent unsolicited data.
 pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
-    // Lets the runtime learn what the kernel knows.
+    // Lets the runtime poll the socket, so that it learns of data or a close.
     task::yield_now().await;
     let mut bytes = [0];
     let mut stream = Pin::new(stream);
@@ -126,4 +126,5 @@ pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
     answer.await.is_ready()
 }
 
+/// Timeout of the connection, and again of the TLS handshake.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Names of hosts by DNS, where the configuration asks for them. Addresses that answers of the API contain are looked up later, by
-//! threads for which nothing waits; the answers that follow have the names.
+//! Reverse DNS lookups in the background, if the configuration enables them. API responses never wait for a lookup: addresses
+//! in a response are looked up afterwards by separate threads, and later responses contain the names.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -13,25 +13,25 @@ use terminal::CliError;
 
 use runtime::lock::lock;
 
-/// Looks up one address: its name, or none.
+/// Function that looks up the name of an address; `None` if it has no name.
 type Lookup = fn(IpAddr) -> Option<String>;
 
-/// Looks up names of hosts, in threads of its own.
+/// Reverse resolver with its own threads and a cache.
 #[derive(Debug)]
 pub struct Resolver(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     cache: Mutex<Cache>,
-    /// There is work, or the end.
+    /// Signals new addresses, or the end.
     changed: Condvar,
 }
 
 impl Resolver {
-    /// A resolver that asks the system: its files, then DNS.
+    /// Starts a resolver that asks the system, which uses its files and then DNS.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// Returns an error if the system does not start a thread.
     pub fn start() -> Result<Self, CliError> {
         Self::with(|ip| dns_lookup::lookup_addr(&ip).ok())
     }
@@ -44,7 +44,7 @@ impl Resolver {
         }));
         for number in 0..THREADS {
             let shared = Arc::clone(&resolver.0);
-            // It is not joined: a lookup takes as long as the system's resolver lets it.
+            // The thread is never joined: a lookup takes as long as the system's resolver permits.
             let thread = thread::Builder::new()
                 .name(format!("dns-{number}"))
                 .spawn(move || shared.work(lookup));
@@ -55,7 +55,8 @@ impl Resolver {
         Ok(resolver)
     }
 
-    /// Asks for the names of these addresses, unless they are known, asked for, or too many.
+    /// Queues lookups of these addresses, except for addresses that are known or already queued, and for those beyond the
+    /// limit.
     pub fn want(&self, addresses: impl Iterator<Item = IpAddr>) {
         let now = Instant::now();
         let mut cache = lock(&self.0.cache);
@@ -64,12 +65,12 @@ impl Resolver {
         self.0.changed.notify_all();
     }
 
-    /// The names that were found.
+    /// Returns the addresses whose names are known, with the names.
     pub fn names(&self) -> Vec<(IpAddr, String)> {
         lock(&self.0.cache).names()
     }
 
-    /// Returns counts of lookups and of the cache.
+    /// Returns counts of lookups, and the sizes of the cache and the queue.
     pub fn counts(&self) -> Counts {
         lock(&self.0.cache).counts()
     }
@@ -90,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// The next address, when its time has come; `None` at the end.
+    /// Waits for the next address that may be looked up now; returns `None` at the end.
     fn next(&self) -> Option<IpAddr> {
         let mut cache = lock(&self.cache);
         while !cache.ended {
@@ -108,39 +109,39 @@ impl Shared {
     }
 }
 
-/// Counts of lookups, and numbers of addresses.
+/// Counts of lookups, and numbers of addresses in the resolver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lookups that found a name.
     pub found: u64,
-    /// Lookups that found none, or failed.
+    /// Lookups that found no name, or failed.
     pub without: u64,
-    /// Not looked up, because too many waited; they are asked for again.
+    /// Addresses refused because too many were queued; later responses queue them again.
     pub refused: u64,
-    /// Waiting, or being looked up.
+    /// Addresses that are queued or being looked up.
     pub waiting: usize,
-    /// In the cache, with a name or without.
+    /// Addresses in the cache, with or without a name.
     pub cached: usize,
 }
 
-/// Names by address, and addresses that wait for a lookup.
+/// Names by address, and the queue of addresses to look up.
 #[derive(Debug)]
 struct Cache {
     known: HashMap<IpAddr, Known>,
     waiting: VecDeque<IpAddr>,
-    /// Waiting, or being looked up.
+    /// Addresses that are queued or being looked up.
     asked: HashSet<IpAddr>,
-    /// When the next lookup may begin.
+    /// Time of the next permitted lookup.
     next: Instant,
     counts: Counts,
     ended: bool,
 }
 
-/// The name of an address, or that it has none.
+/// The name of an address, or the fact that it has none.
 #[derive(Debug)]
 struct Known {
     name: Option<String>,
-    /// The name is not looked up again before this time. It is used until another one is found.
+    /// Time before which the address is not looked up again. Its name stays in use until the next lookup.
     until: Instant,
 }
 
@@ -170,7 +171,7 @@ impl Cache {
         self.asked.insert(ip);
     }
 
-    /// An address to look up now, or how long to wait; `Err(None)`: for new addresses.
+    /// Returns an address to look up now. Otherwise returns the time to wait, or `Err(None)` if the queue is empty.
     fn next_due(&mut self, now: Instant) -> Result<IpAddr, Option<Duration>> {
         if self.waiting.is_empty() {
             return Err(None);
@@ -190,7 +191,7 @@ impl Cache {
         };
         *count += 1;
         if self.known.len() == MAX_KNOWN && !self.known.contains_key(&ip) {
-            // Rare, and no more often than lookups.
+            // This linear search is rare: it runs at most once per lookup.
             let oldest = self
                 .known
                 .iter()
@@ -223,7 +224,7 @@ impl Cache {
     }
 }
 
-/// A name of DNS that can be shown: others may write anything into it.
+/// Returns the name if it is safe to display: the owner of an address may put anything into DNS.
 fn valid(name: &str) -> Option<String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_plain = name
@@ -233,18 +234,18 @@ fn valid(name: &str) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// Lookups at a time: one that waits for a server does not stop the others.
+/// Number of threads. With several, a lookup that waits for a server does not block the others.
 const THREADS: usize = 4;
-/// Between two lookups: at most 20 a second.
+/// Minimum interval between two lookups: at most 20 per second.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Addresses that wait at most.
+/// Maximum number of queued addresses.
 const MAX_WAITING: usize = 1024;
-/// Addresses in the cache at most.
+/// Maximum number of addresses in the cache.
 const MAX_KNOWN: usize = 16_384;
-/// Time until a name is looked up again, and until an address without a name is.
+/// Time until an address is looked up again: with a name, and (below) without one.
 const LIFETIME: Duration = Duration::from_secs(3600);
 const LIFETIME_WITHOUT: Duration = Duration::from_secs(600);
-/// A thread without work looks around this often.
+/// Interval at which an idle thread wakes up.
 const IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A client of one HTTP server, with one connection, which is kept.
+//! HTTP client for one server, with one persistent connection.
 
 use http_body_util::{BodyExt, Full};
 pub use hyper::body::Bytes;
@@ -17,39 +17,39 @@ use crate::tls;
 /// A request to the server of a [`Client`].
 #[derive(Clone, Default, Debug)]
 pub struct Request {
-    /// The method, such as `POST`.
+    /// HTTP method, such as `POST`.
     pub method: &'static str,
-    /// Path and query, with the `/` at its beginning. The path of the destination stands before it.
+    /// Path and query, beginning with `/`. The path of the destination is prepended.
     pub target: String,
-    /// Headers except those of the connection, of credentials and of the length.
+    /// Headers other than those for the connection, the credentials and the length.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, which is not copied.
+    /// Request body, which is not copied.
     pub body: Bytes,
 }
 
-/// An answer of a server.
+/// An HTTP response, with its body up to a limit.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Host and port of the server.
     pub host: String,
-    /// The status code of HTTP.
+    /// HTTP status code.
     pub status: u16,
-    /// The pause that the header `Retry-After` asks for, ns.
+    /// Pause that the `Retry-After` header requests, ns; `None` without a number of seconds.
     pub retry_after: Option<u64>,
-    /// The body, or only its beginning if it is too long.
+    /// The body, or its beginning if it exceeds the limit.
     pub body: Vec<u8>,
-    /// Whether the body was too long.
+    /// Whether the body exceeded the limit.
     pub is_cut: bool,
 }
 
-/// A client of one server.
+/// A client for one server.
 #[derive(Debug)]
 pub struct Client {
     destination: Destination,
-    /// The header of that name.
+    /// Value of the `Authorization` header.
     authorization: Option<String>,
     connection: Option<Connection>,
-    /// Bytes of an answer that are read.
+    /// Maximum number of response bytes to read.
     most: usize,
 }
 
@@ -66,7 +66,7 @@ impl Drop for Connection {
 }
 
 impl Client {
-    /// Makes no connection yet.
+    /// Creates a client, which connects on the first request.
     pub fn new(destination: Destination) -> Self {
         let authorization = destination.login.as_ref().map(Login::authorization);
         Self {
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Reads at most this many bytes of an answer.
+    /// Limits the bytes that are read of a response to `most`.
     #[must_use]
     pub fn limited(self, most: usize) -> Self {
         Self {
@@ -86,10 +86,10 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// There was no answer: one sentence.
+    /// Returns one sentence if there was no response.
     pub async fn send(&mut self, request: Request) -> Result<Answer, String> {
         let sent = self.try_send(request).await;
         if sent.is_err() {
@@ -109,7 +109,7 @@ impl Client {
             builder = builder.header(*name, value);
         }
         if request.body.is_empty() && request.method != "GET" {
-            // The client leaves it out, and some servers want it.
+            // hyper omits the header for an empty body, but some servers require it.
             builder = builder.header(header::CONTENT_LENGTH, 0);
         }
         if let Some(authorization) = &self.authorization {
@@ -133,7 +133,7 @@ impl Client {
         })
     }
 
-    /// The connection, a new one if the server has closed the last.
+    /// Returns the connection, or a new one if the server has closed it.
     async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, String> {
         let usable = match &mut self.connection {
             Some(connection) => !connection.sender.is_closed() && connection.sender.ready().await.is_ok(),
@@ -149,7 +149,7 @@ impl Client {
                 let handshake = http1::handshake(TokioIo::new(stream)).await;
                 let authority = &self.destination.authority;
                 let (sender, connection) = handshake.map_err(|error| tls::reason(&error, authority))?;
-                // Its error is that of the request.
+                // An error of the connection is also reported by the request.
                 let task = tokio::spawn(async move { _ = connection.await }).abort_handle();
                 Ok(&mut empty.insert(Connection { sender, task }).sender)
             }
@@ -157,7 +157,7 @@ impl Client {
     }
 }
 
-/// Reads the body as far as words and errors by item need it, and no further: then the connection is not used again.
+/// Reads at most `most` bytes of the body. If there are more, the rest stays unread and the connection is not reused.
 async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper::Error> {
     let status = response.status().as_u16();
     let retry_after = response.headers().get(header::RETRY_AFTER);
@@ -188,7 +188,7 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
     })
 }
 
-/// The longest answer that is read, bytes: errors for each of 10,000 items.
+/// Maximum length of a response, bytes: enough for an error for each of 10,000 items.
 const MAX_ANSWER: usize = 16 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! TLS, names of hosts by DNS, the client of HTTP servers, and the client of hopwise's own API.
+//! Network clients of hopwise: its own API, HTTP servers, TLS and reverse DNS.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! TLS of the API and of its clients: certificates from files, and sentences for what goes wrong. Versions 1.2 and 1.3, by rustls with ring.
+//! TLS 1.2 and 1.3 for the API and its clients, by rustls with ring: configurations from PEM files, and errors with advice.
 
 use std::{
     fmt,
@@ -29,32 +29,32 @@ use tokio_rustls::TlsConnector;
 
 use runtime::lock::lock;
 
-/// A certificate with its key, both as PEM files.
+/// A certificate and its private key, both in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, followed by those of the authorities between it and the one that others trust.
+    /// PEM file with the certificate, followed by those of the intermediate authorities.
     pub certificate: PathBuf,
-    /// The private key of the certificate.
+    /// PEM file with the private key of the certificate.
     pub key: PathBuf,
 }
 
-/// A fault in a file of certificates or keys.
+/// A fault in a PEM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The purpose of the file.
     pub file: Part,
-    /// The fault and the remedy, in one sentence.
+    /// The fault and its remedy, in one sentence.
     pub message: String,
 }
 
-/// The purpose of a file.
+/// Purpose of a PEM file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The certificate of this side.
+    /// The certificate that this side presents.
     Certificate,
     /// The private key of the certificate.
     Key,
-    /// The authorities that must have signed the other side's certificate.
+    /// Authorities that must have signed the certificate of the other side.
     Authorities,
 }
 
@@ -64,14 +64,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Longest file of certificates, bytes.
+/// Maximum length of a PEM file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Creates the configuration of a server. `authorities`: only clients with a certificate of one of these are
-/// served.
+/// Returns a server configuration. With `authorities`, clients must present a certificate signed by one of them.
 ///
 /// # Errors
-/// A file cannot be used.
+/// Returns the file that cannot be used, and why.
 pub fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
     let provider = provider();
     let (chain, key) = identity.read()?;
@@ -94,7 +93,7 @@ pub fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<Ser
     Ok(Arc::new(config))
 }
 
-/// True if clients that use rustls refuse a certificate of a server because it is that of an authority. curl and browsers accept it.
+/// Returns whether rustls refuses this as a server certificate because it is a CA certificate. curl and browsers accept it.
 fn is_of_authority(certificate: &CertificateDer<'_>) -> bool {
     let mut roots = RootCertStore::empty();
     let (Ok(()), Ok(parsed)) = (
@@ -109,16 +108,16 @@ fn is_of_authority(certificate: &CertificateDer<'_>) -> bool {
     matches!(&verified, Err(Error::InvalidCertificate(problem)) if is_authority_as_server(problem))
 }
 
-/// rustls has no public variant for a certificate of an authority in the place of a server's.
+/// Detects the error for a CA certificate in place of a server's, for which rustls has no public variant.
 fn is_authority_as_server(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
-/// Creates the configuration of a client. `authorities`: only a server with a certificate of one of these is
-/// trusted; those of the system are not.
+/// Returns a client configuration that trusts only servers with a certificate signed by one of `authorities`; the authorities
+/// of the system are not trusted. The client presents `identity`, if given.
 ///
 /// # Errors
-/// A file cannot be used.
+/// Returns the file that cannot be used, and why.
 pub fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Problem> {
     let roots = self::authorities(authorities)?;
     let builder = ClientConfig::builder_with_provider(provider())
@@ -137,7 +136,7 @@ pub fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<Cli
     Ok(Arc::new(config))
 }
 
-/// Returns whether a URL asks for TLS, and its `host:port`.
+/// Splits a URL: returns whether it requires TLS, and its `host:port`.
 pub fn authority(url: &str) -> (bool, &str) {
     let (is_secure, rest) = match url.strip_prefix("https://") {
         Some(rest) => (true, rest),
@@ -146,7 +145,8 @@ pub fn authority(url: &str) -> (bool, &str) {
     (is_secure, rest.trim_end_matches('/'))
 }
 
-/// The name that the certificate of `authority` (`host:port`) must have; `None`: it is no name and no address.
+/// Returns the name that the certificate of `authority` (`host:port`) must have; `None` if the host is neither a name nor an
+/// address.
 pub fn server_name(authority: &str) -> Option<ServerName<'static>> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host
@@ -156,7 +156,7 @@ pub fn server_name(authority: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
 }
 
-/// Whether `authority` (`host`, with or without a port) is this host: then nobody else reads what is sent to it.
+/// Returns whether `authority` (`host`, with or without a port) is this host, so that data sent to it does not pass a network.
 pub fn is_loopback(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
@@ -169,14 +169,14 @@ pub fn is_loopback(authority: &str) -> bool {
     )
 }
 
-/// A stream of bytes, with or without TLS.
+/// A byte stream, with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// The side of a client of a connection to `authority`, with TLS if there is a `config`.
+/// Performs the client's TLS handshake on a connection to `authority`. Without `config`, returns the stream as it is.
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that states the problem and the remedy.
 pub async fn secure(
     config: Option<Arc<ClientConfig>>,
     authority: &str,
@@ -193,7 +193,7 @@ pub async fn secure(
     }
 }
 
-/// Returns the reason that a connection to `authority` ended, with advice where there is some.
+/// Returns the reason why a connection to `authority` ended, with advice if there is any.
 pub fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
     let causes = std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| {
         (*error).source()
@@ -204,7 +204,7 @@ pub fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> Str
     explained.unwrap_or_else(|| format!("{authority}: {error}"))
 }
 
-/// Returns the fault in the certificates and the remedy, if a connection failed for that reason.
+/// Returns the TLS fault and its remedy if `error` comes from TLS; otherwise `None`.
 pub fn explain(error: &io::Error, authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -252,10 +252,10 @@ fn invalid(problem: &CertificateError, authority: &str, host: &str) -> String {
 }
 
 impl Identity {
-    /// These two files, if both are named.
+    /// Returns the identity in these two files, or `None` if neither is named.
     ///
     /// # Errors
-    /// Only one of them is named.
+    /// Returns an error if only one of them is named.
     pub fn from_files(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
         match (certificate, key) {
             (None, None) => Ok(None),
@@ -295,7 +295,7 @@ impl Identity {
         Ok((chain, key))
     }
 
-    /// A warning if the certificate is that of an authority. `None` if it is not, or cannot be read.
+    /// Returns a warning if the certificate is a CA certificate; `None` if it is not, or cannot be read.
     pub fn authority_warning(&self) -> Option<String> {
         let chain = certificates(Part::Certificate, &self.certificate).ok()?;
         chain.first().is_some_and(is_of_authority).then(|| {
@@ -306,7 +306,7 @@ impl Identity {
         })
     }
 
-    /// Explains why rustls refuses the certificate or the key.
+    /// Describes why rustls refuses the certificate or the key.
     fn wrong(&self, error: &Error) -> Problem {
         let certificate = self.certificate.display();
         let key = self.key.display();
@@ -323,7 +323,7 @@ impl Identity {
     }
 }
 
-/// The authorities of a file.
+/// Reads the trusted authorities from a file.
 fn authorities(file: &Path) -> Result<RootCertStore, Problem> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(Part::Authorities, file)? {
@@ -334,7 +334,7 @@ fn authorities(file: &Path) -> Result<RootCertStore, Problem> {
     Ok(roots)
 }
 
-/// The certificates of a file; at least one.
+/// Reads the certificates in a file, at least one.
 fn certificates(part: Part, file: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let text = text(part, file)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -380,7 +380,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The server's side while it runs: its certificate, which a reload replaces, and the handshakes that failed.
+/// TLS state of a running server: its configuration, which a reload replaces, and counts of handshakes.
 #[derive(Debug, Default)]
 pub struct Endpoint {
     config: Mutex<Option<Arc<ServerConfig>>>,
@@ -389,26 +389,26 @@ pub struct Endpoint {
 }
 
 wire::named! {
-    /// The reason that a handshake failed, with its label value in metrics.
+    /// The reason why a handshake failed, with its label value in metrics.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Failure, name {
-        /// The client speaks HTTP, or something else, without TLS.
+        /// The client spoke HTTP, or something else, without TLS.
         NotTls => "not_tls",
-        /// It took too long.
+        /// The handshake took too long.
         Timeout => "timeout",
-        /// The client ended the connection, or closed it to make room.
+        /// The client closed the connection, or the server closed it to make room.
         Closed => "closed",
-        /// The client does not accept the certificate.
+        /// The client did not accept the server's certificate.
         Rejected => "certificate_rejected",
-        /// The client has no certificate that is accepted.
+        /// The client presented no certificate, or one that is not accepted.
         ClientCertificate => "client_certificate",
-        /// The client breaks the protocol, or has no version or cipher in common.
+        /// The client violated the protocol, or has no version or cipher in common.
         Protocol => "protocol",
     }
 }
 
 impl Failure {
-    /// Classifies the error with which a handshake ended.
+    /// Classifies the error that ended a handshake.
     pub fn from_error(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => Self::ClientCertificate,
@@ -421,17 +421,17 @@ impl Failure {
 }
 
 impl Endpoint {
-    /// For new connections; `None`: without TLS.
+    /// Returns the configuration for new connections; `None` means without TLS.
     pub fn config(&self) -> Option<Arc<ServerConfig>> {
         lock(&self.config).clone()
     }
 
-    /// Replaces the certificate for new connections; those that exist stay.
+    /// Replaces the configuration for new connections. Existing connections are unaffected.
     pub fn replace(&self, config: Option<Arc<ServerConfig>>) {
         *lock(&self.config) = config;
     }
 
-    /// Counts a handshake. Relaxed: the counters order nothing.
+    /// Counts a handshake. Relaxed ordering suffices, because the counters do not order other memory accesses.
     pub fn count(&self, failure: Option<Failure>) {
         let counter = failure.map_or(&self.completed, |failure| &self.failed[failure as usize]);
         counter.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,8 @@
-//! How many datagrams per second this machine's kernel delivers to one socket: discarded, and received by [`nic::udp`].
+//! Measures how many datagrams per second this machine's kernel delivers to one socket: first discarded, then received by
+//! [`nic::udp`].
 //!
-//! Root only: sender and receiver run in namespaces of their own, with a link between them. `receive_rate [SECONDS]`.
+//! Root only: sender and receiver run in separate network namespaces, with a link between them. Usage: `receive_rate
+//! [SECONDS]`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +59,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Receives datagrams until it is stopped; returns their number and that of the bursts.
+/// Receives datagrams until `stop` is set. Returns (number of datagrams, number of bursts).
 fn receive(receiver: &mut Receiver, slots: usize, stop: &AtomicBool) -> Result<(u64, u64), Error> {
     let mut burst = Burst::new(slots, 2048);
     let mut bytes = 0;
@@ -83,7 +85,7 @@ fn measure<'a, R>(
 where
     R: FnOnce() -> Result<(u64, u64), Error> + Send,
 {
-    // Leaked, once per line printed: the receiver borrows it from another thread.
+    // Leaked once per printed line, because the receiver borrows it from another thread.
     let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let address = SocketAddr::new(Pair::FAR[0], 0);
     let (to, receive) = pair.far.run(|| receiver(address, &Options::default(), stop))??;

@@ -1,5 +1,5 @@
-//! Tests `nic::verbs` with a device at an address of this machine, which is both ends of each connection: run by
-//! `scripts/test-verbs` in a guest whose kernel has soft-RoCE. `verbs-check ADDRESS`.
+//! Tests `nic::verbs` on a real kernel: the RDMA device at an address of this machine is both ends of each connection.
+//! `scripts/test-verbs` runs it in a guest whose kernel has soft-RoCE. Usage: `verbs-check ADDRESS`.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -91,7 +91,7 @@ fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Err
     })
 }
 
-/// Waits until the condition holds; an error after [`TIMEOUT`].
+/// Waits until the condition holds. Returns an error after [`TIMEOUT`].
 fn wait(mut until: impl FnMut() -> bool, what: &str) -> Outcome {
     let start = Instant::now();
     while !until() {

@@ -1,8 +1,8 @@
-//! BPF programs and maps: loads them from an embedded object, attaches programs to interfaces, accesses maps, and runs programs on
-//! test input.
+//! BPF programs and maps: loads them from an embedded object, attaches programs to interfaces, accesses maps, and runs
+//! programs on test input.
 //!
-//! The `aya` crate loads objects (maps, relocations, BTF). Access to maps is by whole keys and values as bytes, so that
-//! this module does not depend on their contents.
+//! The `aya` crate loads objects (maps, relocations, BTF). Maps are accessed by whole keys and values as bytes, so this module
+//! does not depend on their contents.
 
 mod ids;
 mod map;
@@ -21,14 +21,14 @@ use crate::error::Error;
 /// Changes to an object before it is loaded.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions<'a> {
-    /// Numbers of entries by map, in place of the object's own.
+    /// (Map, maximum number of entries), which replace the object's own sizes.
     pub max_entries: Vec<(&'a str, u32)>,
-    /// Constants, by name: global variables of the object that the verifier then treats as constants.
+    /// (Global variable, value), which the verifier then treats as constants.
     pub constants: Vec<(&'a str, u32)>,
 }
 
-/// A loaded object: its programs and maps live as long as it, its [`Attachment`]s or its [`Map`]s do. Nothing is pinned: when
-/// the process ends, for any reason, the kernel frees all of it.
+/// A loaded object: its programs and maps live as long as it, one of its [`Attachment`]s or one of its [`Map`]s. Nothing is
+/// pinned, so the kernel frees all of it when the process ends for any reason.
 #[derive(Debug)]
 pub struct Object {
     bpf: Ebpf,
@@ -92,11 +92,11 @@ impl Object {
         Ring::new(map)
     }
 
-    /// Puts a program of another object at index 0 of a map of programs.
+    /// Puts a program of another object at index 0 of a program array.
     ///
     /// # Errors
-    /// There is no such map or program, or the program is of another kind than those that use the map: with frames in several buffers, or
-    /// without.
+    /// There is no such map or program, or the program cannot be called from the programs that use the map, because only one of
+    /// them supports frames in several buffers.
     pub fn set_program(&self, map: &str, other: &Self, program: &str) -> Result<(), Error> {
         let fd = program::descriptor(&other.bpf, program)?;
         self.map(map)?.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes())
@@ -133,16 +133,16 @@ impl Object {
         program::attach(&self.bpf, program, interface, mode)
     }
 
-    /// Attaches as on kernels before 5.9, to test that path; see [`Attachment`].
+    /// Attaches by netlink, as on kernels before 5.9, to test that path; see [`Attachment`].
     ///
     /// # Errors
-    /// As for [`Object::attach`].
+    /// The same as for [`Object::attach`].
     #[doc(hidden)]
     pub fn attach_by_netlink(&self, program: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
         program::attach_by_netlink(&self.bpf, program, interface, mode)
     }
 
-    /// Runs a program `repeat` times on one frame: each run sees the changes of the runs before it.
+    /// Runs a program `repeat` times on one frame. Each run sees the changes of the earlier runs.
     ///
     /// # Errors
     /// The kernel refused, for example a frame shorter than an Ethernet header.
@@ -150,8 +150,8 @@ impl Object {
         program::test_run(&self.bpf, program, frame, repeat)
     }
 
-    /// Sends a frame `count` times through a program, each as a frame of its own that the program's verdict forwards or drops, as if it had
-    /// arrived on `interface` (of the caller's network namespace).
+    /// Sends `count` copies of a frame through a program, whose verdict forwards or drops each copy, as if they had arrived on
+    /// `interface` (of the caller's network namespace).
     ///
     /// # Errors
     /// The kernel refused, for example because it is older than 5.18.

@@ -1,10 +1,10 @@
-//! Linux capabilities of this process: reads and drops them.
+//! Linux capabilities of this process: reads them from /proc, and drops those that are no longer needed.
 //!
-//! Linux keeps capabilities per thread, and a new thread inherits them from the one that created it. So a process drops them
-//! *before* it has other threads: after the sockets are open and the programs are loaded, and before the first worker
-//! starts. [`drop_to`] refuses to run later than that, because it would affect one thread only. If one thread must keep more
-//! than the others, the first thread creates it, then calls [`drop_thread_to`], and then creates the others; threads that the
-//! privileged one creates call [`drop_thread_to`] at their start.
+//! Linux keeps capabilities per thread, and a new thread inherits them from the thread that created it. So a process drops them
+//! *before* it has other threads: after opening sockets and loading programs, and before starting the first worker. [`drop_to`]
+//! refuses to run later, because it would affect one thread only. If one thread must keep more than the others, the first
+//! thread creates it, then calls [`drop_thread_to`], and then creates the others; threads that the privileged one creates call
+//! [`drop_thread_to`] at their start.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Cap(u8);
 impl Cap {
     /// Reading and writing files regardless of their permissions.
     pub const DAC_OVERRIDE: Self = Self(1);
-    /// Taking capabilities out of the bounding set.
+    /// Removing capabilities from the bounding set.
     pub const SETPCAP: Self = Self(8);
     /// Listening on ports below 1024.
     pub const NET_BIND_SERVICE: Self = Self(10);
@@ -31,17 +31,17 @@ impl Cap {
     pub const NET_RAW: Self = Self(13);
     /// Locking memory beyond the limit; huge pages.
     pub const IPC_LOCK: Self = Self(14);
-    /// Includes what CAP_BPF allows, and much more.
+    /// Includes everything that CAP_BPF allows, and much more.
     pub const SYS_ADMIN: Self = Self(21);
     /// Operations that the verifier denies to unprivileged programs: computing an address from the contents of a frame.
     pub const PERFMON: Self = Self(38);
-    /// Loading programs and making maps.
+    /// Loading programs and creating maps.
     pub const BPF: Self = Self(39);
 
     /// All possible capabilities: as many as a mask has bits.
     const ALL: std::ops::Range<u8> = 0..64;
 
-    /// `"cap_net_admin"`; for a capability newer than this program its number, `"cap_57"`.
+    /// Returns the name, such as `"cap_net_admin"`; for a capability newer than this program its number, such as `"cap_57"`.
     pub fn name(self) -> String {
         match NAMES.get(usize::from(self.0)) {
             Some(name) => format!("cap_{name}"),
@@ -50,7 +50,7 @@ impl Cap {
     }
 }
 
-/// linux/capability.h, in the order of the numbers.
+/// Names from linux/capability.h, by capability number.
 const NAMES: [&str; 41] = [
     "chown",
     "dac_override",
@@ -100,12 +100,12 @@ const NAMES: [&str; 41] = [
 pub struct CapSet(u64);
 
 impl CapSet {
-    /// Returns the set of these.
+    /// Returns the set of these capabilities.
     pub fn of(caps: &[Cap]) -> Self {
         Self(caps.iter().fold(0, |bits, cap| bits | 1 << cap.0))
     }
 
-    /// Returns whether it is in the set.
+    /// Returns whether the capability is in the set.
     pub fn has(self, cap: Cap) -> bool {
         self.0 >> cap.0 & 1 == 1
     }
@@ -128,7 +128,7 @@ impl CapSet {
 }
 
 impl fmt::Display for CapSet {
-    /// `cap_net_admin,cap_bpf`; `none` of an empty set.
+    /// Writes `cap_net_admin,cap_bpf`, or `none` for an empty set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("none");
@@ -149,7 +149,7 @@ impl fmt::Debug for CapSet {
 pub struct Capabilities {
     /// Capabilities that are in effect.
     pub effective: CapSet,
-    /// Capabilities that it can make effective.
+    /// Capabilities that the thread can make effective.
     pub permitted: CapSet,
     /// Capabilities that programs it starts may keep, if their files permit it.
     pub inheritable: CapSet,
@@ -157,9 +157,9 @@ pub struct Capabilities {
     pub ambient: CapSet,
     /// Upper bound of the capabilities of programs it starts.
     pub bounding: CapSet,
-    /// Programs it starts get no more capabilities than it has.
+    /// True if programs that it starts cannot gain capabilities (`no_new_privs`).
     pub no_new_privileges: bool,
-    /// The process runs as root.
+    /// True if the process runs as root.
     pub root: bool,
 }
 
@@ -169,12 +169,12 @@ impl Capabilities {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Returns whether the verifier allows its programs pointer arithmetic. CAP_SYS_ADMIN includes CAP_PERFMON.
+    /// Returns whether the verifier allows pointer arithmetic in programs of this process. CAP_SYS_ADMIN includes CAP_PERFMON.
     pub fn may_compute(&self) -> bool {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Parses a `status` file of /proc; `None` if a field is missing. Every kernel since 4.10 has all of them.
+    /// Parses a `status` file of /proc. Returns `None` if a field is missing; every kernel since 4.10 has all of them.
     pub fn parse(status: &str) -> Option<Self> {
         Some(Self {
             effective: set_in(status, "CapEff")?,
@@ -183,7 +183,7 @@ impl Capabilities {
             ambient: set_in(status, "CapAmb")?,
             bounding: set_in(status, "CapBnd")?,
             no_new_privileges: words_of(status, "NoNewPrivs")?.next()? == "1",
-            // Real, effective, saved, file system.
+            // Real, effective, saved and file system user; the effective one counts.
             root: words_of(status, "Uid")?.nth(1)? == "0",
         })
     }
@@ -214,11 +214,12 @@ pub fn current() -> Result<Capabilities, Error> {
     })
 }
 
-/// Drops all capabilities of this process except those of `keep` that it has, permanently; see [`drop_thread_to`]. Returns the
-/// capabilities that are left, read back from the kernel.
+/// Permanently drops all capabilities of this process except those in `keep`; see [`drop_thread_to`]. Returns the remaining
+/// capabilities, read back from the kernel.
 ///
 /// # Errors
-/// This process has more than one thread already (see above), or the system refused. [`current`] returns the capabilities then.
+/// This process already has more than one thread (see above), or the system refused. Use [`current`] to read the capabilities
+/// then.
 pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     let mut threads = threads()?;
     for _ in 0..THREAD_EXIT_MS {
@@ -235,12 +236,12 @@ pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     drop_thread_to(keep)
 }
 
-/// Drops all capabilities of the calling thread, and of those it will create, except those of `keep` that it has: they leave
-/// the permitted, inheritable and ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs`
-/// is set, so that no program it starts has more. Returns the capabilities that are left, read back from the kernel.
+/// Drops all capabilities of the calling thread, and of threads that it creates later, except those in `keep`. They are removed
+/// from the permitted, inheritable and ambient sets, and from the bounding set if CAP_SETPCAP allows it; `no_new_privs` is set,
+/// so that programs it starts cannot gain any. Returns the remaining capabilities, read back from the kernel.
 ///
 /// # Errors
-/// The system refused. [`current`] returns the capabilities then.
+/// The system refused. Use [`current`] to read the capabilities then.
 pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     let now = current()?;
     let retained = now.permitted.and(keep);
@@ -249,8 +250,8 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
             control("prctl PR_CAPBSET_DROP", libc::PR_CAPBSET_DROP, u64::from(cap.0))?;
         }
     }
-    // Clears the ambient set here and sets `no_new_privs` below: otherwise a program that this process starts could have capabilities
-    // that the process itself has dropped.
+    // Clearing the ambient set here and setting `no_new_privs` below keeps programs that this process starts from having
+    // capabilities that the process itself has dropped.
     control(
         "prctl PR_CAP_AMBIENT",
         libc::PR_CAP_AMBIENT,
@@ -261,10 +262,10 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     current()
 }
 
-/// Milliseconds that other threads have to exit: the kernel counts a joined thread for a short time longer.
+/// Time that other threads have to exit, ms: the kernel still counts a joined thread for a short time.
 const THREAD_EXIT_MS: u32 = 2000;
 
-/// Threads of this process.
+/// Returns the number of threads of this process.
 fn threads() -> Result<usize, Error> {
     const TASKS: &str = "/proc/self/task";
     let tasks = fs::read_dir(TASKS).map_err(Error::failed("open", TASKS))?;
@@ -299,7 +300,7 @@ const VERSION_3: u32 = 0x2008_0522;
 
 const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);
 
-/// Effective and permitted become `capabilities`, inheritable becomes empty, for the calling thread.
+/// Sets the effective and permitted sets of the calling thread to `capabilities`, and clears the inheritable set.
 fn set(capabilities: CapSet) -> Result<(), Error> {
     let header = Header {
         version: VERSION_3,
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn with_other_threads_nothing_is_given_up() {
-        // The test runner's main thread waits for this one, so there are two at least.
+        // The test runner's main thread waits for this one, so there are at least two.
         let before = current().unwrap();
         let error = drop_to(CapSet::default()).unwrap_err().to_string();
         assert!(

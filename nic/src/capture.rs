@@ -1,8 +1,8 @@
-//! Capture files: pcap and pcapng, of either byte order, also gzipped.
+//! Capture files: reads pcap and pcapng in both byte orders, also gzipped, and writes pcap.
 //!
-//! A [`Reader`] lends one frame after the other, or several together, from a buffer of fixed size: nothing is allocated per frame, and a hostile
-//! file can neither make it grow nor make it loop endlessly. A file that ends inside a packet gives an error with the offset, after all
-//! packets before it. A [`Writer`] writes pcap with nanoseconds.
+//! A [`Reader`] lends frames one by one, or several together, from a buffer of fixed size: nothing is allocated per frame, and
+//! a hostile file can neither make it grow nor loop endlessly. A file that ends inside a packet gives an error with the offset,
+//! after all packets before it. A [`Writer`] writes pcap with nanosecond timestamps.
 //!
 //! ```
 //! use nic::capture::{LinkType, Reader, Writer};
@@ -39,17 +39,17 @@ pub use writer::Writer;
 /// A captured frame, borrowed from the reader until the next is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Time of the capture, ns since the epoch; 0 in a simple packet block, which has no timestamp.
+    /// Capture time, ns since the epoch; 0 for a simple packet block, which has no timestamp.
     pub ts: u64,
-    /// Bytes of the frame, as many as were captured.
+    /// The captured bytes of the frame.
     pub data: &'a [u8],
     /// The type of the header at the start of `data`.
     pub link: LinkType,
     /// Length of the frame on the wire, bytes.
     pub length: u32,
-    /// Whether only a part of the frame was captured.
+    /// True if only a part of the frame was captured.
     pub truncated: bool,
-    /// The number of its interface in a section of a pcapng file; 0 in pcap.
+    /// Number of the interface in its section of a pcapng file; 0 in pcap.
     pub interface: u16,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Maximum length of a packet, bytes: the snapshot length of capture programs for whole packets.
+/// Maximum length of a packet, bytes: the snapshot length with which capture programs store whole packets.
 pub const MAX_PACKET: usize = 262_144;
 
 /// Maximum number of frames that [`Reader::burst`] lends together.
@@ -74,7 +74,7 @@ enum Order {
 }
 
 impl Order {
-    /// Returns the number at `at`; the caller has checked that it is inside.
+    /// Returns the number at `at`, which the caller has checked to be inside.
     #[inline]
     fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let mut four = [0; 4];
@@ -85,7 +85,7 @@ impl Order {
         }
     }
 
-    /// Returns the number at `at`; the caller has checked that it is inside.
+    /// Returns the number at `at`, which the caller has checked to be inside.
     #[inline]
     fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let two = [bytes[at], bytes[at + 1]];
@@ -96,11 +96,11 @@ impl Order {
     }
 }
 
-/// A packet found in the buffer: the basis of a [`Frame`].
+/// Position and metadata of a packet in the buffer, from which a [`Frame`] is made.
 #[derive(Clone, Copy, Debug)]
 struct PacketRef {
     ts: u64,
-    /// The offset of its bytes in the buffer's memory, and their number.
+    /// Offset of its bytes in the buffer's memory, and their number.
     start: usize,
     len: usize,
     link: LinkType,

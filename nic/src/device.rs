@@ -1,7 +1,7 @@
-//! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
+//! Facts about a network interface and about the machine that matter to a receiver of reports.
 //!
-//! A fact is what the kernel reports: by netlink, by the ioctls of `ethtool`, in /proc and /sys. Facts that it does not report are
-//! `None`: nothing here is a guess. The caller interprets them; only [`probe`] changes anything on the machine.
+//! Facts are what the kernel reports: by netlink, by the ioctls of `ethtool`, in /proc and /sys. A fact that it does not report
+//! is `None`; nothing is guessed. The caller interprets them. Only [`probe`] changes anything on the machine.
 
 pub(crate) mod ethtool;
 pub(crate) mod link;
@@ -33,19 +33,19 @@ pub struct Facts {
     pub name: String,
     /// Index of the interface in this network namespace.
     pub index: u32,
-    /// Whether the interface is administratively up, as by `ip link set … up`.
+    /// True if the interface is administratively up, as by `ip link set … up`.
     pub up: bool,
-    /// The link has a carrier.
+    /// True if the link has a carrier.
     pub carrier: Option<bool>,
     /// MTU: the longest packet without the Ethernet header, bytes.
     pub mtu: Option<u32>,
-    /// The kernel's name for its kind of interface, such as `"veth"`, `"bond"`; hardware has none.
+    /// Kind of virtual interface, such as `"veth"` or `"bond"`; `None` for hardware.
     pub kind: Option<String>,
     /// Name of the driver.
     pub driver: Option<String>,
     /// Bus address of the device, such as `"0000:01:00.0"`.
     pub bus: Option<String>,
-    /// The NUMA node of its bus. `None` also where there is only one.
+    /// NUMA node of its bus; also `None` on machines with a single node.
     pub numa: Option<u32>,
     /// Numbers of receive and transmit queues.
     pub queues: Option<Queues>,
@@ -53,13 +53,13 @@ pub struct Facts {
     pub rx_ring: Option<Level>,
     /// Offloads that affect receivers of frames.
     pub offloads: Offloads,
-    /// XDP programs on it; empty: none.
+    /// XDP programs on the interface; may be empty.
     pub xdp: Option<Vec<Attached>>,
     /// XDP features of the driver. The kernel reports them since Linux 6.3.
     pub xdp_features: Option<XdpFeatures>,
-    /// The other end of a veth.
+    /// Peer interface of a veth.
     pub peer: Option<Peer>,
-    /// The bridge, bond or team of which it is a member.
+    /// Membership in a bridge, bond or team.
     pub member: Option<Member>,
     /// Frames that never reached any program.
     pub lost: Option<RxErrors>,
@@ -74,7 +74,7 @@ pub struct Level {
     pub max: u32,
 }
 
-/// Queues of an interface. Drivers have receive and transmit queues apart, or combined ones, or both.
+/// Queues of an interface. Drivers have separate receive and transmit queues, combined ones, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queues {
     /// Queues that only receive.
@@ -91,22 +91,22 @@ impl Queues {
         self.rx.now + self.combined.now
     }
 
-    /// Queues that could receive.
+    /// Returns the maximum number of queues that could receive.
     pub fn receiving_max(&self) -> u32 {
         self.rx.max.saturating_add(self.combined.max)
     }
 }
 
-/// An offload of the interface.
+/// State of an offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feature {
     /// The offload is active.
     pub on: bool,
-    /// Whether the feature cannot be changed.
+    /// True if the offload cannot be changed.
     pub fixed: bool,
 }
 
-/// Offloads by their long names in `ethtool -k`.
+/// Offloads, described by their names in `ethtool -k`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offloads {
     /// `large-receive-offload`: the device merges packets of a connection.
@@ -115,7 +115,7 @@ pub struct Offloads {
     pub gro: Option<Feature>,
     /// `rx-gro-hw`: the device merges packets as the kernel would.
     pub gro_hw: Option<Feature>,
-    /// `rx-gro-list`: the kernel chains packets, UDP too.
+    /// `rx-gro-list`: the kernel chains packets, including UDP.
     pub gro_list: Option<Feature>,
     /// `rx-udp-gro-forwarding`: the kernel merges UDP datagrams although no socket requested it.
     pub udp_gro_forwarding: Option<Feature>,
@@ -130,12 +130,12 @@ pub struct Offloads {
 pub struct XdpFeatures(pub u64);
 
 impl XdpFeatures {
-    /// Returns whether the driver runs XDP programs itself, and supports their basic verdicts.
+    /// Returns whether the driver runs XDP programs natively, with the basic verdicts.
     pub fn native(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Returns whether programs can send frames elsewhere, such as to an AF_XDP socket.
+    /// Returns whether programs can redirect frames, for example to an AF_XDP socket.
     pub fn redirect(self) -> bool {
         self.0 & 2 != 0
     }
@@ -152,20 +152,20 @@ impl XdpFeatures {
 }
 
 wire::named! {
-    /// Where an XDP program runs.
+    /// The place where an XDP program runs.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Mode, name {
-        /// The program runs in the driver.
+        /// In the driver of the interface.
         Native => "native",
         /// In the kernel's network stack.
         Generic => "generic",
-        /// The program runs in the device.
+        /// In the device (NIC) itself.
         Offloaded => "offloaded",
     }
 }
 
 impl Mode {
-    /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
+    /// Returns `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
     pub(crate) fn flag(self) -> u32 {
         match self {
             Self::Native => 1 << 2,
@@ -178,32 +178,32 @@ impl Mode {
 /// An XDP program on an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attached {
-    /// The kernel's ID of it.
+    /// The kernel's ID of the program.
     pub id: u32,
     /// Name of the program, at most 15 bytes. Reading it needs CAP_SYS_ADMIN.
     pub name: Option<String>,
     /// Mode in which the program runs.
     pub mode: Mode,
-    /// Whether the program is one of hopwise's; `None` if its name is unknown.
+    /// True if it is one of hopwise's programs; `None` if its name is unknown.
     pub ours: Option<bool>,
 }
 
-/// The other end of a veth.
+/// The peer interface of a veth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Index of the interface in its namespace.
+    /// Index of the peer in its namespace.
     pub index: u32,
-    /// Whether the peer is in another network namespace: then the rest is unknown.
+    /// True if the peer is in another network namespace; then the fields below are unknown.
     pub elsewhere: bool,
     /// Name of the interface.
     pub name: Option<String>,
     /// Maximum transmission unit, bytes.
     pub mtu: Option<u32>,
-    /// Queues that it sends on: frames of one arrive on the receive queue of the same number.
+    /// Number of transmit queues. Frames of a queue arrive on the receive queue of the same number.
     pub tx_queues: Option<u32>,
 }
 
-/// The bridge or bond that an interface is a member of.
+/// Membership of an interface in a bridge, bond or team.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Kind of the device: `"bridge"`, `"bond"`, …
@@ -214,7 +214,7 @@ pub struct Member {
     pub index: Option<u32>,
 }
 
-/// Frames lost before any program saw them, since the interface exists.
+/// Frames lost before any program saw them, since the interface was created.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RxErrors {
     /// Dropped by the kernel: no memory, or no receiver.
@@ -225,7 +225,7 @@ pub struct RxErrors {
     pub missed: u64,
 }
 
-/// Facts that the kernel reports about an interface; `None` if there is none of this name.
+/// Returns the facts about an interface, or `None` if there is no interface of this name.
 ///
 /// # Errors
 /// Netlink does not work at all.
@@ -304,14 +304,14 @@ fn known_peer(netlink: &Netlink, peer: Peer) -> Peer {
     }
 }
 
-/// Returns the NUMA node of the bus. Read from the directory of the bus in /sys, because that of the interface belongs to the network
+/// Returns the NUMA node of the bus. Reads the bus directory in /sys, because the interface's directory belongs to the network
 /// namespace in which /sys was mounted.
 fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
     let (kind, address) = match (&link.parent, bus) {
         (Some((kind, address)), _) => (kind.as_str(), address.as_str()),
         (None, address) => ("pci", address?),
     };
-    // The names come from the kernel, but become parts of a path here.
+    // The names come from the kernel, but become parts of a path, so check them.
     if [kind, address]
         .iter()
         .any(|part| part.is_empty() || part.contains(['/', '\0']) || part.starts_with('.'))
@@ -323,7 +323,7 @@ fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
         .join("devices")
         .join(address)
         .join("numa_node");
-    // −1: the firmware does not report it.
+    // -1 means that the firmware does not report it; it does not parse as `u32`.
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
@@ -343,8 +343,8 @@ fn devices(table: &str) -> Vec<String> {
     names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
-/// Switches an offload, named as in `ethtool -k --json` (`"rx-gro"`, `"rx-vlan-hw-parse"`). For tests and measurements:
-/// the operator decides about the interface, not this program.
+/// Switches an offload, named as in `ethtool -k --json` (`"rx-gro"`, `"rx-vlan-hw-parse"`). For tests and measurements only: in
+/// production the operator configures the interface.
 ///
 /// # Errors
 /// There is no such interface or offload, it is fixed, or CAP_NET_ADMIN is missing.

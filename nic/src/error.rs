@@ -1,17 +1,17 @@
-//! A failed system call, with a human-readable description.
+//! The error type of this crate: a failed system call, with a description and advice for the operator.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A failed system call: its name, its object, the cause and a remedy.
+/// A failed system call: its name, the object, the cause and advice.
 #[derive(Debug)]
 pub struct Error {
     call: &'static str,
-    /// The address, file or name it was about; empty when there is none.
+    /// The address, file or name that the call was about; may be empty.
     about: String,
     port: Option<u16>,
-    /// Advice for the operator, where the call site knows more than the error number.
+    /// Advice for the operator, if the call site knows more than the error number says.
     advice: Option<String>,
     source: io::Error,
 }
@@ -27,17 +27,17 @@ impl Error {
         }
     }
 
-    /// Returns the error of the call that just returned a negative number.
+    /// Returns the error of the call that just failed, from `errno`.
     pub(crate) fn last(call: &'static str, about: impl fmt::Display) -> Self {
         Self::new(call, about, io::Error::last_os_error())
     }
 
-    /// Returns a function for `map_err`, which turns the error of `call` into one that says that it was about `about`.
+    /// Returns a function for `map_err` that converts the error of `call` on `about`.
     pub(crate) fn failed(call: &'static str, about: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::new(call, about, source)
     }
 
-    /// As [`Error::failed`], of a call on a socket of `address`.
+    /// Does the same as [`Error::failed`], for a call on a socket of `address`.
     pub(crate) fn on_socket(call: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> Self {
         move |source| Self {
             port: Some(address.port()),
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// Adds an explanation and a remedy.
+    /// Adds advice: an explanation and a remedy.
     #[must_use]
     pub(crate) fn with_advice(self, advice: String) -> Self {
         Self {
@@ -54,17 +54,17 @@ impl Error {
         }
     }
 
-    /// Returns the system call, as in its manual page.
+    /// Returns the name of the system call, as in its manual page.
     pub fn call(&self) -> &'static str {
         self.call
     }
 
-    /// Returns the system's error number, if it was the system that refused.
+    /// Returns the system's error number, if the system returned the error.
     pub fn errno(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
 
-    /// Returns the remedy, if it is known.
+    /// Returns advice from the call site, or else from the error number.
     fn advice(&self) -> Option<String> {
         if self.advice.is_some() {
             return self.advice.clone();

@@ -1,9 +1,9 @@
-//! Whole frames in and out of interfaces, for a program that switches them: AF_PACKET, with a ring to receive
-//! (TPACKET_V2: each frame is delivered at once, unlike the blocks of V3) and batches to send.
+//! Receives and sends whole frames, for a program that switches them between interfaces. Uses AF_PACKET: a ring to receive
+//! (TPACKET_V2, which delivers each frame at once, unlike the blocks of V3), and batches to send.
 //!
-//! Each frame states the work that its sender left to offloading ([`Unfinished`]): between the network stacks of one machine
-//! checksums are not computed and TCP is not segmented. VLAN tags that the kernel stripped are inserted again. A port does not receive frames that
-//! the machine itself sends through its interface.
+//! Each frame states the work that its sender left to offloading ([`Unfinished`]): within one machine, checksums are not
+//! computed and TCP is not segmented. VLAN tags that the kernel stripped are inserted again. A port does not receive frames
+//! that this machine itself sends on its interface.
 
 mod port;
 #[cfg(test)]
@@ -19,8 +19,8 @@ pub use port::{Options, Port, ReceivedFrame, Stats, Unfinished};
 use crate::error::Error;
 use crate::sys;
 
-/// Waits until one of `ports` or `other` can be read or has failed, at most `timeout`, to the nanosecond as far as the system
-/// can. A signal ends it as the timeout does. `poll_fds` is reused memory.
+/// Waits at most `timeout` until one of the descriptors can be read or has failed, with nanosecond precision as far as the
+/// system supports it. A signal ends the wait early. `poll_fds` is reused memory.
 ///
 /// # Errors
 /// The system refused.
@@ -36,7 +36,7 @@ pub fn wait<'f>(
         .map_err(Error::failed("ppoll", ""))
 }
 
-/// The descriptors of [`wait`].
+/// Reusable memory for the descriptors of [`wait`].
 #[derive(Default)]
 pub struct PollFds(Vec<libc::pollfd>);
 
@@ -46,9 +46,10 @@ impl std::fmt::Debug for PollFds {
     }
 }
 
-/// Stops the kernel's own network stack from sending on an interface: no IPv6 (it would configure an address and send), no ARP replies, no
-/// forwarding. Returns a message for each setting that could not be changed.
+/// Keeps the kernel's own network stack from sending on an interface: disables IPv6 (which would configure an address and
+/// send), ARP replies and forwarding. Returns a message for each setting that could not be changed.
 pub fn silence(interface: &str) -> Vec<String> {
+    // Protocol, setting and value in /proc/sys/net/PROTOCOL/conf/INTERFACE.
     const SETTINGS: [(&str, &str, &str); 3] = [
         ("ipv6", "disable_ipv6", "1"),
         ("ipv4", "arp_ignore", "8"),
@@ -61,7 +62,7 @@ pub fn silence(interface: &str) -> Vec<String> {
             .join("conf")
             .join(interface)
             .join(name);
-        // Without IPv6 in the kernel there is nothing to switch off.
+        // Without IPv6 in the kernel there is nothing to disable.
         if !path.exists() || fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! Frames in and out: AF_XDP, AF_PACKET and UDP sockets, capture files, RDMA verbs; and the system calls around them.
+//! Receives and sends packets: AF_XDP, AF_PACKET and UDP sockets, capture files, RDMA verbs; and the system calls around them.
 //!
-//! This is one of the two crates with unsafe Rust, because system calls are unsafe. It knows nothing about reports.
+//! This is one of the two crates with unsafe Rust, which system calls need. It knows nothing about telemetry reports.
 //!
 //! # Example
 //! Datagrams from a UDP socket, many per system call:

@@ -1,4 +1,4 @@
-//! An interface that is received from: its state is polled, by sockets of the namespace in which they were opened.
+//! State of an interface that is received from, polled by sockets that belong to the namespace in which they were opened.
 
 use crate::device::ethtool::Ethtool;
 use crate::device::link::{self, LinkSelector};
@@ -21,11 +21,11 @@ pub(crate) struct Link {
 pub(crate) struct LinkState {
     /// Frames that the device or its driver dropped on reception, for any receiver.
     pub(crate) dropped: u64,
-    /// XDP programs on it.
+    /// XDP programs on the interface.
     pub(crate) programs: Vec<Attached>,
     /// MTU: the longest packet without the Ethernet header, bytes.
     pub(crate) mtu: Option<u32>,
-    /// Whether the interface is administratively up.
+    /// True if the interface is administratively up.
     pub(crate) up: bool,
 }
 
@@ -39,7 +39,7 @@ const NESTED: u16 = 0x8000;
 const INFO: usize = 16;
 
 impl Link {
-    /// Returns the interface `name` of the caller's network namespace.
+    /// Opens the interface `name` of the caller's network namespace.
     pub(crate) fn open(name: &str) -> Result<Self, Error> {
         Ok(Self {
             name: name.to_owned(),
@@ -61,7 +61,7 @@ impl Link {
         &self.netlink
     }
 
-    /// Returns the current state of the interface; `None` if it was removed.
+    /// Returns the current state of the interface, or `None` if it was removed.
     pub(crate) fn state(&self) -> Result<Option<LinkState>, Error> {
         let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Link {
         }))
     }
 
-    /// Receive queues in use; 1 if the driver does not report them.
+    /// Returns the number of receive queues in use; 1 if the driver does not report it.
     pub(crate) fn queues(&self) -> u32 {
         self.ethtool
             .queues()
@@ -87,7 +87,7 @@ impl Link {
     }
 }
 
-/// Attaches the XDP program of this descriptor by netlink, if none is attached; -1 detaches the one attached.
+/// Attaches the XDP program of this descriptor by netlink, if none is attached. A descriptor of -1 detaches the current one.
 pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: Mode) -> Result<(), Error> {
     /// The flag `XDP_FLAGS_UPDATE_IF_NOEXIST` of linux/if_link.h.
     const IF_NONE: u32 = 1;
@@ -102,7 +102,7 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
     netlink.request(RTM_SETLINK, &body)
 }
 
-/// Returns the XDP programs on an interface; none if it was removed.
+/// Returns the XDP programs on an interface; empty if it was removed.
 pub(crate) fn programs(netlink: &Netlink, index: u32) -> Result<Vec<Attached>, Error> {
     Ok(link::get(netlink, LinkSelector::Index(index))?
         .and_then(|found| found.xdp)

@@ -1,6 +1,6 @@
-//! Load generation, and a baseline: the rate of a receiver that discards everything, on this machine.
+//! Load generation for measurements, and a baseline: the rate of a receiver that discards every datagram.
 //!
-//! For measurements; nothing here is part of the collector.
+//! Nothing here is part of the collector.
 
 mod live;
 
@@ -19,18 +19,18 @@ pub use live::{LiveFrames, Word};
 /// Settings of the load.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Load {
-    /// Passes many datagrams to the kernel as one (UDP segmentation offload): several times faster. Only payloads of the
-    /// length of the first one are sent then.
+    /// Passes many datagrams to the kernel as one (UDP segmentation offload), which is several times faster. Then only payloads
+    /// as long as the first one are sent.
     pub segmented: bool,
-    /// Datagrams per second; `None`: as fast as possible.
+    /// Datagrams per second; `None` to send as fast as possible.
     pub per_second: Option<u64>,
-    /// Total number of datagrams; `None`: until stopped. May be exceeded by the datagrams of one call.
+    /// Total number of datagrams, or `None` to send until stopped. The last call may exceed it.
     pub total: Option<u64>,
 }
 
 impl Load {
-    /// Sends `payloads` repeatedly from one socket, until the total is reached or `stop` becomes true. Makes at least one call even
-    /// if `stop` is set already: the thread may start late. Returns how many datagrams were sent.
+    /// Sends `payloads` repeatedly from one socket, until the total is reached or `stop` is set. Makes at least one call even
+    /// if `stop` is already set, because the thread may start late. Returns the number of datagrams sent.
     ///
     /// # Errors
     /// The first datagrams of a call could not be sent.
@@ -70,7 +70,7 @@ impl Load {
     }
 }
 
-/// A plain `recvmmsg` loop that discards the data.
+/// A receiver with a plain `recvmmsg` loop that discards the data.
 #[derive(Debug)]
 pub struct Discard {
     receiver: Receiver,
@@ -91,18 +91,18 @@ pub struct Discarded {
 }
 
 impl Discarded {
-    /// Datagrams per second, from the first to the last.
+    /// Returns the datagrams per second, from the first to the last.
     pub fn per_second(&self) -> f64 {
         self.datagrams as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 }
 
 impl Discard {
-    /// Listens on `address`, with the same receive buffer as the receiver it is compared with, and without the timestamps
-    /// and drop counters per datagram, which cost time.
+    /// Listens on `address` with the same receive buffer as the receiver that it is compared with, but without timestamps and
+    /// drop counters per datagram, which cost time.
     ///
     /// # Errors
-    /// As for [`Receiver::bind`].
+    /// The same as for [`Receiver::bind`].
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let receiver = Receiver::bind(address, options)?;
         receiver.make_plain(Duration::from_millis(50))?;
@@ -112,13 +112,13 @@ impl Discard {
         })
     }
 
-    /// Returns the address listened on, with the port the kernel chose.
+    /// Returns the address listened on, with the port that the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.receiver.local_addr()
     }
 
-    /// Receives datagrams until `stop` becomes true *and* none are left. When none are left it waits for `wait`, or, if that is
-    /// zero, blocks for the next datagram (and checks `stop` every 50 ms): which is faster depends on the machine, so measure both.
+    /// Receives datagrams until `stop` is set *and* none are left. When none are left it sleeps for `wait` or, if that is zero,
+    /// blocks for the next datagram (and checks `stop` every 50 ms). Which is faster depends on the machine, so measure both.
     ///
     /// # Errors
     /// The system refused.
@@ -127,7 +127,7 @@ impl Discard {
         let mut first = 0;
         let mut last = 0;
         loop {
-            // Read before the call: datagrams sent before the flag was set are in the socket already.
+            // Read before the call: datagrams sent before the flag was set are already in the socket.
             let stopping = stop.load(Ordering::Acquire);
             let taken = self.take(wait.is_zero() && !stopping)?;
             if taken > 0 {
@@ -138,7 +138,7 @@ impl Discard {
             } else if stopping {
                 break;
             }
-            // After a full burst more are probably waiting.
+            // After a full burst, more datagrams are probably waiting.
             if !wait.is_zero() && !stopping && taken < self.burst.slots() as u64 {
                 time::sleep(wait);
             }
@@ -178,12 +178,12 @@ mod tests {
     use super::*;
     use crate::netns::Pair;
 
-    /// Reports of one length, distinguished by their content.
+    /// Reports of one length that differ in content.
     fn payloads() -> Vec<Vec<u8>> {
         (0..200u8).map(|n| vec![n; 220]).collect()
     }
 
-    /// Sends `load` to the address that `receive` listens on, concurrently. Returns the number sent and the result of `receive`.
+    /// Sends `load` to the address that `receive` listens on, concurrently. Returns the number sent and `receive`'s result.
     fn against<T: Send>(
         sender: &mut Sender,
         load: Load,
@@ -193,7 +193,7 @@ mod tests {
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receive(&stop));
             let sent = load.send(sender, &payloads(), &never).unwrap();
-            // Release: pairs with the acquire in the receiver, so that all that was sent is in the socket by then.
+            // Release: pairs with the acquire in the receiver, so that every sent datagram is in the socket by then.
             stop.store(true, Ordering::Release);
             (sent, receiving.join().unwrap())
         })

@@ -1,6 +1,6 @@
-//! Network namespaces for tests and measurements: real links between separate stacks, on one machine.
+//! Network namespaces for tests and measurements: real links between separate network stacks on one machine.
 //!
-//! They need root and iproute2's `ip`. A test that uses them prints a message and skips itself if they are missing.
+//! They need root and `ip` of iproute2. A test that uses them prints a message and skips itself if they are missing.
 
 use std::fs::File;
 use std::io;
@@ -14,17 +14,17 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::sys;
 
-/// A namespace of its own, removed when dropped.
+/// A network namespace, deleted on drop.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Creates a namespace with a unique name, with its loopback up.
+    /// Creates a namespace with a unique name, and sets its loopback up.
     ///
     /// # Errors
-    /// This needs root, and `ip`.
+    /// The process is not root, or `ip` is missing.
     pub fn create() -> Result<Self, Error> {
         /// Distinguishes the namespaces of one process. Relaxed: threads only need different numbers.
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -41,18 +41,18 @@ impl Namespace {
         &self.name
     }
 
-    /// Runs `ip` in it.
+    /// Runs `ip` inside the namespace.
     ///
     /// # Errors
-    /// The output of `ip`.
+    /// Returns the output of `ip` if it fails.
     pub fn ip(&self, arguments: &[&str]) -> Result<(), Error> {
         ip(&[&["-n", &self.name], arguments].concat())
     }
 
-    /// Runs `work` in it; see [`within`].
+    /// Runs `work` inside the namespace; see [`within`].
     ///
     /// # Errors
-    /// As for [`within`].
+    /// The same as for [`within`].
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         within(&self.name, work)
     }
@@ -60,26 +60,27 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // No caller is left to report an error to; `ip netns` shows a namespace that remains.
+        // No caller is left to receive an error; `ip netns` shows a namespace that remains.
         let _ = ip(&["netns", "delete", &self.name]);
     }
 }
 
-/// Runs `work` on a thread inside the network namespace `name` and returns its result. Sockets made there stay there,
-/// whichever thread uses them afterwards. Threads started by `work` are inside too.
+/// Runs `work` on a new thread inside the network namespace `name`, and returns its result. Sockets created there stay in the
+/// namespace, whichever thread uses them later. Threads started by `work` are inside, too.
 ///
 /// # Errors
 /// There is no such namespace, or this process may not enter it.
 ///
 /// # Panics
-/// When `work` does.
+/// Panics if `work` panics.
 pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-    // A thread of its own, so that the caller's thread stays in its namespace.
+    // A separate thread, so that the caller's thread stays in its namespace.
     let entered = std::thread::scope(|scope| scope.spawn(|| enter(name).map(|()| work())).join());
     entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Moves the calling thread into the network namespace `name`, for good. Sockets that it makes, and threads that it starts, are inside.
+/// Moves the calling thread into the network namespace `name`, permanently. Sockets and threads that it creates are inside,
+/// too.
 ///
 /// # Errors
 /// There is no such namespace, or this process may not enter it.
@@ -91,14 +92,14 @@ pub fn enter(name: &str) -> Result<(), Error> {
     sys::check(result).map(drop).map_err(Error::failed("setns", name))
 }
 
-/// Two fresh namespaces with one link between them; removed when dropped.
+/// Two new namespaces with one veth link between them; deleted on drop.
 #[derive(Debug)]
 pub struct Pair {
     /// The near side: 10.97.0.1 and fd97::1, on the device `veth0`.
     pub near: Namespace,
     /// The far side: 10.97.0.2 and fd97::2, on the device `veth0`.
     pub far: Namespace,
-    /// Receive queues at each end, and as many transmit queues.
+    /// Number of receive queues at each end, and of transmit queues.
     queues: u32,
 }
 
@@ -114,11 +115,11 @@ impl Pair {
     const NEAR_MAC: &str = "02:00:00:00:00:01";
     const FAR_MAC: &str = "02:00:00:00:00:02";
 
-    /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits for
+    /// Creates the namespaces and the link. Each side has a static neighbour entry for the other, so that no datagram waits for
     /// address resolution (and is perhaps lost).
     ///
     /// # Errors
-    /// This needs root, and `ip`.
+    /// The process is not root, or `ip` is missing.
     pub fn create() -> Result<Self, Error> {
         Self::with_queues(1)
     }
@@ -126,7 +127,7 @@ impl Pair {
     /// Creates a pair with this many receive and transmit queues at each end.
     ///
     /// # Errors
-    /// This needs root, and `ip`.
+    /// The process is not root, or `ip` is missing.
     pub fn with_queues(queues: u32) -> Result<Self, Error> {
         let pair = Self {
             near: Namespace::create()?,
@@ -137,7 +138,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Makes the link, also again after it was deleted.
+    /// Creates the link, again if it was deleted.
     ///
     /// # Errors
     /// The link exists already, or `ip` failed otherwise.
@@ -167,7 +168,7 @@ impl Pair {
             for address in other.map(|address| address.to_string()) {
                 side.ip(&[
                     "neighbour",
-                    // Another thread may be requesting it already.
+                    // `replace`, because another thread may have requested the entry already.
                     "replace",
                     &address,
                     "lladdr",
@@ -182,8 +183,8 @@ impl Pair {
         self.wait_until_open()
     }
 
-    /// The kernel opens a link some time after it is set up, and drops earlier frames without an error. So this sends until
-    /// something arrives, in each direction and family.
+    /// Waits until the link passes datagrams, by sending until one arrives, in each direction and family. The kernel opens a
+    /// link some time after it is set up, and silently drops earlier frames.
     fn wait_until_open(&self) -> Result<(), Error> {
         let sides = [
             (&self.near, Self::NEAR, &self.far, Self::FAR),
@@ -201,8 +202,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Frames that the link itself dropped so far, in either direction: before any socket could count them. Compare two
-    /// readings, for some may be from before the link was open.
+    /// Returns the number of frames that the link itself dropped so far, in both directions, before any socket could count
+    /// them. Compare two readings, because some drops may be from before the link was open.
     ///
     /// # Errors
     /// The statistics cannot be read.
@@ -218,13 +219,14 @@ impl Pair {
     }
 }
 
-/// Sends datagrams until one arrives, for at most some seconds.
+/// Sends datagrams until one arrives, for at most 20 s.
 fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
+    // With a timeout of 10 ms each, 20 s in total.
     const TRIES: u32 = 2000;
     receiver.set_read_timeout(Some(Duration::from_millis(10)))?;
     let to = receiver.local_addr()?;
     for _ in 0..TRIES {
-        // Refused while the link is closed, in some kernels.
+        // Some kernels refuse to send while the link is closed.
         let _ = sender.send_to(b"probe", to);
         match receiver.recv(&mut [0; 8]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -237,7 +239,7 @@ fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
     ))
 }
 
-/// Drops received and sent, from the table of devices: the fourth of eight numbers each.
+/// Returns the drops received and sent from /proc/net/dev: the fourth of eight numbers in each direction.
 fn device_drops(table: &str, device: &str) -> Option<u64> {
     let numbers = table
         .lines()
@@ -271,7 +273,7 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
 /// Sends unmodified frames on an interface of the caller's namespace.
 ///
 /// # Errors
-/// This needs root; there is no such interface; a frame is too long for it.
+/// The process is not root, there is no such interface, or a frame is too long for it.
 pub fn send_frames(interface: &str, frames: &[Vec<u8>]) -> Result<(), Error> {
     let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
     let socket = sys::packet_socket(interface)?;

@@ -1,8 +1,9 @@
-//! Decides when to wait a little before the next receive call, so that it returns more datagrams. Also for queues between threads.
+//! Decides when a receiver should wait briefly before the next receive call, so that the call returns more datagrams. Also used
+//! for queues between threads.
 
 use std::time::Duration;
 
-/// Estimates from the arrival rate whether waiting saves system calls.
+/// Estimates from the arrival rate whether a wait saves system calls.
 #[derive(Debug)]
 pub struct Pace {
     wait: Duration,
@@ -11,10 +12,10 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A wait that would bring fewer datagrams costs more than the system calls it saves.
+    /// Datagrams that a wait must bring. Fewer cost more than the saved system calls.
     const WORTH_WAITING: u64 = 8;
 
-    /// Decides about waits of this length; 0 = never.
+    /// Creates the estimator for waits of this length; zero disables waiting.
     pub fn new(wait: Duration) -> Self {
         Self {
             wait,
@@ -23,12 +24,12 @@ impl Pace {
         }
     }
 
-    /// Returns the time to wait before the next call; `None`: no wait.
+    /// Returns the time to wait before the next call, or `None` for no wait.
     pub fn wait_first(&self) -> Option<Duration> {
         self.wait_next.then_some(self.wait)
     }
 
-    /// `filled` of `slots` arrived at `now` (ns). Computes whether a wait at that rate would bring enough.
+    /// Records that `filled` of `slots` arrived at `now` (ns), and decides whether a wait at this rate brings enough.
     pub fn note(&mut self, filled: usize, slots: usize, now: u64) {
         let gap = now.saturating_sub(self.last).max(1);
         self.last = now;
@@ -48,9 +49,9 @@ mod tests {
             pace.note(filled, 64, pace.last + gap);
             pace.wait_first().is_some()
         };
-        // 4 in 10 us: 20 are expected in 50 us.
+        // 4 datagrams in 10 us: 20 are expected in 50 us.
         assert!(after(4, 10_000));
-        // 4 in a millisecond: none is expected.
+        // 4 datagrams in a millisecond: none is expected.
         assert!(!after(4, 1_000_000));
         assert!(!after(0, 10));
         // More datagrams are waiting already.

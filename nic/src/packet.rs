@@ -1,12 +1,13 @@
-//! Frames from AF_PACKET: a ring shared with the kernel, which copies frames into it that a filter selects (TPACKET_V3).
+//! Receives frames with AF_PACKET: a ring shared with the kernel, into which it copies the frames that a BPF filter selects
+//! (TPACKET_V3).
 //!
-//! For interfaces on which XDP is in use or refused. The network stack processes the same frames, too: so that it does
-//! not answer each datagram with "port unreachable", a UDP socket is bound to every port, with a filter that drops everything. Its drops
-//! appear as `InErrors` of UDP in the system's statistics; they are a cost of this receive path, like the stack's own work on
-//! each frame.
+//! For interfaces on which XDP is in use or refused. The network stack processes the same frames, too. To keep it from
+//! answering each datagram with "port unreachable", a UDP socket is bound to every port, with a filter that drops everything.
+//! These drops appear as `InErrors` of UDP in the system's statistics. They are a cost of this receive path, like the stack's
+//! own work per frame.
 //!
-//! The kernel reassembles fragments of IPv4 before they reach the ring. Fragments of IPv6 are not: the first of each
-//! datagram, which names the port, is counted as refused.
+//! The kernel reassembles IPv4 fragments before they reach the ring, but not IPv6 fragments: the first fragment of each
+//! datagram, which has the port, is counted as refused.
 
 mod filter;
 mod ring;
@@ -20,9 +21,9 @@ pub use ring::Ring;
 pub struct Options {
     /// The UDP ports to receive from.
     pub ports: Vec<u16>,
-    /// Bytes of the ring, rounded to a multiple of a block (1 MiB), at least two.
+    /// Bytes of the ring, rounded down to a multiple of a block (1 MiB), but at least two blocks.
     pub ring: usize,
-    /// Binds UDP sockets that drop everything to the ports; without them, the stack answers datagrams with "port unreachable".
+    /// Binds UDP sockets that drop everything to the ports. Without them, the stack answers datagrams with "port unreachable".
     pub hold_ports: bool,
 }
 

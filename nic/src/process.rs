@@ -1,5 +1,5 @@
-//! Terminating processes that another process started, without signalling the wrong one: a descriptor (pidfd) is opened before the
-//! process is inspected, so that its number cannot be reused by the time it is signalled.
+//! Terminates processes that another process started, without signalling the wrong one: a pidfd is opened before the process is
+//! inspected, so its PID cannot be reused before it is signalled.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -20,17 +20,17 @@ pub struct Process {
 /// A signal to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Terminate in an orderly manner: SIGTERM.
+    /// Orderly termination: SIGTERM.
     Terminate,
-    /// Terminate at once: SIGKILL.
+    /// Immediate termination: SIGKILL.
     Kill,
 }
 
 impl Process {
-    /// Returns the process of this number; `None` if there is none.
+    /// Opens the process with this ID. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Linux is older than 5.3, or there are no descriptors left.
+    /// Linux is older than 5.3, or no descriptors are left.
     pub fn open(id: u32) -> Result<Option<Self>, Error> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id as libc::c_ulong, 0) };
@@ -52,7 +52,7 @@ impl Process {
         self.id
     }
 
-    /// Returns the words of its command line; empty if it has ended, or is a kernel thread.
+    /// Returns the words of its command line; empty if it has ended or is a kernel thread.
     pub fn command(&self) -> Vec<String> {
         let bytes = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
         if self.has_ended() {
@@ -76,17 +76,17 @@ impl Process {
         wanted.dev() == found.dev() && wanted.ino() == found.ino() && !self.has_ended()
     }
 
-    /// Sends it a signal. A process that has ended already is no error.
+    /// Sends a signal to the process. It is no error if it has already ended.
     ///
     /// # Errors
-    /// It belongs to another user.
+    /// The process belongs to another user.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         let number = match signal {
             Signal::Terminate => libc::SIGTERM,
             Signal::Kill => libc::SIGKILL,
         };
         let none = std::ptr::null_mut::<libc::siginfo_t>();
-        // SAFETY: no information goes with the signal: the pointer is null, which the call allows.
+        // SAFETY: the signal carries no information, so the pointer is null, which the call allows.
         let sent = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -108,13 +108,13 @@ impl Process {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits until it has ended, up to this time; returns whether it has.
+    /// Waits until the process has ended, at most for `patience`. Returns whether it has.
     pub fn wait(&self, patience: Duration) -> bool {
         let start = Instant::now();
         loop {
             let left = patience.saturating_sub(start.elapsed());
             let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-            // A descriptor that cannot be polled is not that of a running process.
+            // A descriptor that cannot be polled does not belong to a running process.
             let ended =
                 sys::poll(&mut [sys::readable(self.handle.as_fd())], timeout).map_or(true, |ready| ready > 0);
             if ended || left.is_zero() {
@@ -131,13 +131,14 @@ impl Process {
 pub fn all() -> Result<Vec<Process>, Error> {
     let entries = fs::read_dir("/proc").map_err(Error::failed("open", "/proc"))?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // A process that ended since the listing is left out.
+    // Leaves out processes that ended since the listing.
     Ok(numbers
         .filter_map(|id| Process::open(id).ok().flatten())
         .collect())
 }
 
-/// Limits this process: bytes of its private memory, and of the largest file that it may write. Disables core files.
+/// Limits this process: bytes of its private memory (`memory`), and of the largest file it may write (`file`). Disables core
+/// files.
 ///
 /// # Errors
 /// A sandbox forbids it; the limits that could be set are set.
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_process_is_found_signalled_and_seen_to_have_ended() {
-        // Without the test's output as its own: otherwise a reader of that output would wait for it.
+        // Its output is not the test's: otherwise a reader of that output would wait for this process, too.
         let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
         let mut command = Command::new("sleep");
         let mut child = command
@@ -194,7 +195,7 @@ mod tests {
         assert!(!process.is_in("hopwise-none"));
         process.signal(Signal::Terminate).unwrap();
         assert!(process.wait(Duration::from_secs(20)));
-        // Its parent has not waited for it yet: it still exists, but has no command.
+        // Its parent has not waited for it yet: it still exists, but has no command line.
         assert_eq!(process.command(), Vec::<String>::new());
         child.wait().unwrap();
         process.signal(Signal::Kill).unwrap();

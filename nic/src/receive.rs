@@ -1,5 +1,5 @@
-//! Opens an interface on the fastest receive path that works: the paths are tried from the fastest down, and the reason why each
-//! failed is recorded for the operator.
+//! Opens an interface on the fastest receive path that works. Tries the paths from the fastest down, and records for the
+//! operator why each one failed.
 
 mod filter;
 mod watch;
@@ -19,18 +19,18 @@ pub use watch::{Counters, State, Watch};
 pub use xdp::memory_needed;
 
 wire::named! {
-    /// A receive path, from the fastest down.
+    /// A receive path, ordered from the fastest down.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum RxPath, name {
-        /// AF_XDP; the NIC writes into our memory.
+        /// AF_XDP zero-copy: the NIC writes into our memory.
         ZeroCopy => "xdp-zerocopy",
-        /// AF_XDP; the driver copies frames into our memory.
+        /// AF_XDP with a copy: the driver copies frames into our memory.
         Native => "xdp-native",
-        /// AF_XDP; the stack copies them, on any driver.
+        /// AF_XDP with generic XDP: the network stack copies frames, with any driver.
         Generic => "xdp-generic",
-        /// AF_PACKET: a ring in addition to the stack.
+        /// AF_PACKET: a ring in addition to the network stack.
         Packet => "packet",
-        /// UDP sockets of the kernel.
+        /// UDP sockets of the kernel's network stack.
         Udp => "udp",
     }
 }
@@ -52,16 +52,17 @@ pub struct Options {
     pub worst: RxPath,
     /// The steering program (`xdp::STEER`); without it no XDP receive path is tried.
     pub program: Option<&'static [u8]>,
-    /// Requested number of sources on an XDP receive path: each reads its share of the receive queues. At most one per queue.
+    /// Requested number of sources on an XDP receive path, each of which reads a share of the receive queues. At most one per
+    /// queue.
     pub threads: usize,
-    /// The memory of the XDP receive paths. An interface whose packets may be longer than such a frame gets frames of 4096 bytes; one
-    /// with more than four queues gets fewer frames per queue, so that all together are about 65,536.
+    /// Memory of the XDP receive paths. An interface whose packets may exceed the frame size gets frames of 4096 bytes. An
+    /// interface with more than four queues gets fewer frames per queue, about 65,536 in total.
     pub xdp: crate::xdp::Options,
-    /// The ring of the packet receive path, bytes.
+    /// Size of the ring on the packet receive path, bytes.
     pub packet_ring: usize,
-    /// Sockets: those of the UDP receive path, and those for what XDP leaves to the stack.
+    /// Settings of UDP sockets: those of the UDP receive path, and those for datagrams that XDP leaves to the stack.
     pub udp: udp::Options,
-    /// Bytes of a socket's slot: longer datagrams are truncated.
+    /// Bytes of a socket's slot; longer datagrams are truncated.
     pub slot_size: usize,
 }
 
@@ -81,12 +82,12 @@ impl Default for Options {
     }
 }
 
-/// A receive path that was tried, and why it does not work here.
+/// A receive path that was tried, and the reason why it does not work here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The receive path that was refused.
     pub rx_path: RxPath,
-    /// The error, with its meaning and remedy.
+    /// The error, with explanation and advice.
     pub reason: String,
 }
 
@@ -100,21 +101,21 @@ impl fmt::Display for Refused {
 pub struct OpenInterface {
     /// Sources of datagrams; each can be read by a different thread.
     pub sources: Vec<Box<dyn Source>>,
-    /// On an XDP receive path: UDP sockets for what the program passes to the stack (fragments, frames too long); normally few
+    /// On an XDP receive path, UDP sockets for what the program passes to the stack (fragments, frames too long); normally few
     /// datagrams. `None` on the other receive paths, and if other processes have bound all the ports.
     pub stack_source: Option<Box<dyn Source>>,
     /// The receive path in use.
     pub rx_path: RxPath,
-    /// Receive queues of the interface that the sources read; 0 where the stack reads them.
+    /// Number of the interface's receive queues that the sources read; 0 if the stack reads them.
     pub queues: u32,
     /// The kind of pages of the UMEM, on an XDP receive path.
     pub pages: Option<crate::xdp::Pages>,
-    /// The better receive paths, and why they do not work.
+    /// The faster receive paths, and the reasons why they do not work.
     pub tried: Vec<Refused>,
     /// Warnings for the operator about degraded operation.
     pub warnings: Vec<String>,
-    /// Detects changes of the interface; poll it periodically. Dropping it detaches the program; the sources then return what they
-    /// have queued.
+    /// Detects changes of the interface; poll it periodically. Dropping it detaches the program; the sources then return only
+    /// what is still queued.
     pub watch: Watch,
 }
 
@@ -128,7 +129,7 @@ impl fmt::Debug for OpenInterface {
     }
 }
 
-/// No receive path works.
+/// Error: no receive path works.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoRxPath {
     /// Name of the interface.
@@ -146,11 +147,11 @@ impl fmt::Display for NoRxPath {
 
 impl std::error::Error for NoRxPath {}
 
-/// Opens `interface`, of the caller's network namespace, on the best receive path that works, from `options.best` to
+/// Opens `interface`, of the caller's network namespace, on the fastest receive path that works, from `options.best` down to
 /// `options.worst`.
 ///
 /// # Errors
-/// None of them works; in particular there is no such interface.
+/// No receive path works; in particular, there may be no such interface.
 pub fn open(interface: &str, options: &Options) -> Result<OpenInterface, NoRxPath> {
     let mut tried = Vec::new();
     let wanted = options.best..=options.worst;
@@ -224,7 +225,7 @@ fn open_without_xdp(
     })
 }
 
-/// Returns a socket on a port, for datagrams that arrive on the interface.
+/// Opens a socket on a port, for datagrams that arrive on the interface.
 fn receiver(link: &Link, port: u16, options: &Options) -> Result<Receiver, Error> {
     Receiver::bind_any(port, Some(link.name()), &options.udp)
 }

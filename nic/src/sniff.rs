@@ -1,4 +1,5 @@
-//! Every frame that passes an interface, in both directions, unmodified: for captures, not for receiving reports.
+//! Captures every frame that passes an interface, in both directions, unmodified (AF_PACKET). For captures, not for receiving
+//! reports.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -6,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use crate::error::Error;
 use crate::{sys, time};
 
-/// linux/sockios.h: the timestamp of the frame that was read last.
+/// Ioctl of linux/sockios.h: the timestamp of the frame that was read last.
 const SIOCGSTAMPNS: u32 = 0x8907;
 /// Size of the receive buffer, bytes.
 const BUFFER: i32 = 16 << 20;
@@ -21,7 +22,7 @@ pub struct Frames {
 /// A frame that was captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Bytes from the Ethernet header on, as many as fitted.
+    /// Bytes from the Ethernet header on, as many as fit into the buffer.
     pub bytes: &'a [u8],
     /// Length of the whole frame, bytes.
     pub length: usize,
@@ -33,7 +34,7 @@ impl Frames {
     /// Listens to an interface of the caller's namespace.
     ///
     /// # Errors
-    /// There is no such interface; CAP_NET_RAW is missing.
+    /// There is no such interface, or CAP_NET_RAW is missing.
     pub fn open(interface: &str) -> Result<Self, Error> {
         let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
         let socket = sys::packet_socket(interface)?;
@@ -50,7 +51,7 @@ impl Frames {
     }
 
     /// Reads the next frame into `buffer`. Returns `None` if there is none within `timeout_ms`.
-    ///
+    /// The interface was removed.
     /// # Errors
     /// The interface is gone.
     pub fn next<'a>(&mut self, buffer: &'a mut [u8], timeout_ms: u32) -> Result<Option<Frame<'a>>, Error> {
@@ -74,7 +75,7 @@ impl Frames {
         }))
     }
 
-    /// Frames lost because they were not read in time, since the last call.
+    /// Returns the number of frames lost because they were not read in time, since the last call.
     pub fn lost(&self) -> u64 {
         // SAFETY: integers, for which zero is a value.
         let none: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };
@@ -104,7 +105,7 @@ mod tests {
             Ok(pair) => pair,
             Err(error) => return skipped(&error),
         };
-        // An Ethernet type for experiments: nothing else sends such frames.
+        // An EtherType for experiments: nothing else sends such frames.
         let frame = |fill: u8, length: usize| {
             [
                 vec![2, 0, 0, 0, 0, fill, 2, 0, 0, 0, 0, 9, 0x88, 0xb5],

@@ -1,4 +1,4 @@
-//! Sources of datagrams, the interface between receive paths and workers.
+//! Sources of datagrams: the trait between receive paths and workers.
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use wire::RefusalCounts;
 
 use crate::error::Error;
 
-/// A datagram as it arrived, borrowed from the source's memory.
+/// A received datagram, borrowed from the source's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// The UDP payload, as many bytes as fitted.
+    /// The UDP payload, as many bytes as fit into the slot.
     pub data: &'a [u8],
     /// Address and port of the sender.
     pub source: SocketAddr,
@@ -18,40 +18,40 @@ pub struct Packet<'a> {
     pub port: u16,
     /// Time at which the kernel received it, ns since the epoch.
     pub received: u64,
-    /// Whether the datagram was longer than the slot: then `data` is its beginning.
+    /// True if the datagram was longer than the slot, so that `data` is only its beginning.
     pub truncated: bool,
 }
 
-/// Counters of a source. The datagrams sent to it are [`datagrams`](Self::datagrams) + [`lost`](Self::lost): each reason is
-/// counted separately.
+/// Counters of a source. The number of datagrams sent to it is [`datagrams`](Self::datagrams) + [`lost`](Self::lost); each
+/// reason of loss has a separate counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Number of datagrams delivered.
     pub datagrams: u64,
     /// Bytes of the datagrams delivered.
     pub bytes: u64,
-    /// Datagrams among them that were truncated to the size of a slot.
+    /// Datagrams among them that were truncated to the slot size.
     pub truncated: u64,
     /// Datagrams among them that the kernel suppressed; always 0 for sources that deliver everything they receive.
     pub handled_in_kernel: u64,
-    /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
+    /// Datagrams that the kernel dropped because they were not read in time, or because memory was short.
     pub kernel_drops: u64,
-    /// Datagrams that the kernel dropped because their UDP checksum was wrong, where it is known ([`Receiver::drops`]).
+    /// Datagrams that the kernel dropped because of a wrong UDP checksum, as far as known ([`Receiver::drops`]).
     ///
     /// [`Receiver::drops`]: crate::udp::Receiver::drops
     pub bad_checksum: u64,
-    /// Frames dropped because the receive ring was full: it was not read fast enough.
+    /// Frames dropped because the receive ring was full, that is, not read fast enough.
     pub ring_full: u64,
-    /// Frames dropped because the fill ring was empty: frames were not returned fast enough.
+    /// Frames dropped because the fill ring was empty, that is, frames were not returned fast enough.
     pub fill_empty: u64,
     /// Frames without a readable datagram, by [`Refusal::index`](wire::Refusal::index).
     pub refused: RefusalCounts,
-    /// Bursts: `datagrams / bursts` is the number of datagrams per system call.
+    /// Number of bursts: `datagrams / bursts` is the number of datagrams per system call.
     pub bursts: u64,
 }
 
 impl Stats {
-    /// Datagrams sent to the source and not delivered.
+    /// Returns the number of datagrams sent to the source and not delivered.
     pub fn lost(&self) -> u64 {
         self.kernel_drops
             + self.bad_checksum
@@ -60,7 +60,7 @@ impl Stats {
             + self.refused.iter().sum::<u64>()
     }
 
-    /// Returns the difference to `before`, an earlier reading of the same source.
+    /// Returns the difference from `before`, an earlier reading of the same source.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut refused = self.refused;
@@ -102,18 +102,18 @@ impl std::ops::AddAssign for Stats {
 
 /// An input of datagrams: a UDP socket, or a ring shared with the kernel.
 ///
-/// The packets are borrowed for one call, so that a source may give them back to a ring right after it. Sources whose frames
-/// begin at the Ethernet header parse down to the UDP payload themselves, by `wire::frame`.
+/// The packets are borrowed for one call, so that a source can return them to a ring right after it. Sources of whole frames
+/// parse down to the UDP payload themselves, with `wire::frame`.
 pub trait Source: Send {
-    /// Waits at most `timeout_ms` for datagrams and passes those received, at least one burst, to `take`. Returns how
-    /// many there were: 0 after the time-out, in which case `take` was not called.
+    /// Waits at most `timeout_ms` for datagrams, and passes the received ones to `take` in one or more batches. Returns their
+    /// number; if it is 0, `take` was not called.
     ///
     /// # Errors
     /// The system refused; the call may be repeated.
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error>;
 
-    /// Returns whether the latest call of [`Source::receive`] left nothing waiting: every datagram that had arrived before that call has
-    /// been passed on. Otherwise this holds only for those that arrived before the latest one passed on.
+    /// Returns whether the latest call of [`Source::receive`] left nothing waiting: it passed on every datagram that had
+    /// arrived before it. Otherwise this holds only for those that arrived before the latest one passed on.
     fn is_drained(&self) -> bool;
 
     /// Returns the counters, read from the kernel now.
@@ -122,14 +122,14 @@ pub trait Source: Send {
     /// Returns the address listened on.
     fn address(&self) -> SocketAddr;
 
-    /// `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`; for display.
+    /// Returns the kind for display: `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`.
     fn kind(&self) -> &'static str;
 }
 
-/// Packets delivered at once.
+/// Maximum number of packets delivered at once.
 pub(crate) const BURST: usize = 64;
 
-/// Packets collected for delivery: on the stack, and uninitialised until pushed.
+/// Packets collected for delivery. On the stack; elements are uninitialised until pushed.
 pub(crate) struct PacketBatch<'a> {
     packets: [MaybeUninit<Packet<'a>>; BURST],
     len: usize,
@@ -144,7 +144,7 @@ impl<'a> PacketBatch<'a> {
         }
     }
 
-    /// Adds a packet; delivers all of them to `take` when the batch is full. Returns the number delivered.
+    /// Adds a packet, and delivers all to `take` when the batch is full. Returns the number delivered.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -163,7 +163,7 @@ impl<'a> PacketBatch<'a> {
         }
     }
 
-    /// Lends the collected packets, if any.
+    /// Lends the collected packets to `take`, if there are any. Returns their number.
     #[inline]
     pub(crate) fn deliver(&mut self, stats: &mut Stats, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let len = std::mem::take(&mut self.len);

@@ -1,4 +1,4 @@
-//! System calls on descriptors, each in a safe function.
+//! Safe wrappers for system calls on sockets and memory.
 
 pub(crate) mod bpf;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Plain data: may be written over with any bytes, and read as bytes.
+/// Plain data: any bytes may be written over it, and it may be read as bytes.
 ///
 /// # Safety
-/// Every pattern of bits is a value of the type.
+/// Every bit pattern is a valid value of the type.
 pub(crate) unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -40,13 +40,13 @@ plain!(
     libc::xdp_options,
 );
 
-/// Socket option of linux/if_packet.h, since Linux 4.20.
+/// Socket option of linux/if_packet.h, available since Linux 4.20.
 pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 /// Advice when a socket that receives whole frames cannot be opened.
 pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
 
-/// Returns the number that a system call returned; negative: it failed, and errno has the reason.
+/// Converts the result of a system call: a negative number is an error, whose reason is in errno.
 pub(crate) fn check(result: impl TryInto<usize>) -> io::Result<usize> {
     result.try_into().map_err(|_| io::Error::last_os_error())
 }
@@ -59,7 +59,7 @@ pub(crate) fn vector_of(bytes: &[u8]) -> libc::iovec {
     }
 }
 
-/// Returns a new socket, closed on exec.
+/// Opens a socket, with close-on-exec set.
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
@@ -68,7 +68,7 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns a socket for whole frames of `interface`. Its protocol is 0: it receives nothing until it is bound.
+/// Opens a socket for whole frames of `interface`. Its protocol is 0, so it receives nothing until it is bound.
 pub(crate) fn packet_socket(interface: &str) -> Result<OwnedFd, Error> {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
         let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
@@ -112,7 +112,7 @@ pub(crate) fn attach_filter(socket: &impl AsFd, filter: &[libc::sock_filter]) ->
     check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, len) }).map(drop)
 }
 
-/// Reads a socket option; bytes beyond those that the kernel returns stay as in `value`.
+/// Reads a socket option. Bytes beyond those that the kernel returns stay as in `value`.
 pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, mut value: T) -> io::Result<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
@@ -121,14 +121,14 @@ pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, mut val
     Ok(value)
 }
 
-/// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends the wait like the time-out.
+/// Waits at most `timeout_ms` until one of `poll_fds` can be read or has failed. A signal ends the wait early.
 pub(crate) fn poll(poll_fds: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
     // SAFETY: `poll_fds` is an array of that many structures, ours alone.
     unless_interrupted(unsafe { libc::poll(poll_fds.as_mut_ptr(), poll_fds.len() as libc::nfds_t, timeout) })
 }
 
-/// As [`poll`], with a time-out to the nanosecond, as far as the thread's timer slack allows.
+/// Does the same as [`poll`], with a timeout in nanoseconds, as precise as the thread's timer slack allows.
 pub(crate) fn poll_precisely(poll_fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -141,7 +141,7 @@ pub(crate) fn poll_precisely(poll_fds: &mut [libc::pollfd], timeout: Duration) -
     })
 }
 
-/// Returns the result of a poll; 0 if a signal ended it.
+/// Returns the result of a poll, or 0 if a signal ended it.
 fn unless_interrupted(result: i32) -> io::Result<usize> {
     match check(result) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -166,9 +166,10 @@ fn bind<T: Plain>(socket: &impl AsFd, name: &T) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_fd().as_raw_fd(), std::ptr::from_ref(name).cast(), len) }).map(drop)
 }
 
-/// Binds an AF_XDP socket. The kernel frees the queue of a closed socket with a delay (`xp_put_pool` in net/xdp/xsk_buff_pool.c
-/// defers it to a work queue, under the lock of all interfaces), so binding to a busy queue is tried up to `tries` times.
+/// Binds an AF_XDP socket, with up to `tries` attempts if its queue is busy: the kernel frees the queue of a closed socket with
+/// a delay (`xp_put_pool` in net/xdp/xsk_buff_pool.c defers it to a work queue, under the lock of all interfaces).
 pub(crate) fn bind_when_free(socket: &OwnedFd, name: &libc::sockaddr_xdp, tries: u32) -> io::Result<()> {
+    // Pause between two attempts.
     const PAUSE: Duration = Duration::from_millis(10);
     let mut failures = 0;
     loop {
@@ -180,7 +181,7 @@ pub(crate) fn bind_when_free(socket: &OwnedFd, name: &libc::sockaddr_xdp, tries:
     }
 }
 
-/// Returns an entry for [`poll`]: waits until `fd` is readable.
+/// Returns an entry for [`poll`] that waits until `fd` is readable.
 pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -189,7 +190,7 @@ pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
     }
 }
 
-/// Returns the error a socket holds, if any; asking clears it.
+/// Returns the pending error of a socket, if any, and clears it.
 pub(crate) fn pending_error(socket: &impl AsFd) -> Option<io::Error> {
     let errno = get::<i32>(socket, libc::SOL_SOCKET, libc::SO_ERROR, 0).unwrap_or(0);
     (errno != 0).then(|| io::Error::from_raw_os_error(errno))
@@ -205,7 +206,7 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Returns the number at `at`, in the machine's byte order; 0 outside `bytes`.
+/// Returns the 32-bit number at `at` in the machine's byte order, or 0 outside `bytes`.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes
@@ -214,7 +215,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
         .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 
-/// As [`word`], of two bytes.
+/// Returns the 16-bit number at `at` in the machine's byte order, or 0 outside `bytes`.
 #[inline]
 pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
     bytes
@@ -223,7 +224,7 @@ pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
         .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
-/// Memory from `mmap`, unmapped when dropped.
+/// Memory from `mmap`, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -231,13 +232,13 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Memory shared with the kernel by `descriptor`, its pages present at once.
+    /// Maps memory shared with the kernel through `descriptor`; its pages are populated at once.
     pub(crate) fn shared(descriptor: &impl AsFd, offset: libc::off_t, len: usize) -> io::Result<Self> {
         let fd = descriptor.as_fd().as_raw_fd();
         Self::new(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)
     }
 
-    /// Zeroed private memory; `flags` are added to the default ones.
+    /// Maps zeroed private memory; `flags` are added to the default flags.
     pub(crate) fn anonymous(len: usize, flags: i32) -> io::Result<Self> {
         Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
     }
@@ -264,7 +265,7 @@ impl Mapping {
         self.start
     }
 
-    /// Returns the address of `at`, if `len` bytes from there are inside.
+    /// Returns the address of `at`, if `len` bytes from there are inside the mapping.
     #[inline]
     pub(crate) fn place(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let end = at.checked_add(len)?;
@@ -280,7 +281,7 @@ impl Drop for Mapping {
     }
 }
 
-// SAFETY: memory is tied to no thread.
+// SAFETY: memory is not bound to a thread.
 unsafe impl Send for Mapping {}
 // SAFETY: a shared `Mapping` gives out addresses, not references; code that creates a reference states why it is sound.
 unsafe impl Sync for Mapping {}

@@ -1,4 +1,4 @@
-//! Clocks, and the cores of this process.
+//! Clocks, precise waits, and CPU affinity.
 
 use std::io;
 use std::time::Duration;
@@ -6,38 +6,38 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::sys;
 
-/// Nanoseconds since the Unix epoch, by the system's clock. It jumps when it is set.
+/// Returns the wall clock time, ns since the Unix epoch. It jumps when the clock is set.
 pub fn now() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Monotonic clock, nanoseconds. For intervals.
+/// Returns the time of the monotonic clock in ns, for intervals.
 pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Processor time of this process, user and system, of threads that have ended as well.
+/// Returns the CPU time of this process, user and system, including ended threads.
 pub fn process_cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
-/// Processor time of the calling thread, user and system.
+/// Returns the CPU time of the calling thread, user and system.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Waits for about `duration`: a thread's timers are late by its timer slack, 50 us unless set otherwise.
+/// Sleeps for about `duration`, plus the thread's timer slack (50 us unless changed).
 pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Sets the calling thread's timer slack to the minimum, so that its waits do not end up to 50 us late.
+/// Sets the calling thread's timer slack to the minimum (1 ns), so that its waits do not end up to 50 us late.
 pub fn wake_precisely() {
-    // SAFETY: no pointers. One nanosecond is the minimum; it cannot fail.
+    // SAFETY: no pointers. One nanosecond is the minimum, so it cannot fail.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Binds the calling thread to one core, numbered from 0 as in `/proc/cpuinfo`.
+/// Binds the calling thread to one CPU core, numbered from 0 as in `/proc/cpuinfo`.
 ///
 /// # Errors
 /// There is no such core, or this process may not use it.
@@ -67,7 +67,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     nanoseconds(at.tv_sec, at.tv_nsec)
 }
 
-/// Returns a `timespec` as one number; 0 for times before the epoch.
+/// Converts a `timespec` to ns; 0 for times before the epoch.
 pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     let whole = u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000);
     whole.saturating_add(u64::try_from(nanoseconds).unwrap_or(0))

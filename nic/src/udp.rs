@@ -1,7 +1,7 @@
-//! UDP sockets that receive and send many datagrams per system call.
+//! UDP sockets that receive and send many datagrams per system call (`recvmmsg`, `sendmmsg`).
 //!
-//! The number of datagrams per call determines the speed of a receiver: one that calls again at once receives two or three
-//! per system call, and the sender spends time waking it. A receiver that gets few datagrams at a high rate waits briefly
+//! The speed of a receiver depends on the number of datagrams per call. One that calls again at once gets two or three per
+//! call, and the sender spends time waking it. So a receiver that gets few datagrams at a high rate waits briefly
 //! ([`Options::batch_wait`]) before it calls again.
 
 mod arrivals;
@@ -28,19 +28,19 @@ pub use source::{Buffered, Group};
 /// Settings of a [`Receiver`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of datagrams that the kernel queues until they are read. A burst of 300-byte reports at 1 M/s that has to
-    /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
+    /// Bytes of datagrams that the kernel queues until they are read. A burst of 300-byte reports at 1 M/s that has to wait 50
+    /// ms needs about 40 MB, because the kernel also counts its overhead, about 500 bytes per datagram. More than
     /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
     pub recv_buffer: usize,
-    /// Time to wait for more when few datagrams came at a high rate; at most [`MAX_BATCH_WAIT`], 0 = never. The kernel
-    /// adds the thread's timer slack, 50 us by default. No datagram is delayed at a low rate.
+    /// Time to wait for more datagrams after few arrived at a high rate; at most [`MAX_BATCH_WAIT`], 0 disables waiting. The
+    /// kernel adds the thread's timer slack, 50 us by default. At a low rate no datagram is delayed.
     pub batch_wait: Duration,
-    /// Lets several sockets share the port; the kernel spreads senders over them.
+    /// Lets several sockets share the port; the kernel distributes senders over them.
     pub reuse_port: bool,
-    /// Receives datagrams of one sender and one length in one buffer, as a NIC's driver or the kernel of the sender merged them (UDP
-    /// GRO): far cheaper than one by one. Needs CAP_BPF: the kernel counts a dropped buffer as one datagram, so that a filter must
-    /// count; without it, datagrams are received one by one. The filter also tells wrong checksums from a full buffer
-    /// ([`Receiver::drops`]). The burst must be of [`Receiver::burst`].
+    /// Receives datagrams of one sender and one length merged in one buffer, as the NIC's driver or the sender's kernel merged
+    /// them (UDP GRO), which is far cheaper than one by one. Needs CAP_BPF: the kernel counts a dropped buffer as one datagram,
+    /// so a filter must count instead. Without CAP_BPF, datagrams are received one by one. The filter also distinguishes wrong
+    /// checksums from a full buffer ([`Receiver::drops`]). The burst must come from [`Receiver::burst`].
     pub merge: bool,
 }
 
@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// The kernel's receive buffer: requested and granted, bytes.
+/// Size of the kernel's receive buffer, as requested and as granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvBuffer {
     /// Bytes requested with [`Options::recv_buffer`].

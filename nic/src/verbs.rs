@@ -1,6 +1,7 @@
-//! RDMA devices, by libibverbs: memory that a device may write, and queue pairs that write to others' memory.
+//! RDMA devices through libibverbs: memory that remote peers may write, and queue pairs that write to remote memory.
 //!
-//! Connecting is by numbers that both ends exchange beforehand. Any RoCEv2 device of the kernel will do, a hardware device or soft-RoCE.
+//! Both ends of a connection exchange queue pair numbers and PSNs beforehand, outside this module. Any RoCEv2 device of the
+//! kernel works, hardware or soft-RoCE.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -22,12 +23,12 @@ mod sender;
 
 pub use sender::{Refused, Sender};
 
-/// A completed request, as the device reports it.
+/// A completed work request, as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkCompletion {
-    /// The number given with the request.
+    /// Number that was given with the request.
     pub work: u64,
-    /// 0 is success; [`status_name`] names the others.
+    /// Status: 0 is success; [`status_name`] names the others.
     pub status: u32,
     /// Immediate data of the received message.
     pub immediate: u32,
@@ -38,7 +39,7 @@ pub struct WorkCompletion {
 /// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
 pub const ATOMICS: u8 = 4;
 
-/// Converts a returned pointer: null is a failure, whose cause is in errno.
+/// Checks a returned pointer: null is a failure, whose cause is in errno.
 fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Result<NonNull<T>, Error> {
     NonNull::new(made).ok_or_else(|| Error::last(call, about))
 }
@@ -51,10 +52,10 @@ fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Res
     }
 }
 
-/// Checks that this machine has libibverbs.
+/// Checks whether this machine has libibverbs.
 ///
 /// # Errors
-/// The message of the dynamic loader.
+/// Returns the message of the dynamic loader.
 pub fn check_library() -> Result<(), &'static str> {
     library().map(|_| ())
 }
@@ -68,7 +69,7 @@ pub fn status_name(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
 }
 
-/// Returns an address as it is stored in a device's GID table.
+/// Returns an address in the form of a device's GID table.
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -102,7 +103,7 @@ impl Drop for DeviceContext {
     }
 }
 
-/// Returns a device's port that has the address: its number, the address's index in the GID table, and the path MTU.
+/// Finds a port of a device that has the address. Returns (port number, index in the GID table, path MTU in bytes).
 fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
     let mut device = DeviceAttributes::default();
     // SAFETY: the device is open, and libibverbs writes fewer bytes than our structure has.
@@ -115,7 +116,7 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
         if unsafe { (library.ibv_query_port)(context.as_ptr(), port, &raw mut attributes) } != 0 {
             continue;
         }
-        // The index of the source GID has eight bits in an address handle.
+        // An address handle has eight bits for the index of the source GID.
         for index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
             let mut entry = GidEntry::default();
             let len = size_of::<GidEntry>();
@@ -148,11 +149,11 @@ fn is_absent(error: &io::Error) -> bool {
 pub struct Device(Arc<DeviceContext>);
 
 impl Device {
-    /// Returns the device that has this address. It works only in threads with the same credentials and capabilities as the calling thread
-    /// has now.
+    /// Opens the device that has this address. It works only in threads whose credentials and capabilities equal those that the
+    /// calling thread has now.
     ///
     /// # Errors
-    /// There is none, or it cannot be opened; or this machine has no libibverbs.
+    /// No device has the address, the device cannot be opened, or this machine has no libibverbs.
     pub fn open(address: IpAddr) -> Result<Self, Error> {
         let library = library().map_err(|reason| {
             let advice = "install libibverbs, of rdma-core 32 or newer, and its drivers (Debian: libibverbs1 ibverbs-providers)";
@@ -174,7 +175,8 @@ impl Device {
             let tried = context
                 .ok_or_else(io::Error::last_os_error)
                 .and_then(|context| Self::of(library, context, octets(address)));
-            // A device that could not be opened may have the address: its error is more useful than that another has not.
+            // A device that could not be opened may have the address, so its error is more useful than "address not found" of
+            // another one.
             let says_more = outcome.as_ref().is_err_and(is_absent);
             if tried.is_ok() || says_more {
                 outcome = tried;
@@ -197,7 +199,7 @@ impl Device {
         })
     }
 
-    /// Wraps an open device; closes it if it does not have the address.
+    /// Wraps an open device, or closes it if it does not have the address.
     fn of(library: &'static Library, context: NonNull<Context>, address: [u8; 16]) -> io::Result<Self> {
         let found = find(library, context, address);
         let made = match found {
@@ -223,12 +225,12 @@ impl Device {
         }
     }
 
-    /// Returns the largest path MTU of its port, bytes.
+    /// Returns the largest path MTU of the device's port, bytes.
     pub fn mtu(&self) -> u16 {
         self.0.mtu
     }
 
-    /// Registers a region that the device reads and writes for this machine, and with `for_others` also for remote writes and atomics under its rkey.
+    /// Registers a region for local access by the device and, with `for_others`, for remote writes and atomics under its rkey.
     ///
     /// # Errors
     /// The system refused, usually because of the limit of locked memory.
@@ -236,10 +238,10 @@ impl Device {
         self.register_from(region, 0, for_others)
     }
 
-    /// Registers the region from byte `start` on: the bytes before it are not accessible remotely.
+    /// Registers the region from byte `start` on. The bytes before it are not accessible remotely.
     ///
     /// # Errors
-    /// As for [`Device::register`]; `start` is not inside the region.
+    /// The same as for [`Device::register`]; or `start` is not inside the region.
     pub fn register_from(
         &self,
         region: Arc<Region>,
@@ -260,8 +262,8 @@ impl Device {
             0
         };
         let allowed = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there are in the mapping; it lives as long as the registration, which holds the region;
-        // regions permit writes by a device at any time.
+        // SAFETY: `at` and the bytes from there are in the mapping. It lives as long as the registration, which holds the region.
+        // Regions permit writes by a device at any time.
         let raw =
             unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
         let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {
@@ -295,7 +297,8 @@ impl Device {
         had(queue, "ibv_create_cq", requests)
     }
 
-    /// Returns a queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is polled.
+    /// Creates a queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is
+    /// polled.
     ///
     /// # Errors
     /// The device cannot create one.
@@ -351,7 +354,7 @@ impl Device {
     }
 }
 
-/// Memory that a device may access, until this is dropped.
+/// Memory registered with a device, until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
     raw: NonNull<MemoryRegion>,
@@ -366,22 +369,22 @@ pub struct Registered {
 unsafe impl Send for Registered {}
 
 impl Registered {
-    /// Returns the rkey, which permits remote writes.
+    /// Returns the rkey, which authorizes remote writes.
     pub fn key(&self) -> u32 {
         self.rkey
     }
 
-    /// Returns the virtual address by which others name its first byte.
+    /// Returns the virtual address by which remote peers address its first byte.
     pub fn address(&self) -> u64 {
         self.region.as_ptr() as u64 + self.start
     }
 
-    /// Returns the length of the region in bytes.
+    /// Returns the number of registered bytes.
     pub fn len(&self) -> u64 {
         self.region.len() - self.start
     }
 
-    /// Returns whether it has no bytes, which is never so for registered memory.
+    /// Returns whether it has no bytes, which never holds for registered memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -399,16 +402,16 @@ impl Drop for Registered {
     }
 }
 
-/// The other end of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// IP address of the peer.
     pub address: IpAddr,
     /// Number of the peer's queue pair.
     pub queue_pair: u32,
-    /// The PSN of its first packet, 24 bits.
+    /// PSN of the peer's first packet, 24 bits.
     pub psn: u32,
-    /// The PSN of our first packet.
+    /// PSN of our first packet, 24 bits.
     pub own_psn: u32,
     /// Path MTU of the connection, bytes.
     pub mtu: u16,
@@ -417,7 +420,7 @@ pub struct Peer {
 /// A queue pair of an RDMA device.
 #[derive(Debug)]
 pub struct Pair {
-    /// The verbs object. This and the next two are `None` while the queue pair is being created.
+    /// The verbs object. It and the next two are `None` while the queue pair is being created.
     raw: Option<NonNull<QueuePair>>,
     sent: Option<NonNull<CompletionQueue>>,
     received: Option<NonNull<CompletionQueue>>,
@@ -426,7 +429,7 @@ pub struct Pair {
     device: Device,
 }
 
-// SAFETY: a queue pair belongs to no thread; it is used by one at a time, since every use takes `&mut self`.
+// SAFETY: a queue pair is not bound to a thread; one thread uses it at a time, since every use takes `&mut self`.
 unsafe impl Send for Pair {}
 
 impl Pair {
@@ -451,7 +454,7 @@ impl Pair {
         good(result, "ibv_modify_qp", about)
     }
 
-    /// Makes it ready to receive and to send.
+    /// Connects the queue pair: moves it to the states "ready to receive" and "ready to send".
     ///
     /// # Errors
     /// The device refused, usually because there is no route to the address.
@@ -471,7 +474,7 @@ impl Pair {
             peer: peer.queue_pair,
             rq_psn: peer.psn,
             max_dest_rd_atomic: ATOMICS,
-            // 0.64 ms before the other end retries a message for which there was no receive buffer.
+            // RNR timer code 12: the peer waits 0.64 ms before it retries a message for which there was no receive buffer.
             min_rnr_timer: 12,
             address_vector,
             ..QueuePairAttributes::default()
@@ -486,10 +489,10 @@ impl Pair {
         let sending = QueuePairAttributes {
             state: state::READY_TO_SEND,
             sq_psn: peer.own_psn,
-            // Time-out 67 ms, seven retries.
+            // Timeout code 14: 4.096 us * 2^14 = 67 ms; seven retries.
             timeout: 14,
             retry_cnt: 7,
-            // Unlimited RNR retries.
+            // 7 means unlimited RNR retries.
             rnr_retry: 7,
             max_rd_atomic: ATOMICS,
             ..QueuePairAttributes::default()
@@ -499,7 +502,7 @@ impl Pair {
         self.modify(sending, mask, &about)
     }
 
-    /// Posts `count` receives for messages with immediate data; without receives their senders wait.
+    /// Posts `count` receive requests for messages with immediate data; without them, the senders must wait.
     ///
     /// # Errors
     /// The receive queue is full.
@@ -522,18 +525,18 @@ impl Pair {
         Ok(())
     }
 
-    /// Completions of received messages.
+    /// Polls for completions of received messages.
     pub fn received<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.received, out)
     }
 
-    /// Completions of sent requests.
+    /// Polls for completions of sent requests.
     fn sent<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
         poll(self.sent, out)
     }
 }
 
-/// Polls a queue for completions, as many as `out` can hold, and at most 16.
+/// Polls a queue for completions: as many as `out` can hold, but at most 16.
 fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
     let mut done = [Completion::default(); 16];
     let most = out.len().min(done.len());
@@ -559,7 +562,7 @@ fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> 
     &out[..count]
 }
 
-/// Returns the verbs' code of a path MTU.
+/// Returns the verbs code of a path MTU.
 fn mtu_code(bytes: u16) -> u32 {
     match bytes {
         4096.. => 5,

@@ -1,21 +1,24 @@
-//! Frames from AF_XDP sockets: rings shared with the kernel, directly over libc.
+//! AF_XDP sockets: receives frames through rings shared with the kernel, directly over libc.
 //!
-//! All queues of an interface share one UMEM ([`Pages`]: huge pages if available; `XDP_SHARED_UMEM`): it is registered and locked
-//! once, and a source may read several queues. Each queue has its own frames and two rings: hopwise posts free frames to the fill
-//! ring, and the kernel returns filled ones in the receive ring. The caller of [`Source::receive`](crate::Source::receive) borrows
-//! frames for the duration of the call; afterwards they return to the fill ring.
+//! All queues of an interface share one UMEM ([`Pages`]: huge pages if available; `XDP_SHARED_UMEM`), which is registered and
+//! locked once, so a source may read several queues. Each queue has its own frames and two rings: hopwise posts free frames to
+//! the fill ring, and the kernel returns filled ones in the receive ring. The caller of
+//! [`Source::receive`](crate::Source::receive) borrows frames for the duration of the call; afterwards they return to the fill
+//! ring.
 //!
-//! A queue's receive ring has as many entries as the queue has frames, and its fill ring twice as many. So neither is ever full, and
-//! no frame is lost between them. Under overload the fill ring is empty, and the kernel drops the frame before it copies it.
+//! The receive ring of a queue has as many entries as the queue has frames, and its fill ring has twice as many. So neither is
+//! ever full, and no frame is lost between them. Under overload the fill ring runs empty, and the kernel drops a frame before
+//! it copies it.
 //!
-//! The timestamp of a packet is the time at which the steering program redirected it; that program writes it in front of the frame. A source of several
-//! queues passes on their frames in the order of these times. The kernel publishes the frames of a queue after up to 64 of them, so frames of
-//! different queues may still be out of order by as many. Where a driver leaves no space for metadata, the timestamp is the time at which the
-//! burst was fetched, and the order is that of each queue only. Nobody verifies UDP checksums, because the stack does not see the frames.
+//! The timestamp of a packet is the time at which the steering program redirected it; the program writes it in front of the
+//! frame. A source of several queues passes on their frames in the order of these times. The kernel publishes frames of a queue
+//! in batches of up to 64, so frames of different queues may be out of order by as many. If a driver leaves no space for
+//! metadata, the timestamp is the time at which the burst was fetched, and the order holds only within a queue. UDP checksums
+//! are not verified, because the stack does not see the frames.
 //!
-//! Over virtual links a sender may pass several datagrams as one frame (UDP segmentation offload). The kernel segments them before a
-//! driver's XDP program runs; generic XDP ([`Generic`](crate::receive::RxPath::Generic)) sees one long datagram. Switches send no
-//! such frames.
+//! Over virtual links a sender may pass several datagrams as one frame (UDP segmentation offload). The kernel segments it
+//! before a driver's XDP program runs, but generic XDP ([`Generic`](crate::receive::RxPath::Generic)) sees one long datagram.
+//! Switches never send such frames.
 
 mod memory;
 mod ring;
@@ -36,10 +39,10 @@ use socket::{BindRequest, Socket};
 /// Settings of AF_XDP sockets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of a UMEM frame, 2048 or 4096; 256 of them are headroom of the driver. Longer packets go to the stack.
+    /// Bytes of a UMEM frame, 2048 or 4096, of which 256 are headroom for the driver. Longer packets go to the stack.
     pub frame_size: u32,
-    /// UMEM frames per queue, a power of two: how many packets may be queued. At 5 M frames/s, 16,384 frames last 3 ms, about the
-    /// scheduling delay of a thread on a busy machine.
+    /// UMEM frames per queue, a power of two: the number of packets that can be queued. At 5 M frames/s, 16,384 frames last 3
+    /// ms, about the scheduling delay of a thread on a busy machine.
     pub frames_per_queue: u32,
     /// Use huge pages if available.
     pub huge_pages: bool,
@@ -63,13 +66,13 @@ impl Options {
     /// Bytes before a packet that the driver reserves (`XDP_PACKET_HEADROOM`).
     const HEADROOM: u32 = 256;
 
-    /// Maximum length of a packet that fits, bytes.
+    /// Returns the maximum length of a packet that fits, bytes.
     pub fn max_packet_len(&self) -> u32 {
         self.frame_size.saturating_sub(Self::HEADROOM)
     }
 }
 
-/// Bind mode of AF_XDP sockets: who writes a packet into the UMEM.
+/// Bind mode of AF_XDP sockets, which determines who writes a packet into the UMEM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BindMode {
     /// The NIC writes into the UMEM.

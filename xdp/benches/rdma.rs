@@ -1,8 +1,8 @@
-//! Cost of the responder in the kernel: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests to different
-//! addresses; and the requests per second that it executes on a veth, from a sender on the same core or another one.
-//! `cargo bench -p hopwise-xdp --bench rdma`; takes some seconds, needs root.
+//! Benchmark of the RoCEv2 responder in the kernel: ns of one core per request, by `BPF_PROG_TEST_RUN`, over requests to
+//! different addresses; and the requests per second that it executes on a veth, with the sender on the same core or another
+//! one. Run `cargo bench -p hopwise-xdp --bench rdma`; it takes some seconds and needs root.
 //!
-//! A name, or part of one, as an argument chooses cases. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
+//! An argument selects cases by part of their names. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
 //! versions, alternating; `HOPWISE_NO_LIVE=1` omits the runs on a veth.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
 
@@ -16,28 +16,29 @@ use rdma::responder::{AccessFlags, Order, QueuePairConfig, Registered};
 use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Counted, Options, Rdma};
 
+// Queue pair number, rkey, and the address and size of the region, bytes.
 const NUMBER: u32 = 0x1001;
 const KEY: u32 = 0x77_01;
 const ADDRESS: u64 = 1 << 40;
 const MEMORY: u64 = 256 << 20;
 const HEADER: u64 = 4096;
 const MTU: u32 = 2048;
-/// Rounds, of which the best counts.
+/// Number of rounds; the best one counts.
 const ROUNDS: u64 = 30;
 
-/// The selected cases.
+/// A benchmark case.
 #[derive(Clone, Copy)]
 struct Case {
     what: &'static str,
     transport: Transport,
     v6: bool,
-    /// Bytes of a write; 0: an addition.
+    /// Bytes of a write; 0 for an addition.
     len: u32,
-    /// Addresses in an order that no prefetcher predicts, or sequential ones.
+    /// True for addresses in an order that no prefetcher predicts; false for sequential ones.
     random: bool,
     ack: bool,
     order: Order,
-    /// The memory that is used.
+    /// Bytes of memory that the requests touch.
     memory: u64,
 }
 
@@ -132,7 +133,7 @@ fn pair(case: &Case) -> QueuePairConfig {
     }
 }
 
-/// Requests that each write to their own memory, or that cover the case's whole memory.
+/// Returns requests that each write to a different address, or that together cover the case's whole memory.
 fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
     let path = Path::new(address(case.v6, 1), address(case.v6, 2), 0xc001);
     let mut writer = Writer::new(path, case.transport, NUMBER).unwrap();
@@ -182,7 +183,7 @@ fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// `struct samples`.
+/// Fills the map of frames (`struct samples`: count, stride, length, next).
 fn samples(object: &Object, frames: &[Vec<u8>]) {
     const HEAD: usize = 16;
     let map = object.map("samples").unwrap();
@@ -221,7 +222,7 @@ fn executed(counted: &Counted) -> u64 {
     counted.stats.executed
 }
 
-/// The time per frame.
+/// Returns the time per frame, ns.
 fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
     kernel
         .object()
@@ -230,24 +231,24 @@ fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
         .duration_ns
 }
 
-/// Nanoseconds per frame.
+/// Costs in ns per frame.
 struct Cost {
-    /// With a different frame each time, minus the cost of copying it; and that cost.
+    /// With a different frame each time, including the copy; and the cost of the copy alone (`only`).
     each: u32,
     only: u32,
-    /// With the same frame each time, if that is not a repeated request.
+    /// With the same frame each time; `None` if that would be a repeated request.
     same: Option<u32>,
-    /// Only storing three words at the same addresses, for writes of 24 bytes over IPv4; including `only`.
+    /// For storing only three words at the same addresses (writes of 24 bytes over IPv4), including `only`.
     bare: Option<u32>,
 }
 
-/// One program, for one case.
+/// One version of the program, with its result for one case.
 struct Bench {
     kernel: Rdma,
     cost: Cost,
 }
 
-/// Frames per round: enough to amortise cold caches, few enough that some rounds are undisturbed on a busy machine.
+/// Frames per round: enough to amortise cold caches, few enough that some rounds run undisturbed on a busy machine.
 const COUNT: u32 = 8192;
 
 impl Bench {
@@ -314,7 +315,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// Runs a case for each program, alternating, so that all run under the same conditions.
+/// Runs a case for each program version, alternating, so that all run under the same conditions.
 fn by_test_run(case: &Case, benches: &mut [Bench]) {
     let frames = frames(case, COUNT);
     benches.iter_mut().for_each(|bench| bench.begin(case, &frames));
@@ -325,7 +326,7 @@ fn by_test_run(case: &Case, benches: &mut [Bench]) {
     benches.iter().for_each(|bench| println!("    {}", bench.cost));
 }
 
-/// Requests a second that are executed on a veth.
+/// Prints the requests per second that are executed on a veth.
 fn live(case: &Case, sender: usize, seconds: f64) {
     let Ok(pair) = Pair::create() else {
         return println!("    no namespaces here");

@@ -1,6 +1,7 @@
-//! How many frames per second each receive path delivers on this machine, when the reader only touches each of them.
+//! Measures how many frames per second each receive path delivers on this machine, when the reader touches only one byte of
+//! each.
 //!
-//! Root only: a generator in the kernel sends over a veth between two namespaces, on core 0; the reader has core 1.
+//! Root only: a generator in the kernel sends over a veth between two namespaces, on core 0; the reader has core 1. Usage:
 //! `xdp_rate [SECONDS [BYTES [WAIT_US]]]`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,10 +58,10 @@ fn measure(
     frame: &[u8],
     seconds: f64,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    // The generator stops first, then the reader, so that no frame is in flight when the counters are read.
+    // The generator stops before the reader, so that no frame is in flight when the counters are read.
     let (stop, stop_reader) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut source = opened.sources.remove(0);
-    // Varies the source port, so that there are many flows.
+    // Varies the source port, to generate many flows.
     let words = [Word {
         at: 32,
         base: 0x0002_0000,
@@ -137,7 +138,7 @@ fn measure(
     Ok(())
 }
 
-/// Seconds that this thread worked: for itself, and in the kernel.
+/// Returns the CPU time of this thread in seconds, (user, system).
 fn times() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
@@ -153,7 +154,7 @@ fn times() -> (f64, f64) {
     )
 }
 
-/// A datagram to the port, in a frame of `bytes`.
+/// Returns a frame of `bytes` with a datagram to the port.
 fn frame(bytes: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let (total, udp) = ((bytes - 14) as u16, (bytes - 34) as u16);

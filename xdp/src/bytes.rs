@@ -1,4 +1,4 @@
-//! Fields of C structures, in the machine's byte order. The caller has checked that they are inside.
+//! Access to fields of C structures as bytes, in the machine's byte order. The caller has checked that the offsets are in bounds.
 
 pub(crate) fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     out[at..at + bytes.len()].copy_from_slice(bytes);

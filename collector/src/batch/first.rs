@@ -1,16 +1,20 @@
-//! First values of a flow, as words behind its path: the flow latency in two words, its basis, then the latency of each hop.
+//! Encoding of a flow's first values in a batch, as words after the nodes of its new path:
+//!
+//! ```text
+//! path nodes … | latency, low | latency, high | basis | latency of hop 1, hop 2, …
+//! ```
 
 use detect::Metric;
 
 use crate::event::{Basis, Event, FirstValues, Kind};
 
-/// A word, or both words of the flow latency, without a value.
+/// Null value: of a hop latency, or of both words of the flow latency.
 pub(super) const NOTHING: u32 = u32::MAX;
 
-/// Words before the hop latencies.
+/// Words before the hop latencies: flow latency (two) and its basis.
 const HEAD: usize = 3;
 
-/// The number of nodes, if this is the event of a new path.
+/// Returns the number of path nodes, or `None` if this is not the event of a new path.
 fn nodes(event: &Event) -> Option<usize> {
     let is_new_path = event.kind == Kind::New && event.metric == Some(Metric::FlowPath);
     event
@@ -19,14 +23,14 @@ fn nodes(event: &Event) -> Option<usize> {
         .and_then(|nodes| usize::try_from(nodes).ok())
 }
 
-/// Words to add for first values: none if `path` already has them, or the event can have none.
+/// Returns the number of words to add for first values: 0 if `path` already has them, or the event cannot have any.
 pub(super) fn words(event: &Event, path: &[u32]) -> usize {
     nodes(event)
         .filter(|nodes| *nodes == path.len() && *nodes > 0)
         .map_or(0, |nodes| HEAD + nodes)
 }
 
-/// Separates first values from the path.
+/// Splits the words into (path, first values).
 pub(super) fn split<'a>(event: &Event, words: &'a [u32]) -> (&'a [u32], Option<FirstValues<'a>>) {
     let all = (words, None);
     let Some((path, rest)) = nodes(event).and_then(|nodes| words.split_at_checked(nodes)) else {
@@ -44,7 +48,7 @@ pub(super) fn split<'a>(event: &Event, words: &'a [u32]) -> (&'a [u32], Option<F
     (path, Some(values).filter(|values| !values.is_empty()))
 }
 
-/// Writes the value of `event` behind the path of `new`. False: it has no place there.
+/// Writes the value of `event` after the path of `new`. Returns false if it does not belong there.
 pub(super) fn take(new: &Event, words: &mut [u32], event: &Event) -> bool {
     let parts = nodes(new).and_then(|nodes| words.split_at_mut_checked(nodes));
     let Some((path, rest)) = parts else { return false };
@@ -58,7 +62,7 @@ pub(super) fn take(new: &Event, words: &mut [u32], event: &Event) -> bool {
         }
         return free;
     }
-    // A node that the path visits twice has a latency at each of its places.
+    // A node that the path visits twice has a latency at each position.
     let place = path
         .iter()
         .zip(hops)

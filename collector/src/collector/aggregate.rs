@@ -1,15 +1,17 @@
-//! Aggregates of an aggregator (wire-formats 4.3): postcards are processed as if each had arrived alone, summaries are merged.
+//! Processes the aggregates of an aggregator (wire-formats 4.3): postcards as if each had arrived alone; summaries are merged.
 //!
-//! **Agg** postcards are handled as postcards: same state, same joins. They name their flow by its Flow ID; see
+//! **Agg** postcards are treated like single postcards: same state, same joins. They identify their flow by Flow ID; see
 //! [`crate::postcards`] for when the ID is resolved to a known flow.
 //!
-//! **Cor** summaries are merged into the node's and queue's series exactly (count, minimum, maximum, sum). Rollups of such
-//! seconds and minutes have no quantiles, which no summary contains. A summary names no queue: its occupancies are stored
-//! under the node alone. The minimum or the maximum, whichever is further from the last reported value, is compared with the
-//! threshold and reported; the first event of a key reports the maximum. The latest value of a series is then the average. A
-//! summary of one node and one flow is also compared with the last reported latency of that hop of the flow. A summary of
-//! latencies whose maximum is implausible is not merged, and counts as one implausible latency. A summary has no ingress
-//! timestamps, so it does not show a latency below the limit that lacks one.
+//! **Cor** summaries are merged exactly (count, minimum, maximum, sum) into the series of the node or queue:
+//!
+//! - Rollups of seconds and minutes with a summary have no quantiles, because summaries have none.
+//! - A summary names no queue, so its occupancies are stored under the node alone.
+//! - The minimum or the maximum, whichever is further from the last reported value, is compared with the threshold and
+//!   reported. The first event of a key reports the maximum. The latest value of a series is then the average.
+//! - A summary of one node and one flow is also compared with the last reported latency of that hop of the flow.
+//! - A summary whose maximum latency is implausible is not merged, and counts as one implausible latency. Summaries have no
+//!   ingress timestamps, so a latency below the limit that lacks one goes undetected.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -26,13 +28,13 @@ use crate::state::series::{ALL_QUEUES, Cause, Key, Merged};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
 
-/// The version in the stream key of an aggregator's sequence numbers.
+/// Version number in the stream key of an aggregator's sequence numbers.
 pub const VERSION: u8 = 1;
 
-/// Postcards looked up together.
+/// Number of postcards that are looked up together.
 const AHEAD: usize = 32;
 
-/// A postcard of an aggregate, with the flow that it is about.
+/// A postcard of an aggregate, with its flow.
 #[derive(Clone, Copy)]
 struct ResolvedPostcard {
     postcard: WirePostcard,
@@ -43,8 +45,8 @@ struct ResolvedPostcard {
 }
 
 impl Collector {
-    /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Only the
-    /// port tells which of the two a datagram contains, not its bytes.
+    /// Handles a burst of datagrams with aggregates, as [`Collector::handle`] handles reports. Only the port distinguishes the
+    /// two, not the bytes.
     pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
         let inner = &mut self.inner;
         let readers = &mut self.readers;
@@ -128,7 +130,7 @@ impl Inner {
             .observe(&stream, header.sequence, envelope.received, out);
     }
 
-    /// Looks up several flows at a time, so that the memory accesses overlap.
+    /// Processes the postcards of an aggregate, several at a time, so that their memory accesses overlap.
     fn unfold(
         &mut self,
         envelope: &DatagramContext<'_>,
@@ -238,7 +240,7 @@ impl Inner {
             max: u64::from(summary.max),
             sum: summary.sum,
         };
-        // One implausible latency makes the sum unusable, and the others cannot be separated from it.
+        // One implausible latency makes the sum unusable, and it cannot be separated from the others.
         let units = self.node_units.of(node, *envelope.units);
         let longest = match summary.metric {
             SummaryMetric::HopLatency => mark_implausible(merged.max, NO_VALUE, NO_VALUE, units),
@@ -281,7 +283,7 @@ impl Inner {
         let mut emitter = self.state.detection.emitter(about, set, out);
         let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };
-        // The latency of a hop of a flow is reported with the flow.
+        // The latency of a flow's hop is reported with the flow.
         let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
         let threshold = emitter.threshold(series.metric());
         let cause = Cause {

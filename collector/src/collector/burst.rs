@@ -1,5 +1,6 @@
-//! The common report, a burst at a time: reports are decoded ahead, so that the memory of one report is prefetched while
-//! others are decoded.
+//! The fast path for the common report (read at constant offsets, see [`Brief`]), a burst at a time: reports are decoded ahead,
+//! so that the memory of one is prefetched while others are decoded. The burst has two halves of [`HALF`] reports; one is
+//! applied while the memory of the other is prefetched.
 
 use wire::Decoder;
 use wire::report::Brief;
@@ -14,11 +15,11 @@ use crate::stream;
 /// Reports that are applied together.
 const HALF: usize = 8;
 
-/// Reports that are decoded ahead, at most. One half is applied while the other's memory is being prefetched.
+/// Maximum number of reports that are decoded ahead.
 pub(super) const AHEAD: usize = 2 * HALF;
 
-/// Reports decoded between prefetching the bucket of one and its entry, and from there to its hops: enough
-/// time for the memory access.
+/// Number of reports decoded between prefetching a report's bucket and its entry, and between its entry and its hops: long
+/// enough for the memory access.
 const STEP: usize = 4;
 
 /// Writes the common report into an element of the burst.
@@ -40,16 +41,16 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
 
 /// Reports that are decoded but not applied yet.
 pub(super) struct Burst<'a> {
-    /// Two halves, used in turn.
+    /// Two halves, filled alternately.
     reports: [StackReport<'a>; AHEAD],
-    /// Where the first one is: at the beginning of a half.
+    /// Index of the first pending report: the start of a half.
     first: usize,
     pub(super) count: usize,
 }
 
 impl Burst<'_> {
     pub(super) fn new() -> Self {
-        // The fields that are equal in all common reports.
+        // Sets the fields that are equal in all common reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
         let report = StackReport {
@@ -65,13 +66,13 @@ impl Burst<'_> {
         }
     }
 
-    /// The place of report `number`, counted from the first.
+    /// Returns the index of report `number`, counted from the first pending one.
     #[inline(always)]
     fn place(&self, number: usize) -> usize {
         (self.first + number) % AHEAD
     }
 
-    /// Prefetches the memory of the reports that were decoded one step and two steps before number `at`.
+    /// Prefetches memory for the reports that were decoded one and two steps before number `at`.
     #[inline(always)]
     fn look_ahead(&mut self, at: usize, flows: &Flows) {
         if let Some(earlier) = at.checked_sub(STEP).filter(|earlier| *earlier < self.count) {
@@ -85,8 +86,8 @@ impl Burst<'_> {
 }
 
 impl Inner {
-    /// Adds the common report to the burst. `false`, with nothing done, if its records cannot be read in place, or nodes have
-    /// their own units.
+    /// Adds a common report to the burst. Returns `false`, and does nothing, if its records cannot be read in place or some
+    /// nodes have units of their own.
     #[inline(always)]
     pub(super) fn brief<'a>(
         &mut self,
@@ -105,7 +106,7 @@ impl Inner {
         let plan = match self.plans.find(shape) {
             Some(plan) => plan,
             None => {
-                // A new plan may evict one that is still needed.
+                // A new plan may evict one that pending reports still need.
                 self.flush(burst, out);
                 burst.reports[0] = burst.reports[at];
                 at = 0;
@@ -144,8 +145,8 @@ impl Inner {
         true
     }
 
-    /// Adds a report of a less common kind to the burst, likewise, and applies a half if it is full. Out of line, so that [`Inner::brief`] is compiled for the most common
-    /// kind.
+    /// Adds a report of a less common kind to the burst like [`Inner::brief`], and applies a half if the burst is full. Out of
+    /// line, so that `brief` is compiled for the most common kind.
     #[inline(never)]
     pub(super) fn brief_any<'a>(
         &mut self,
@@ -164,7 +165,7 @@ impl Inner {
         added
     }
 
-    /// Applies the reports that were decoded.
+    /// Applies all pending reports.
     pub(super) fn flush(&mut self, burst: &mut Burst<'_>, out: &mut dyn Output) {
         for at in burst.count..burst.count + 2 * STEP {
             burst.look_ahead(at, &self.state.flows);
@@ -175,7 +176,7 @@ impl Inner {
         burst.first = 0;
     }
 
-    /// Applies the first half of the reports that were decoded.
+    /// Applies the first half of the pending reports.
     #[inline(never)]
     pub(super) fn apply_half(&mut self, burst: &mut Burst<'_>, out: &mut dyn Output) {
         let count = burst.count.min(HALF);

@@ -1,4 +1,4 @@
-//! Loss accounting inside the collector, unless a [`Sequencer`] in front of it does it.
+//! Loss accounting inside the collector. Disabled if a [`Sequencer`] in front of several collectors does it.
 
 use crate::config::Config;
 use crate::event::{Kind, Nanos, Output};
@@ -7,7 +7,7 @@ use crate::state::EventCounts;
 use crate::stats::Table;
 use crate::stream::StreamId;
 
-/// Counts datagrams by the sequence numbers of their streams, unless they are configured to be counted elsewhere.
+/// Counts datagrams by the sequence numbers of their streams, if enabled.
 #[derive(Debug)]
 pub(super) struct LossAccounting {
     sequencer: Option<Sequencer>,
@@ -22,7 +22,7 @@ impl LossAccounting {
         }
     }
 
-    /// As [`Sequencer::observe_latest`]; `true` if nothing is counted here.
+    /// Calls [`Sequencer::observe_latest`]; returns `true` if loss accounting is disabled.
     #[inline(always)]
     pub(super) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         match &mut self.sequencer {
@@ -31,7 +31,7 @@ impl LossAccounting {
         }
     }
 
-    /// A datagram with this sequence number arrived.
+    /// Accounts for a datagram with this sequence number.
     #[inline]
     pub(super) fn observe(&mut self, stream: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {
@@ -46,14 +46,14 @@ impl LossAccounting {
         }
     }
 
-    /// A run of datagrams arrived that a filter suppressed.
+    /// Accounts for a run of datagrams that a filter suppressed.
     pub(super) fn receive_run(&mut self, stream: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {
             sequencer.receive_run(stream, run, now, out);
         }
     }
 
-    /// Ends an accounting interval: emits each loss and its event. `last`: missing numbers will not arrive any more.
+    /// Ends an accounting interval: emits each loss and its event. `last`: the input has ended, so missing numbers are lost.
     pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, out: &mut dyn Output) {
         let Some(sequencer) = &mut self.sequencer else {
             return;

@@ -1,5 +1,5 @@
-//! The collector: from datagrams to events and rollups. It drives the stages, each of which owns its state: decode, loss
-//! accounting, state, joins.
+//! The collector: turns report datagrams into events and rollups. It drives the stages decode, loss accounting, state and
+//! joins, each of which owns its state.
 
 mod aggregate;
 mod burst;
@@ -35,7 +35,8 @@ use time::Sweep;
 pub use aggregate::VERSION as AGGREGATE_VERSION;
 pub use views::NetworkEntry;
 
-/// Reports in, events and rollups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
+/// The collector of one worker: reports in, events and rollups out. Single owner, no locks; see [`Collector::handle`] and
+/// [`Collector::tick`].
 ///
 /// ```
 /// use testkit::workload::collector::{CASES, Input};
@@ -58,7 +59,7 @@ pub use views::NetworkEntry;
 /// ```
 #[derive(Debug)]
 pub struct Collector {
-    /// One per profile; the first is for sources without a matching prefix.
+    /// One decoder per profile; the first is for sources without a matching prefix.
     readers: Vec<(Decoder, Units)>,
     inner: Inner,
 }
@@ -72,7 +73,7 @@ struct Inner {
     losses: LossAccounting,
     sources: Sources,
     access: Arc<Access>,
-    /// Whether `access` may refuse a sender.
+    /// True if `access` may refuse a sender.
     restricted: bool,
     sweep: Sweep,
     seed: u64,
@@ -83,14 +84,14 @@ struct Inner {
     node_units: NodeUnits,
 }
 
-/// Prefetch distance of payloads, in datagrams ahead of the one that is being decoded.
+/// Prefetch distance of payloads, in datagrams ahead of the one being decoded.
 const NEAR: usize = 4;
 
 impl Collector {
     /// Reserves the memory for the table sizes in `config`.
     pub fn new(config: Config) -> Self {
         let seed = config.seed;
-        // The index of a profile fits into a byte, so at most 255 prefixes are used.
+        // The index of a profile is one byte, so at most 255 prefixes are used.
         let listed = config.profiles.iter().take(255);
         let prefixes = listed
             .clone()
@@ -124,8 +125,7 @@ impl Collector {
 
     /// Handles a burst of datagrams. Their receive times advance the collector's time; results go to `out`.
     ///
-    /// A burst is decoded first, then applied, so that the memory which one report needs is prefetched while others are
-    /// decoded.
+    /// A burst is decoded before it is applied, so that the memory of one report is prefetched while others are decoded.
     pub fn handle(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
         let mut pending = Burst::new();
         self.inner.stats.datagrams += burst.len() as u64;
@@ -133,7 +133,7 @@ impl Collector {
         let mut left = burst.iter();
         while let Some(datagram) = left.next() {
             if let Some(later) = later.next() {
-                // The cache lines of a datagram that the decoder reads; explicit offsets are faster than `step_by`.
+                // The cache lines of a datagram that the decoder reads. Explicit offsets are faster than `step_by`.
                 for line in [0, 64, 128, 192] {
                     later.payload.get(line).map(memory::prefetch);
                 }
@@ -159,9 +159,9 @@ impl Collector {
                 .inner
                 .brief_any(&{ envelope }, datagram.payload, reader, &mut pending, out)
             {
-                // Applied first, to keep the order of arrival.
+                // Apply the pending reports first, to keep the order of arrival.
                 self.inner.flush(&mut pending, out);
-                // Copies, so that the compiler keeps the original in registers on the common path.
+                // Pass copies, so that the compiler keeps the originals in registers on the common path.
                 self.inner.datagram(&{ envelope }, datagram.payload, reader, out);
                 let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, out);
                 if handled > 0 {
@@ -173,8 +173,8 @@ impl Collector {
         self.inner.flush(&mut pending, out);
     }
 
-    /// Handles the later reports of datagrams, of which another collector handles the first ones and counts the datagram. `first` is
-    /// the number of their first report in its datagram.
+    /// Handles the later reports of datagrams whose first reports (and sequence numbers) another collector handles. `first` is
+    /// the number of the first report here within its datagram.
     pub fn handle_later_reports(&mut self, burst: &[Datagram<'_>], first: u16, out: &mut dyn Output) {
         let Self { readers, inner } = self;
         for datagram in burst {
@@ -187,29 +187,28 @@ impl Collector {
         }
     }
 
-    /// Advances time and executes a bounded part of the due work; to be called every 10 to 100 ms.
+    /// Advances time and does a bounded part of the due work. Call it every 10 to 100 ms.
     pub fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         self.inner.tick(now, out);
     }
 
-    /// The current time: the latest of datagrams and ticks, ns; 0 before the first.
+    /// Returns the current time in ns: the latest of datagrams and ticks, 0 before the first.
     pub fn time(&self) -> Nanos {
         self.inner.sweep.time()
     }
 
-    /// Ends the input: reports everything that is still pending, and the latest state of each flow.
+    /// Ends the input: reports everything still pending, and the latest state of each flow.
     pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.inner.finish(now, out);
     }
 
-    /// Activates other thresholds and rules, from the next report on. Reported values are not reported again; rules
-    /// are evaluated anew, and those that are true are reported. Cells of the rule history that the new rules also use
-    /// are preserved.
+    /// Activates other thresholds and rules, from the next report on. Reported values are not reported again. Rules are
+    /// evaluated anew, and the true ones are reported. History that both rule sets use is preserved.
     pub fn set_detection(&mut self, detection: Arc<Detection>) {
         self.inner.state.set_detection(detection);
     }
 
-    /// The active thresholds and rules.
+    /// Returns the active thresholds and rules.
     pub fn detection(&self) -> &Arc<Detection> {
         self.inner.state.detection.active()
     }
@@ -233,7 +232,7 @@ impl Collector {
         }
     }
 
-    /// Usage of each table, with evictions and refusals.
+    /// Returns the usage of each table, with evictions and refusals.
     pub fn tables(&self) -> Tables {
         let state = &self.inner.state;
         let [sf_flows, sf_sets] = self.inner.sf.tables();
@@ -256,29 +255,29 @@ impl Collector {
         }
     }
 
-    /// Bytes used by the tables of flows (with rule history), nodes, queues and links.
+    /// Returns the bytes used by the tables of flows (with rule history), nodes, queues and links.
     pub fn bytes(&self) -> usize {
         self.inner.state.bytes()
     }
 
-    /// Totals per stream with sequence numbers; none if the collector does not account for losses.
+    /// Returns the totals per stream with sequence numbers; none if loss accounting is disabled.
     pub fn streams(&self) -> impl Iterator<Item = StreamView> {
         self.inner.losses.streams()
     }
 
-    /// Losses of streams that have since been evicted.
+    /// Returns the losses of streams that have since been evicted.
     pub fn evicted_losses(&self) -> Losses {
         self.inner.losses.evicted_losses()
     }
 
-    /// Datagrams and refusals by source address.
+    /// Returns datagrams and refusals by source address.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
         self.inner.sources.views()
     }
 }
 
 impl Inner {
-    /// The source of a datagram that counts at `received`, and its profile.
+    /// Returns the context of a datagram received at `received`, and the decoder for its source's profile.
     #[inline]
     pub(crate) fn open<'e>(
         &mut self,
@@ -299,7 +298,7 @@ impl Inner {
         (envelope, decoder)
     }
 
-    /// Whether its sender may report; if not, the datagram is counted as refused. For listeners of reports.
+    /// Checks whether a report's sender may report. Counts the datagram as refused if not.
     #[cold]
     #[inline(never)]
     pub(crate) fn admits(

@@ -1,4 +1,4 @@
-//! Datagrams other than the common report: read by the full decoder, report by report.
+//! The slow path: datagrams other than the common report, read by the full decoder, report by report.
 
 use wire::int::Mode;
 use wire::report::{Gap, PacketDigest};
@@ -15,7 +15,7 @@ use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
 use crate::state::pending::Postcard;
 
-/// First bytes of a dropped packet that its event ID is computed from. A packet other than IP has no [`PacketDigest`].
+/// Leading bytes of a dropped packet that its event id covers. Packets other than IP have no [`PacketDigest`].
 const IDENTIFYING: usize = 128;
 
 impl Inner {
@@ -67,8 +67,8 @@ impl Inner {
         }
     }
 
-    /// Processes the later reports of a datagram that another collector counts, with its sequence number. `first` is the number of the
-    /// first of them.
+    /// Processes the later reports of a datagram that another collector counts, together with its sequence number. `first` is
+    /// the number of the first one.
     pub(super) fn later_reports(
         &mut self,
         envelope: &DatagramContext<'_>,
@@ -78,7 +78,8 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         self.sources.uncount(envelope.sender);
-        // By the header alone, so that these reports pass if the first ones did; if not, those are counted as refused.
+        // Checks the header only, so that these reports pass if the first ones did. If not, the other collector counts the
+        // refusal.
         let checked = self.access.check(envelope.listener, envelope.source, || {
             wire::peek_header(payload, reader.profile()).map(|peek| peek.node_id)
         });
@@ -111,7 +112,7 @@ impl Inner {
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
-        // Without its path, the reporter's own record is that of one node: a postcard.
+        // Without the packet's path, the reporter's own record is a postcard of one node.
         let is_left_out = report.is_path_left_out() && !report.has_metadata();
         let whole_path = is_whole_path(report.flags) && !is_left_out;
         let origin = Origin {
@@ -138,7 +139,7 @@ impl Inner {
             whole_path,
             signals: match report.int {
                 Some(int) if !report.is_traced() => int.flags.into(),
-                // A trace without space for a node counts as a hop limit that was reached.
+                // A trace without space for a node is treated like an exceeded hop count.
                 _ if report.annotations.contains(Annotations::INCOMPLETE) && report.is_traced() => {
                     Signals::HOP_LIMIT
                 }
@@ -156,7 +157,7 @@ impl Inner {
         }
     }
 
-    /// Processes a report of any layout.
+    /// Processes a report in any layout.
     fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, out: &mut dyn Output) {
         let mut head = self.head(envelope, report);
         if let Some(refusal) = report.int_refused {
@@ -195,7 +196,7 @@ impl Inner {
         }
         let (mut readings, ends, units) = self.read(report, *envelope.units);
         let hops = ReadHops::new(&readings, ends, units);
-        // A sink that is also the source adds no record to the packet: its own is the whole path.
+        // A sink that is also the source adds no record to the packet: the sink's own record is the whole path.
         let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && !head.signals.exceeded();
         let postcard = report.has_metadata()
             && readings.len() == 1
@@ -220,7 +221,7 @@ impl Inner {
         self.readings = readings;
     }
 
-    /// Processes the postcard of one node, to be joined with others of the packet.
+    /// Processes the postcard of one node, which is then joined with the others of its packet.
     fn postcard(
         &mut self,
         envelope: &DatagramContext<'_>,
@@ -252,7 +253,7 @@ impl Inner {
         self.postcards.add_pending(slot, &postcard, &mut self.state, out);
     }
 
-    /// The hops of a report, in memory that is released after use.
+    /// Decodes the hops of a report into reused memory. Returns (readings, timestamps at both ends, units).
     fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, EndTimestamps, Units) {
         let mut readings = std::mem::take(&mut self.readings);
         let mut ends = EndTimestamps::NONE;
@@ -261,7 +262,7 @@ impl Inner {
         let mut last = units;
         for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
             if report.has_derived_latency() && at + 1 == report.hop_count() {
-                // It was derived from timestamps, so it is in their unit; it is derived again, and checked.
+                // The decoder derived this latency from timestamps, in their unit; derive it again with checks.
                 hop.hop_latency = None;
             }
             if at == 0 {
@@ -276,13 +277,13 @@ impl Inner {
             readings.push(Reading::of(&hop, own));
         }
         if widths.0 != widths.1 {
-            // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
+            // One timestamp has 32 bits and the other 64: compare both modulo 2^32.
             ends.ingress = narrow(ends.ingress);
             ends.egress = narrow(ends.egress);
         }
         ends.wide = widths.0 && widths.1;
         if !first.same_as(&last) {
-            // Timestamps of different units, or of clocks that cannot be compared.
+            // The timestamps have different units, or their clocks cannot be compared.
             return (
                 readings,
                 EndTimestamps::NONE,
@@ -295,8 +296,8 @@ impl Inner {
         (readings, ends, first)
     }
 
-    /// Reports packets that a sink misses. They were lost somewhere between the source and the sink: no node is known to have
-    /// dropped them, even if the report has D.
+    /// Reports packets that a sink found missing. They were lost somewhere between source and sink: no node is known to have
+    /// dropped them, even if the report has the D flag.
     #[cold]
     #[inline(never)]
     fn emit_packet_loss(&mut self, head: &Head, gap: &Gap, sink: Option<u32>, out: &mut dyn Output) {
@@ -315,10 +316,11 @@ impl Inner {
     #[inline(never)]
     fn emit_drop(&mut self, head: &Head, report: &Report<'_>, out: &mut dyn Output) {
         self.stats.drop_reports += 1;
-        // Not the top record of the packet's INT, even if that names the reporter: a host may have written it.
+        // Not from the top record of the packet's INT, even if that names the reporter: a host may have forged it.
         let own = report.metadata_hop();
         let mut about = head.about;
-        // Sequence numbers repeat after a restart or a wrap, and a clock may stand still: only the packet distinguishes two drops.
+        // Sequence numbers repeat after a restart or a wrap, and a clock may be stalled, so only the packet distinguishes two
+        // drops.
         let packet = &report.inner[..report.inner.len().min(IDENTIFYING)];
         about.origin.stamp ^= wire::crc::crc_32c(packet);
         if report.ts.is_none() {
@@ -346,7 +348,7 @@ impl Inner {
     }
 }
 
-/// [`Head::remaining`] of a report. The reporter's own record is a hop, but not a record of the packet.
+/// Returns the value of [`Head::remaining`] for a report. The reporter's own record is a hop, but not a record of the packet.
 fn remaining(report: &Report<'_>) -> i16 {
     let Some(int) = report
         .int

@@ -1,5 +1,6 @@
-//! Consecutive reports 2.0 within a burst: the usual SF-INT reports among them are decoded first, then joined, so that the
-//! memory of one is prefetched while others are decoded. Any other report is decoded in full, in the order of arrival.
+//! The fast path for SF-INT: within a run of consecutive 2.0 reports in a burst, the common SF-INT reports are decoded first
+//! and then joined, so that the memory of one is prefetched while others are decoded. Any other report is decoded in full. The
+//! order of arrival is preserved.
 
 use wire::{Decoder, Single};
 
@@ -10,14 +11,14 @@ use crate::event::Output;
 use crate::join::SfBurst;
 use crate::stream;
 
-/// Whether the version field names Report 2.0.
+/// Returns true if the version field says Report 2.0.
 #[inline]
 fn is_report_20(datagram: &Datagram<'_>) -> bool {
     datagram.payload.first().is_some_and(|first| first >> 4 == 2)
 }
 
 impl Inner {
-    /// Handles the reports 2.0 at the beginning of `burst`, and returns the number of their datagrams.
+    /// Handles the 2.0 reports at the start of `burst`, and returns the number of their datagrams.
     #[inline(never)]
     pub(super) fn handle_run(
         &mut self,
@@ -25,7 +26,7 @@ impl Inner {
         readers: &mut [(Decoder, Units)],
         out: &mut dyn Output,
     ) -> usize {
-        // If nodes have their own units, records are read one at a time.
+        // If nodes have units of their own, records must be read one at a time.
         if !burst.first().is_some_and(is_report_20) || !self.node_units.is_empty() {
             return 0;
         }
@@ -54,7 +55,7 @@ impl Inner {
             if let Some(single) = reader.single(datagram.payload) {
                 self.single(&envelope, &single, &mut pending, out);
             } else {
-                // Joined first, to keep the order of arrival.
+                // Join the pending reports first, to keep the order of arrival.
                 self.join_all(&mut pending, out);
                 self.datagram(&{ envelope }, datagram.payload, reader, out);
             }
@@ -64,7 +65,7 @@ impl Inner {
         handled
     }
 
-    /// Adds the usual SF-INT report to the burst.
+    /// Adds a common SF-INT report to the burst.
     #[inline(always)]
     fn single<'a>(
         &mut self,
@@ -77,7 +78,7 @@ impl Inner {
         let plans = match self.sf.find_plans(shape) {
             Some(plans) => plans,
             None => {
-                // New plans may evict some that are still needed.
+                // New plans may evict some that pending reports still need.
                 self.join_all(burst, out);
                 self.sf.add_plans(shape, single, *envelope.units)
             }
@@ -104,7 +105,7 @@ impl Inner {
         }
     }
 
-    /// Joins the reports that were decoded.
+    /// Joins all pending reports.
     #[inline(never)]
     fn join_all(&mut self, burst: &mut SfBurst<'_>, out: &mut dyn Output) {
         let count = burst.len() as u64;

@@ -1,24 +1,24 @@
-//! Timer-driven work: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
-//! amount of work.
+//! Timer-driven work of the collector: the end of seconds and minutes, expiry, the periodic push. The work is spread over
+//! ticks, a bounded amount per tick. Also handles a clock that is set back.
 
 use super::Inner;
 use crate::config::Config;
 use crate::event::{Nanos, Output, SECOND, SET_BACK, follow_clock};
 use crate::state::series::Closing;
 
-/// Reports may wait in a queue this long after a step of the clock, or after a late tick behind it, ns.
+/// Reports may wait in a queue this long after the clock was stepped, ns, with receive times from before.
 const QUEUED: Nanos = 5 * SECOND;
 
-/// A time in no second that a clock shows, ns: more than a second from time 0 and from every time before the year 2262.
+/// A start of a second that no clock shows, ns: more than a second away from 0 and from any time before the year 2262.
 const UNSET: Nanos = 1 << 63;
 
 /// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
-/// Keys whose finished intervals are reported per tick, or a quarter of the remaining ones if that is more.
+/// Keys whose finished intervals are reported per tick; a quarter of the remaining ones if that is more.
 const KEYS_PER_TICK: usize = 256;
 
-/// The current time, and the position of the sweep over the flows.
+/// The current time, and the position of the sweep over all flows.
 #[derive(Debug)]
 pub(super) struct Sweep {
     now: Nanos,
@@ -30,11 +30,11 @@ pub(super) struct Sweep {
     round: Nanos,
     round_began: Nanos,
     next: u32,
-    /// Whether this round pushes the latest state.
+    /// True if this round pushes the latest state.
     pushing: bool,
-    /// Start of the last round that pushed.
+    /// Start of the last round that pushed, ns.
     pushed: Nanos,
-    /// The time before the clock was set back, and until when reports with receive times from before may still arrive.
+    /// The time before the clock was set back, and the time until which reports with such old receive times may still arrive.
     before: Nanos,
     before_until: Nanos,
     seconds: bool,
@@ -71,13 +71,13 @@ impl Sweep {
         self.now
     }
 
-    /// Whether `now` is a time of the clock before it was set back.
+    /// Returns true if `now` was read before the clock was set back.
     fn is_before(&self, now: Nanos) -> bool {
         let before = self.before.saturating_add(SET_BACK);
         self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
     }
 
-    /// The slots of this tick: the share of the round for the time since its beginning.
+    /// Returns the slots to visit in this tick: the share of the round for the time since its start.
     fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
         let elapsed = self.now.saturating_sub(self.round_began);
         let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
@@ -104,14 +104,14 @@ impl Sweep {
 }
 
 impl Inner {
-    /// Whether `now` lies in another second than the current one.
+    /// Returns true if `now` lies in another second than the current one.
     #[inline]
     pub(super) fn leaves_second(&self, now: Nanos) -> bool {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
-    /// Advances time to `now`, never backwards. Ends the second if `now` lies in another. Returns the time that counts for a datagram with
-    /// the receive time `now`: the current one if that is a time of the clock before it was set back.
+    /// Advances time to `now`, never backwards, and ends the second if `now` lies in another. Returns the effective receive
+    /// time of a datagram: `now`, or the current time if `now` was read before the clock was set back.
     #[inline]
     pub(super) fn advance(&mut self, now: Nanos, out: &mut dyn Output) -> Nanos {
         if self.leaves_second(now) && !self.change_second(now, out) {
@@ -121,7 +121,7 @@ impl Inner {
         now
     }
 
-    /// `false`: time does not advance.
+    /// Changes to the second of `now`. Returns `false` if time does not advance.
     #[cold]
     #[inline(never)]
     fn change_second(&mut self, now: Nanos, out: &mut dyn Output) -> bool {
@@ -145,7 +145,7 @@ impl Inner {
             .begin_second(u32::try_from(now / SECOND).unwrap_or(u32::MAX));
     }
 
-    /// Ends the current second; the next one with values begins at `now`.
+    /// Ends the current second; the next one begins at `now`.
     fn end_second(&mut self, now: Nanos, out: &mut dyn Output) {
         self.losses
             .account(now, false, &mut self.state.detection.counts, out);
@@ -155,8 +155,8 @@ impl Inner {
             .close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, out);
     }
 
-    /// Handles a clock that was set back to `now`: open intervals end at the old time, and time restarts. Otherwise nothing would
-    /// be reported until the clock reaches the old time again.
+    /// Handles a clock that was set back to `now`: ends open intervals at the old time, and restarts from `now`. Otherwise
+    /// nothing would be reported until the clock reaches the old time again.
     #[cold]
     fn set_back(&mut self, now: Nanos, out: &mut dyn Output) {
         let before = self.sweep.now;
@@ -169,7 +169,7 @@ impl Inner {
         self.begin_second(now);
     }
 
-    /// Ends pending joins and the current second at the current time. `last`: missing sequence numbers will not arrive any more.
+    /// Ends pending joins and the current second. `last`: the input has ended, so missing sequence numbers are lost.
     fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
         self.postcards.finish(&mut self.state, out);
@@ -195,7 +195,7 @@ impl Inner {
         if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
             self.set_back(now, out);
         }
-        // A tick has the time of now, however late it is. Queued reports may still carry times from before the step.
+        // A tick has the current time even if it is late. Queued reports may still have times from before the step.
         if self.sweep.is_before(now) {
             self.end_second(now, out);
             self.begin_second(now);
@@ -246,7 +246,7 @@ impl Inner {
         if !self.sweep.started {
             return;
         }
-        // As if the second and the minute ended now; time does not advance, so that more reports may follow.
+        // Ends the second and the minute now, but does not advance time, so that more reports may follow.
         self.end_open(
             true,
             Closing {

@@ -1,4 +1,4 @@
-//! Snapshots of the current state of flows, nodes, queues and links.
+//! Snapshots of the current state of flows, nodes, queues and links, for the API.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::state::view::FlowView;
 /// An entry of the topology or of node metrics; see [`Collector::network_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkEntry<'a> {
-    /// A node that flows pass.
+    /// A node that flows pass through.
     Node(NodeUse),
     /// A link that flows use.
     Link(LinkUse),
@@ -31,19 +31,19 @@ pub enum NetworkEntry<'a> {
 const ALL: Range<u32> = 0..u32::MAX;
 
 impl Collector {
-    /// All flows, in no particular order.
+    /// Returns all flows, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
         self.flows_in(0..self.flow_slots())
     }
 
-    /// The flows in a range of slots, to walk a large table in parts between bursts. A flow keeps its slot as long as it is
-    /// in the table.
+    /// Returns the flows in a range of slots, to walk a large table in parts between bursts. A flow keeps its slot as long as
+    /// it is in the table.
     pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = &self.inner.state;
         (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
     }
 
-    /// The flows in a range of slots for which a rule is true. Of all others only the entry is read.
+    /// Returns the flows in a range of slots for which a rule is true. Reads only the entry of all others.
     pub fn firing_flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = &self.inner.state;
         (slots.start..slots.end.min(state.flows.slots()))
@@ -52,12 +52,12 @@ impl Collector {
             .filter(|flow| flow.rules != 0)
     }
 
-    /// Summaries of the flows in a range of slots, for lists: about a cache line read per flow, and one written.
+    /// Returns summaries of the flows in a range of slots, for lists. Reads about one cache line per flow, and writes one.
     pub fn flow_summaries_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
         self.inner.state.flows.summaries(slots)
     }
 
-    /// Slots of the flow table in use so far; see [`Collector::flows_in`].
+    /// Returns the number of slots of the flow table used so far; see [`Collector::flows_in`].
     pub fn flow_slots(&self) -> u32 {
         self.inner.state.flows.slots()
     }
@@ -68,22 +68,22 @@ impl Collector {
         state.view(state.flows.find(key, key.hash(self.inner.seed), NO_SLOT))
     }
 
-    /// Nodes that flows pass, at most [`max_nodes`](crate::Config::max_nodes).
+    /// Returns the nodes that flows pass through, at most [`max_nodes`](crate::Config::max_nodes).
     pub fn topology_nodes(&self) -> impl Iterator<Item = NodeUse> {
         self.inner.state.topology.nodes(ALL)
     }
 
-    /// Links that flows use, at most [`max_links`](crate::Config::max_links).
+    /// Returns the links that flows use, at most [`max_links`](crate::Config::max_links).
     pub fn topology_links(&self) -> impl Iterator<Item = LinkUse> {
         self.inner.state.link_uses(ALL)
     }
 
-    /// Paths that flows take, at most [`max_links`](crate::Config::max_links).
+    /// Returns the paths that flows take, at most [`max_links`](crate::Config::max_links).
     pub fn topology_paths(&self) -> impl Iterator<Item = PathUse<'_>> {
         self.inner.state.topology.paths(ALL)
     }
 
-    /// Number of slots in use so far in the largest of the tables of nodes, links and paths, and of the series of nodes and
+    /// Returns the number of slots used so far in the largest of these tables: nodes, links, paths, and the series of nodes and
     /// queues. See [`Collector::network_in`].
     pub fn network_slots(&self) -> u32 {
         let NodeMetrics { nodes, queues, .. } = &self.inner.state.metrics;
@@ -95,8 +95,8 @@ impl Collector {
             .max(queues.slots())
     }
 
-    /// The entries of these tables in a range of slots, to walk them in parts between bursts. An entry keeps its slot as long as
-    /// it is in the table; one that was removed and added again may be visited twice.
+    /// Visits the entries of these tables in a range of slots, to walk them in parts between bursts. An entry keeps its slot as
+    /// long as it is in the table; one that was removed and added again may be visited twice.
     pub fn network_in(&self, slots: Range<u32>, visit: &mut impl FnMut(NetworkEntry<'_>)) {
         let state = &self.inner.state;
         state
@@ -119,22 +119,22 @@ impl Collector {
             .for_each(|series| visit(NetworkEntry::Queue(series)));
     }
 
-    /// Hop latency per node, ns, over all flows.
+    /// Returns the hop latency per node in ns, over all flows.
     pub fn nodes(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.nodes.views_in(ALL)
     }
 
-    /// Occupancy per node and queue, device units.
+    /// Returns the occupancy per node and queue, device units.
     pub fn queues(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.queues.views_in(ALL)
     }
 
-    /// Congestion per node and queue (or buffer), device units.
+    /// Returns the congestion per node and queue (or buffer), device units.
     pub fn congestion(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.congestion.views_in(ALL)
     }
 
-    /// Utilization per node and egress interface, millionths.
+    /// Returns the utilization per node and egress interface, millionths.
     pub fn links(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.links.views_in(ALL)
     }

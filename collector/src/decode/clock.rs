@@ -1,19 +1,18 @@
-//! Device clocks: 32-bit timestamps, and which differences between two of them are valid.
+//! Device clocks: 32-bit and 64-bit timestamps, the valid differences between them, and implausible hop latencies.
 //!
 //! Rules (wire-formats 2.4; no negative or wrapped latency is ever reported without an annotation):
 //!
 //! - A 32-bit timestamp is a time modulo 2^32.
-//! - A difference of two 32-bit timestamps is taken modulo 2^32 and is valid below 2^31; from there on the second timestamp
-//!   lies before the first, and the result is [`Difference::Backwards`].
-//! - Timestamps of one node come from one clock and may always be compared. Those of two nodes may be compared only if the
-//!   profile states that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
-//!   used.
+//! - The difference of two 32-bit timestamps is taken modulo 2^32 and is valid below 2^31. From 2^31 on, the second timestamp
+//!   is earlier than the first, and the result is [`Difference::Backwards`].
+//! - Timestamps of one node come from one clock and may always be compared. Timestamps of two nodes may be compared only if the
+//!   profile states that clocks are synchronised; even then, a total shorter than the time spent inside the hops is not used.
 //!
 //! # Implausible hop latencies
 //!
-//! A device computes its hop latency as egress less ingress timestamp. A packet that it made itself, such as a clone, has
-//! no ingress time: if that is written as 0, the latency is the uptime of the device, often modulo 2^32. So a hop latency
-//! is implausible, and not used, if
+//! A device computes its hop latency as egress minus ingress timestamp. A packet that the device generated itself, such as a
+//! clone, has no ingress time; if 0 is written instead, the latency is the uptime of the device, often modulo 2^32. So a hop
+//! latency is implausible, and not used, if
 //!
 //! - its record has both timestamps, and the ingress timestamp is 0 but the egress timestamp is not, or
 //! - it is longer than the profile's `max_hop_latency`, or
@@ -21,45 +20,45 @@
 //!
 //! With `max_hop_latency` disabled only the last rule applies: such a difference is not a latency in any unit.
 //!
-//! The latency of a flow from end to end has no such limit. It includes links, of which no setting says how long they are, and a value
-//! that cannot be true shows that the profile is wrong to call the clocks synchronised. Of 32-bit timestamps it is below 2^31 units.
+//! The end-to-end latency of a flow has no such limit. It includes links, whose length no setting gives, and an impossible
+//! value shows that the profile is wrong to call the clocks synchronised. From 32-bit timestamps it is below 2^31 units.
 
 use super::NO_VALUE;
 use crate::config::Units;
 
 /// Latencies from here on are not used: implausible ones, and [`NO_VALUE`]. No product of two 32-bit numbers is as large. The
-/// low 24 bits contain the implausible value: 6 bits of exponent, 18 of mantissa.
+/// low 24 bits encode the implausible value as a small float: 6 bits of exponent, 18 bits of mantissa.
 pub(crate) const IMPLAUSIBLE: u64 = 0xffff_ffff_ff00_0000;
 
 /// Bits of the mantissa of an implausible value.
 const MANTISSA: u32 = 18;
 
-/// Whether this can be the time that a packet spent in a node. False for [`NO_VALUE`].
+/// Returns true if this can be the time that a packet spent in a node; false for [`NO_VALUE`].
 #[inline(always)]
 pub(crate) fn is_plausible(latency: u64) -> bool {
     latency < IMPLAUSIBLE
 }
 
-/// Marks a latency as implausible, and preserves its value with 18 bits of precision.
+/// Marks a latency as implausible, and keeps its value with 18 bits of precision.
 fn implausible(latency: u64) -> u64 {
     let exponent = (u64::BITS - MANTISSA).saturating_sub(latency.leading_zeros());
     IMPLAUSIBLE | u64::from(exponent) << MANTISSA | latency >> exponent
 }
 
-/// The value of an implausible latency, ns, from its low 32 bits; `None` if they contain a plausible latency or none.
+/// Decodes an implausible latency (ns) from its low 32 bits; `None` if they contain a plausible latency or no value.
 pub(crate) fn implausible_value(low: u32) -> Option<u64> {
     let code = low & !(IMPLAUSIBLE as u32);
     let marked = low >= IMPLAUSIBLE as u32 && low != u32::MAX;
     marked.then(|| u64::from(code & ((1 << MANTISSA) - 1)) << (code >> MANTISSA))
 }
 
-/// Whether a record with these timestamps has an egress timestamp, and 0 as its ingress timestamp.
+/// Returns true if the record has an egress timestamp, but 0 as its ingress timestamp.
 #[inline]
 pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
     ingress == 0 && egress != 0 && egress != NO_VALUE && units.max_latency != Units::UNLIMITED
 }
 
-/// The lower 32 bits of a timestamp, to compare it with one that has no more; [`NO_VALUE`] stays.
+/// Reduces a timestamp to its lower 32 bits, to compare it with a 32-bit one; keeps [`NO_VALUE`].
 pub(crate) fn narrow(stamp: u64) -> u64 {
     if stamp == NO_VALUE {
         NO_VALUE
@@ -68,7 +67,7 @@ pub(crate) fn narrow(stamp: u64) -> u64 {
     }
 }
 
-/// The hop latency of a record with these timestamps, ns, marked if it is implausible.
+/// Returns the hop latency of a record with these timestamps, ns, marked if it is implausible.
 #[inline]
 pub(crate) fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
     let odd = latency > units.max_latency || lacks_ingress(ingress, egress, units);
@@ -79,7 +78,7 @@ pub(crate) fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: U
     }
 }
 
-/// The hop latency computed from the timestamps of a node, ns, marked if it is implausible.
+/// Computes the hop latency from the timestamps of a node, ns, marked if it is implausible.
 pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u64 {
     if ingress == NO_VALUE || egress == NO_VALUE {
         return NO_VALUE;
@@ -92,12 +91,12 @@ pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u6
     }
 }
 
-/// The time between two timestamps, ns, and whether it is a latency in any unit.
+/// Returns the time between two timestamps in ns, and whether it can be a latency in any unit.
 #[inline(always)]
 fn elapsed(ingress: u64, egress: u64, wide: bool, units: Units) -> (u64, bool) {
     let (later, is_later) = match difference(ingress, egress, wide) {
         Difference::Later(later) => (later, true),
-        // The value that a device without a check of the sign would report.
+        // The value that a device would report without checking the sign.
         Difference::Backwards if wide => (egress.wrapping_sub(ingress), false),
         Difference::Backwards => ((egress as u32).wrapping_sub(ingress as u32).into(), false),
     };
@@ -105,8 +104,8 @@ fn elapsed(ingress: u64, egress: u64, wide: bool, units: Units) -> (u64, bool) {
     (latency, is_later && latency < IMPLAUSIBLE)
 }
 
-/// The hop latency of a record, ns, if it is implausible: exact, unlike the marked value. `reported` is the latency of the device, which
-/// is computed from the timestamps if there is none.
+/// Returns the hop latency of a record in ns, if it is implausible; exact, unlike the marked value. `reported` is the latency
+/// from the device; without it, the latency is computed from the timestamps.
 pub(crate) fn exact_implausible(
     reported: Option<u64>,
     ingress: u64,
@@ -127,13 +126,13 @@ pub(crate) fn exact_implausible(
 /// The difference of two timestamps of a device, in the device's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Difference {
-    /// The second is this much later, or equal (0).
+    /// The second timestamp is this much later, or equal (0).
     Later(u64),
-    /// The second lies before the first.
+    /// The second timestamp is earlier than the first.
     Backwards,
 }
 
-/// From `first` to `second`, timestamps of 32 bits, or of 64 if `wide`.
+/// Returns the difference from `first` to `second`, both with 32 bits, or 64 if `wide`.
 #[inline]
 pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
     if wide {
@@ -207,7 +206,7 @@ mod tests {
         assert_eq!(implausible_value(u32::MAX), None, "not reported");
     }
 
-    /// Shorthand: a marked value as `Err`.
+    /// Shorthand for tests: a marked value as `Err`.
     fn read(latency: u64) -> Result<u64, Option<u64>> {
         if is_plausible(latency) {
             Ok(latency)

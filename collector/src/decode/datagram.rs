@@ -1,4 +1,4 @@
-//! A received datagram, and the context that its reports share.
+//! A received datagram, the context that its reports share, and its sequence number.
 
 use wire::report::Brief;
 use wire::{Report, Single, Stack};
@@ -18,7 +18,7 @@ pub struct Datagram<'a> {
     pub source: [u8; 16],
     /// Source port of the datagram.
     pub src_port: u16,
-    /// Number of the listener that received it: a part of a stream's identity.
+    /// Number of the listener that received it; part of a stream's identity.
     pub listener: u16,
     /// Receive time, ns since the Unix epoch.
     pub received: Nanos,
@@ -106,8 +106,9 @@ impl From<&wire::Peek> for StreamSeq {
     }
 }
 
-/// Whether a report with these flags has hops that are a flow's path. A node in the middle of the path may report its queue with
-/// the packet's stack so far: Q without F is no path, and with F one that may be [incomplete](super::Signals::INCOMPLETE).
+/// Returns true if the hops of a report with these flags are a flow's path. A node in the middle of the path may report its
+/// queue with the packet's stack so far: Q without F is no path, and Q with F one that may be
+/// [incomplete](super::Signals::INCOMPLETE).
 #[inline(always)]
 pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
     const QUEUE: u8 = wire::Flags::QUEUE.0;
@@ -115,7 +116,7 @@ pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
         && flags.0 & (QUEUE | wire::Flags::FLOW.0) != QUEUE
 }
 
-/// Whether the hops can be read in place.
+/// Returns true if the hops can be read in place.
 #[inline(always)]
 pub(crate) fn is_stacked(stack: &Stack<'_>) -> bool {
     (1..=WIDEST_RECORD).contains(&stack.layout.words()) && !stack.is_empty()

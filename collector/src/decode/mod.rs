@@ -1,4 +1,4 @@
-//! From bytes to values: a datagram, the context of its reports, and the values of each hop in the collector's units.
+//! Decoding: from the bytes of a datagram to the context of its reports and the values of each hop in the collector's units.
 
 pub(crate) mod clock;
 mod datagram;
@@ -24,7 +24,7 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     clock::exact_implausible(reported, ingress, egress, hop.wide_ts, units)
 }
 
-/// All-ones: a value that was absent or unavailable.
+/// All ones: a value that is absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
 pub(crate) use clock::{

@@ -1,8 +1,8 @@
-//! Units by node id: in a mixed network, nodes of one stack may use other units than the reporter.
+//! Units by node id: in a mixed network, nodes of one INT stack may use other units than the reporter.
 
 use crate::config::{Profile, Units};
 
-/// The units of a node, and the number of its profile.
+/// The units of a node, and the index of its profile.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     node: u32,
@@ -10,7 +10,7 @@ struct Entry {
     profile: u8,
 }
 
-/// The nodes with their own units; none in most networks.
+/// The nodes with units of their own; none in most networks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeUnits {
     /// The entries, sorted by node ID.
@@ -18,7 +18,7 @@ pub(crate) struct NodeUnits {
 }
 
 impl NodeUnits {
-    /// `first`: the number of the first profile.
+    /// Creates the table. `first` is the index of the first profile.
     pub(crate) fn new(profiles: &[(u32, Profile)], first: usize) -> Self {
         let numbered = profiles.iter().zip(first..=usize::from(u8::MAX));
         let mut entries: Vec<Entry> = numbered
@@ -35,7 +35,7 @@ impl NodeUnits {
         }
     }
 
-    /// Whether no node has its own units.
+    /// Returns true if no node has units of its own.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -49,7 +49,7 @@ impl NodeUnits {
         self.entries.get(at)
     }
 
-    /// The units of `node`, or those of the reporter.
+    /// Returns the units of `node`, or else the reporter's.
     #[inline]
     pub(crate) fn of(&self, node: u32, reporter: Units) -> Units {
         if self.is_empty() {
@@ -59,7 +59,7 @@ impl NodeUnits {
         }
     }
 
-    /// The number of the profile of `node`, or of that of the reporter.
+    /// Returns the profile index of `node`, or else the reporter's.
     #[inline]
     pub(crate) fn profile(&self, node: u32, reporter: u8) -> u8 {
         if self.is_empty() {

@@ -1,4 +1,4 @@
-//! The values of one hop in the collector's units, from records or decoded hops.
+//! The values of one hop in the collector's units ([`Reading`]), from records in place or from decoded hops.
 
 use detect::{HopValues, observation};
 use wire::{Hop, Items, Layout};
@@ -7,31 +7,31 @@ use super::NO_VALUE;
 use super::clock::{between, is_plausible, mark_implausible};
 use crate::config::Units;
 
-/// All-ones: an id or a value of 32 bits that is absent.
+/// All ones: an id or a 32-bit value that is absent.
 pub(crate) const ABSENT: u32 = u32::MAX;
 
-/// Maximum number of hops in a report: one-word hops in the longest INT stack.
+/// Maximum number of hops in a report: one-word records in the longest INT stack.
 pub(crate) const MAX_HOPS: usize = 256;
 
-/// The values of one hop. All-ones: not present.
+/// The values of one hop; all ones if absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// The reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress if there is no level-1 egress.
+    /// Reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress if there is no level-1 egress.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
     /// Hop latency, ns; values from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on are not used.
     pub(crate) latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub(crate) queue: u32,
-    /// Likewise: congestion status, or the shared buffer's occupancy.
+    /// Queue or buffer id in the high 8 bits; congestion status or buffer occupancy in the low 24.
     pub(crate) congestion: u32,
-    /// As reported, in units of `utilization_unit` millionths of the link.
+    /// Utilization as reported, in units of `utilization_unit` millionths of the link.
     pub(crate) utilization: u32,
     pub(crate) utilization_unit: u32,
 }
 
-/// Ingress timestamp of the first node and egress timestamp of the last, device units.
+/// Ingress timestamp of the first node and egress timestamp of the last, in device units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EndTimestamps {
     pub(crate) ingress: u64,
@@ -47,19 +47,19 @@ impl EndTimestamps {
     };
 }
 
-/// The hops of a report in forwarding order. Small, so that they can be passed by value.
+/// The hops of a report in forwarding order. Small, so that it is passed by value.
 pub(crate) trait Hops: Copy {
     type Record: Copy;
     fn count(self) -> usize;
     fn units(self) -> Units;
-    /// The records of the hops from `from` on.
+    /// Returns the records of the hops from `from` on.
     fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record>;
     fn node(self, record: Self::Record) -> u32;
     fn read(self, record: Self::Record) -> Reading;
     fn ends(self) -> EndTimestamps;
 }
 
-/// Hops that were already decoded one by one: from reports with the reporter's metadata, postcards, IOAM.
+/// Hops that were already decoded one by one: from reports with the reporter's metadata, postcards, or IOAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadHops<'a> {
     pub(crate) readings: &'a [Reading],
@@ -106,7 +106,7 @@ impl<'a> Hops for ReadHops<'a> {
 }
 
 impl Reading {
-    /// The reading of a hop without metadata.
+    /// The reading of a hop without any values.
     pub(crate) const NOTHING: Self = Self {
         node: ABSENT,
         link: ABSENT,
@@ -118,7 +118,7 @@ impl Reading {
         utilization_unit: 1,
     };
 
-    /// The reading of a decoded hop.
+    /// Converts a decoded hop.
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
         let ingress = hop.ingress_ts.unwrap_or(NO_VALUE);
         let egress = hop.egress_ts.unwrap_or(NO_VALUE);
@@ -147,20 +147,20 @@ impl Reading {
         }
     }
 
-    /// Utilization in millionths of the link. Computed on demand, so that its presence is checked only once.
+    /// Returns the utilization in millionths of the link. Computed on demand, so that its presence is checked only once.
     #[inline(always)]
     pub(crate) fn utilization(&self) -> u64 {
         scaled(self.utilization, self.utilization_unit)
     }
 
-    /// The egress interface; all-ones if not reported.
+    /// Returns the egress interface, or all ones if not reported.
     pub(crate) fn egress(&self) -> u32 {
         egress(self.link, self.level_2)
     }
 }
 
 impl Reading {
-    /// The reading of a record in place; equal to that of its decoded hop.
+    /// Reads a record in place; equals the reading of the decoded hop.
     #[inline]
     pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
         let carried = layout.carried();
@@ -190,7 +190,7 @@ impl Reading {
     }
 }
 
-/// The egress interface of a [`Reading::link`].
+/// Returns the egress interface of a [`Reading::link`].
 pub(crate) fn egress(link: u32, level_2: bool) -> u32 {
     match (level_2, link & 0xffff) {
         (true, _) => link,
@@ -208,20 +208,20 @@ pub(super) fn scaled(raw: u32, unit: u32) -> u64 {
     }
 }
 
-/// The value, unless it is [`ABSENT`].
+/// Returns the value, or `None` if it is [`ABSENT`].
 #[inline(always)]
 pub(crate) fn present(value: u32) -> Option<u32> {
     (value != ABSENT).then_some(value)
 }
 
-/// Interfaces of level 1 in a half each, all-ones for one that is absent.
+/// Joins level-1 interfaces: ingress in the upper half, egress in the lower; all ones for an absent one.
 #[inline(always)]
 pub(crate) fn join_interfaces(ingress: Option<u16>, egress: Option<u16>) -> u32 {
     u32::from(ingress.unwrap_or(u16::MAX)) << 16 | u32::from(egress.unwrap_or(u16::MAX))
 }
 
-/// The ID of a queue or buffer in the high 8 bits, its level in the low 24; [`ABSENT`] if one of them is, or if the level has more bits, as
-/// a queue depth of IOAM may.
+/// Joins the id of a queue or buffer (high 8 bits) and its level (low 24). [`ABSENT`] if one of them is absent, or if the level
+/// has more than 24 bits, as an IOAM queue depth may.
 #[inline(always)]
 fn join_level(id: Option<u8>, level: Option<u32>) -> u32 {
     match (id, level) {
@@ -230,14 +230,14 @@ fn join_level(id: Option<u8>, level: Option<u32>) -> u32 {
     }
 }
 
-/// The level in what [`join_level`] returned.
+/// Returns the level in a value of [`join_level`].
 #[inline(always)]
 fn level_of(joined: u32) -> u64 {
     present(joined).map_or(observation::ABSENT, |joined| u64::from(joined & 0x00ff_ffff))
 }
 
 impl Reading {
-    /// The values for rules.
+    /// Returns the values in the form that rules use.
     pub(crate) fn values(&self) -> HopValues {
         HopValues {
             hop_latency: if is_plausible(self.latency) {
@@ -253,5 +253,5 @@ impl Reading {
     }
 }
 
-// All-ones mean "absent" in both crates.
+// Both crates use all ones for "absent".
 const _: () = assert!(NO_VALUE == observation::ABSENT && ABSENT == observation::NO_NODE);

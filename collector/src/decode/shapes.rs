@@ -1,15 +1,17 @@
-//! Cache of values that are computed once per shape of report.
+//! A small cache of values that are computed once per shape of report, such as the offsets of its items.
 
-/// Values computed for the shapes in use. These are few, since sources rarely change their instructions. The oldest is evicted.
+/// Values by shape. Few shapes are in use, since sources rarely change their instructions; the oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct Shapes<T> {
+    /// Cached shapes and their values, up to [`Shapes::MAX_SHAPES`].
     known: Vec<(u64, T)>,
-    /// The latest shape found, and its index.
+    /// The shape found last, and its index.
     latest: (u64, u8),
     next: usize,
 }
 
 impl<T> Shapes<T> {
+    /// Maximum number of cached shapes; `add` then replaces the oldest.
     const MAX_SHAPES: usize = 32;
 
     pub(crate) fn new() -> Self {
@@ -20,7 +22,7 @@ impl<T> Shapes<T> {
         }
     }
 
-    /// The index of a shape, if it is known.
+    /// Returns the index of a shape, or `None` if it is not cached.
     #[inline(always)]
     pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
         if self.latest.0 == shape {
@@ -37,7 +39,7 @@ impl<T> Shapes<T> {
         Some(at)
     }
 
-    /// Adds a shape. It may evict one whose index [`Shapes::find`] returned earlier.
+    /// Adds a shape, and returns its index. It may evict a shape whose index [`Shapes::find`] returned earlier.
     pub(crate) fn add(&mut self, shape: u64, made: T) -> u8 {
         let at = self.next;
         match self.known.get_mut(at) {

@@ -1,4 +1,5 @@
-//! The hops of an INT stack, read in place by a plan that is computed once per layout.
+//! Reads the hops of an INT stack in place, without decoding them: a [`Plan`] with the offsets and units of the items is
+//! computed once per record layout, and common layouts have code with constant offsets.
 
 use wire::{Items, Layout};
 
@@ -9,7 +10,7 @@ use super::reading::{ABSENT, EndTimestamps, Hops, Reading, egress, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
-/// The hops of an INT stack with records of `W` words, read in place: the last hop comes first.
+/// The hops of an INT stack with records of `W` words, read in place. In the stack the last hop comes first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacked<'a, P, const W: usize> {
     records: &'a [[[u8; 4]; W]],
@@ -22,18 +23,18 @@ pub(crate) trait ItemOffsets: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
-    /// The ingress timestamp, or its upper half.
+    /// Returns the offset of the ingress timestamp, or of its upper half.
     fn ingress(self) -> usize;
     fn queue(self) -> usize;
     fn congestion(self) -> usize;
     fn utilization(self) -> usize;
-    /// `link` is the level-2 egress interface.
+    /// Returns true if `link` is the level-2 egress interface.
     fn level_2(self) -> bool;
-    /// The record may have level-2 interfaces in addition to `link`.
+    /// Returns true if the record may have level-2 interfaces in addition to `link`.
     fn may_have_both_levels(self) -> bool {
         true
     }
-    /// The record has both timestamps, from which a latency that is not reported is computed.
+    /// Returns true if the record has both timestamps, from which an unreported latency is computed.
     fn by_stamps(self) -> bool;
 }
 
@@ -76,12 +77,12 @@ impl ItemOffsets for &Plan {
     }
 }
 
-/// Records of `W` words that hold these items of INT 1.0 (as in its bitmap), one word each, and no others. Constant offsets make
-/// constant loads, so that a record with few items is not read more slowly than one with all.
+/// Records of `W` words with exactly these items of the INT 1.0 bitmap, one word each. Constant offsets make constant loads, so
+/// that a record with few items is read as fast as one with all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed<const W: usize, const ITEMS: u16>;
 
-/// Bits of the bitmap.
+/// Bits of the INT 1.0 instruction bitmap.
 mod bit {
     pub(super) const NODE: u16 = 0x8000;
     pub(super) const LINK: u16 = 0x4000;
@@ -93,12 +94,12 @@ mod bit {
 }
 
 impl<const W: usize, const ITEMS: u16> Fixed<W, ITEMS> {
-    /// The offset of an item; `W` if it is absent.
+    /// Returns the offset of an item; `W` if it is absent.
     const fn offset(bit: u16) -> usize {
         if ITEMS & bit == 0 {
             return W;
         }
-        // The items before it are those of the higher bits.
+        // Items are in bitmap order, so the items before this one are the higher bits.
         (ITEMS & !(bit | (bit - 1))).count_ones() as usize
     }
 }
@@ -146,7 +147,7 @@ impl<const W: usize, const ITEMS: u16> ItemOffsets for Fixed<W, ITEMS> {
     }
 }
 
-/// Whether the offsets of `plan`, in records of `words` words, are `offsets`.
+/// Returns true if the offsets of `plan`, in records of `words` words, equal `offsets`.
 fn agrees(plan: &Plan, offsets: impl ItemOffsets, words: usize) -> bool {
     fn all(offsets: impl ItemOffsets, words: usize) -> ([usize; 7], bool, bool) {
         let items = [
@@ -167,7 +168,7 @@ fn agrees(plan: &Plan, offsets: impl ItemOffsets, words: usize) -> bool {
     usize::from(plan.words) == words && all(plan, words) == all(offsets, words)
 }
 
-/// Calls a macro with the words and items of all [`Fixed`] records that have code of their own.
+/// Calls a macro with (words, items) of all [`Fixed`] records that have specialized code.
 macro_rules! fixed_records {
     ($call:ident) => {
         $call!((1 0x8000) (2 0xa000) (2 0x9000) (3 0xb000) (4 0xf000) (5 0xf100) (6 0xfc00))
@@ -175,7 +176,7 @@ macro_rules! fixed_records {
 }
 pub(crate) use fixed_records;
 
-/// The items, if records of this plan are [`Fixed`]; else 0.
+/// Returns the items if records of this plan are [`Fixed`], or 0.
 fn fixed_items(plan: &Plan) -> u16 {
     macro_rules! search {
         ($(($words:literal $items:literal))*) => {
@@ -188,13 +189,12 @@ fn fixed_items(plan: &Plan) -> u16 {
     0
 }
 
-/// Records with all items that INT 1.0 defines, as most devices are configured to send; the last word is the
-/// utilization. Constant offsets make constant loads.
+/// Records with all items that INT 1.0 defines, as most devices are configured to send. The last word is the utilization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct All<const W: usize>;
 
 impl<const W: usize> All<W> {
-    /// Whether `plan` has this layout.
+    /// Returns true if `plan` has this layout.
     fn fits(plan: &Plan) -> bool {
         let words = [
             plan.node,
@@ -250,12 +250,12 @@ impl<const W: usize> ItemOffsets for All<W> {
     }
 }
 
-/// Kinds of records; some have specialized code.
+/// Kind of record layout; some kinds have specialized code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecordKind {
     /// All items of INT 1.0, in 7, 8, 9 or (INT 2.1) 11 words.
     All,
-    /// Fewer items: those of [`Fixed`].
+    /// Fewer items, as in [`Fixed`]; the value is the bitmap.
     Fixed(u16),
     /// Any other layout, without specialized code.
     Other,
@@ -270,9 +270,10 @@ pub(crate) struct Plan {
     queue: u8,
     congestion: u8,
     utilization: u8,
+    /// Offsets of the ingress and the egress timestamp.
     stamps: (u8, u8),
     level_2: bool,
-    /// The level-2 egress interface, or both halves, in a record that has `link` of level 1 as well.
+    /// Offset of the level-2 egress interface (or of both halves) in a record that also has level-1 interfaces.
     logical: u8,
     wide_l2: bool,
     /// Both timestamps are present.
@@ -288,7 +289,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(layout: &Layout, units: Units) -> Self {
         let carried = layout.carried();
-        // Level-2 interfaces in two halves of one word are read like those of level 1.
+        // Level-2 interfaces that share one word are read like those of level 1.
         let (link, level_2) = match carried.contains(Items::INTERFACES) {
             true => (layout.word_of(Items::INTERFACES), false),
             false if layout.wide_l2() => (layout.word_of(Items::L2_INTERFACES) + 1, true),
@@ -333,7 +334,7 @@ impl Plan {
         plan
     }
 
-    /// Reads a record of any length in place, and its two timestamps: equal to [`Reading::of_record`] and the layout.
+    /// Reads a record of any length in place. The result equals [`Reading::of_record`], with the two timestamps of the layout.
     #[inline(always)]
     pub(crate) fn read(&self, record: &[u8]) -> (Reading, EndTimestamps) {
         let words: &[[u8; 4]] = record.as_chunks().0;
@@ -369,7 +370,7 @@ impl Plan {
         self.units
     }
 
-    /// [`Reading::link`] and its level in a record whose level-1 interfaces have no egress; `logical` is its level-2 egress.
+    /// Returns (link, is level 2) for a record whose level-1 interfaces have no egress; `logical` is its level-2 egress.
     #[inline]
     fn without_egress(&self, link: u32, logical: u32) -> (u32, bool) {
         if logical == ABSENT {
@@ -388,7 +389,7 @@ impl Plan {
         }
     }
 
-    /// The hop latency, ns, if it is not reported or may be implausible; `reported` is its word.
+    /// Returns the hop latency in ns if it is unreported or may be implausible; `reported` is its word.
     #[inline(never)]
     fn unusual_latency<const W: usize>(&self, record: &[[u8; 4]; W], reported: u32) -> u64 {
         let ingress = self.stamp(record, self.stamps.0);
@@ -407,11 +408,11 @@ pub(crate) struct StackReport<'a> {
     /// The records of its stack, and the index of their plan.
     pub(crate) records: &'a [u8],
     pub(crate) plan: u8,
-    /// The probable slot of its flow.
+    /// The probable slot of its flow, or [`NO_SLOT`](crate::index::NO_SLOT).
     pub(crate) slot: u32,
 }
 
-/// The plan that was used last, for reports that are decoded one by one.
+/// The plan used last, for reports that are decoded one by one.
 #[derive(Debug)]
 pub(crate) struct LatestPlan {
     layout: Layout,
@@ -426,7 +427,7 @@ impl LatestPlan {
         }
     }
 
-    /// The plan for records of a layout.
+    /// Returns the plan for records of a layout.
     #[inline]
     pub(crate) fn get(&mut self, layout: &Layout, units: Units) -> &Plan {
         if self.layout != *layout || self.plan.units != units {
@@ -439,11 +440,11 @@ impl LatestPlan {
     }
 }
 
-/// The plans in use.
+/// The cached plans, by shape.
 pub(crate) type Plans = Shapes<Plan>;
 
 impl Plans {
-    /// Adds a plan for a new shape, if such records can be read in place.
+    /// Adds a plan for a new shape; `None` if such records cannot be read in place.
     #[cold]
     #[inline(never)]
     pub(crate) fn make(&mut self, shape: u64, layout: &Layout, units: Units) -> Option<u8> {
@@ -453,7 +454,7 @@ impl Plans {
     }
 }
 
-/// Words of the longest record that is read in place: all items of INT 2.1.
+/// Words of the longest record that is read in place (all items of INT 2.1).
 pub(crate) const WIDEST_RECORD: u8 = 13;
 
 #[inline(always)]
@@ -462,7 +463,7 @@ fn word(record: &[[u8; 4]], at: usize) -> u32 {
 }
 
 impl<'a, P: ItemOffsets, const W: usize> Stacked<'a, P, W> {
-    /// The records in `bytes`, which `plan` describes.
+    /// Creates the hops of the records in `bytes`, whose layout `plan` describes.
     #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], plan: &'a Plan, places: P) -> Self {
         let words: &[[u8; 4]] = bytes.as_chunks().0;
@@ -507,7 +508,7 @@ impl<'a, P: ItemOffsets, const W: usize> Hops for Stacked<'a, P, W> {
         let latency = if reported == ABSENT && !places.by_stamps() {
             NO_VALUE
         } else if reported > plan.max_latency || word(record, places.ingress()) == 0 {
-            // It may also be absent, and the upper half of a timestamp may be 0.
+            // The value may also be absent, or the upper half of a 64-bit timestamp may be 0.
             plan.unusual_latency(record, reported)
         } else {
             u64::from(reported) * u64::from(plan.units.latency_ns)
@@ -594,7 +595,7 @@ mod tests {
     #[test]
     fn a_record_without_a_level_1_egress_has_the_interface_of_level_2() {
         let units = Units::NONE;
-        // Node, both levels and the utilization of INT 2.1; the ingress of level 1 is there or not.
+        // Node, both interface levels and utilization of INT 2.1, with and without the level-1 ingress.
         let layout = Layout::int_2(0xc300, 5, false).unwrap();
         let plan = Plan::new(&layout, units);
         for (level_1, logical, expected) in [
@@ -640,7 +641,7 @@ mod tests {
         assert_eq!(Reading::of(&layout.hop(&record), units).egress(), 102);
     }
 
-    /// The readings of a record by specialized code, if the plan has any, or by its offsets.
+    /// Reads a record with specialized code if the plan has any, or else by its offsets.
     fn specialized(plan: &Plan, record: &[u8]) -> Option<Reading> {
         macro_rules! by_items {
             ($(($words:literal $items:literal))*) => {

@@ -1,10 +1,11 @@
-//! Who filled a queue: from the reports of packets that passed it.
+//! Analyses a burst: which flows filled a queue, from the recorded reports of packets that passed it.
 //!
-//! A queue that is observed through its packets is known only when one passes. Its *peak* is the highest occupancy that a packet
-//! saw. The *rise* is the time in which it filled: from the last packet before the peak that saw less than a tenth of it. Packets that
-//! left after it began and entered before that packet did are what filled it, or passed while it filled; so flows are ordered by their packets in
-//! the rise, of which a report stands for one or more (sampling in the network is the same for all flows, as far as they are watched alike).
-//! What a flow *suffered* is the time that its packets spent in the node since the rise began.
+//! A queue that is observed through its packets is known only when one passes. Its *peak* is the highest occupancy that a
+//! packet saw. Its *rise* is the time in which it filled: from the last packet before the peak that saw at most a tenth of it.
+//! The packets that left after the rise began, and entered before the peak packet did, filled the queue or passed while it
+//! filled. So flows are ranked by their packets in the rise. A report stands for one or more packets (sampling in the network
+//! is the same for all flows, if they are watched alike). The *wait* of a flow is the time that its packets spent in the node
+//! since the rise began.
 
 use std::collections::HashMap;
 
@@ -12,10 +13,10 @@ use wire::FlowKey;
 
 use crate::event::Nanos;
 
-/// A packet in a queue, as its report says.
+/// A packet in a queue, according to its report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passage {
-    /// When it left, by one clock for all of them.
+    /// Time at which it left, by one clock for all packets.
     pub ts: Nanos,
     /// The packet's flow, or `None` if the report has none.
     pub flow: Option<FlowKey>,
@@ -23,12 +24,12 @@ pub struct Passage {
     pub occupancy: Option<u64>,
     /// The packet's time inside the node, ns.
     pub latency: Option<u64>,
-    /// For how many reports it stands: 1, or more if only some were stored.
+    /// Number of reports for which it stands: 1, or more if only some were stored.
     pub weight: u64,
 }
 
 impl Passage {
-    /// The queue's depth that it saw: its occupancy, or the time inside where no report has an occupancy.
+    /// Returns the queue depth that the packet saw: the occupancy, or the time inside the node if no report has an occupancy.
     fn depth(&self, has_occupancy: bool) -> Option<u64> {
         if has_occupancy {
             self.occupancy
@@ -37,52 +38,52 @@ impl Passage {
         }
     }
 
-    /// When it entered: before it left, by the time that it was inside.
+    /// Returns the time at which the packet entered the node.
     fn entered(&self) -> Nanos {
         self.ts.saturating_sub(self.latency.unwrap_or(0))
     }
 }
 
-/// A flow's part in a burst.
+/// A flow's share of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The flow; `None`: packets whose flow is not known.
+    /// The flow; `None` for packets whose flow is not known.
     pub flow: Option<FlowKey>,
-    /// Reports of its packets in the rise: they left after it began, and entered before the packet that saw the peak.
+    /// Reports of its packets in the rise: they left after it began, and entered before the peak packet.
     pub rise: u64,
-    /// Reports of its packets in the whole burst.
+    /// Reports of its packets over the whole time.
     pub reports: u64,
     /// The longest time in the node since the rise began, ns.
     pub longest: Option<u64>,
-    /// The sum of these times, ns.
+    /// Sum of these times, ns.
     pub waited: u64,
-    /// When its first and its last packet left.
+    /// Time at which its first packet left.
     pub first: Nanos,
     /// Time at which its last packet left.
     pub last: Nanos,
 }
 
-/// A queue over some time.
+/// The analysis of a queue over some time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Burst {
-    /// When the peak was seen, and the occupancy then; `None` if no report has the occupancy: then the peak is the longest time in the node.
+    /// Time of the peak, and the occupancy then. If no report has an occupancy (`None`), the peak is the longest time in the
+    /// node.
     pub peak: Option<(Nanos, Option<u64>)>,
-    /// When the rise began.
+    /// Time at which the rise began.
     pub begun: Nanos,
     /// Reports of packets that entered during the rise.
     pub rise: u64,
     /// Reports of all packets in the queue.
     pub reports: u64,
-    /// The flows, the one with the most reports in the rise first.
+    /// The flows, ordered by reports in the rise, most first.
     pub flows: Vec<Part>,
 }
 
-/// Reads the packets of one queue, in any order.
+/// Analyses the packets of one queue, which may be in any order.
 pub fn read(mut passages: Vec<Passage>) -> Burst {
     passages.sort_by_key(|passage| passage.ts);
     let has_occupancy = passages.iter().any(|passage| passage.occupancy.is_some());
-    // A drop's report, for one, does not have it.
-    // Of equal ones the first.
+    // Some reports have no occupancy, for example drops. Of equal peaks the first counts.
     let Some((top, peak)) = passages
         .iter()
         .enumerate()
@@ -95,7 +96,7 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
         .iter()
         .rposition(|passage| passage.depth(has_occupancy).is_some_and(|depth| depth <= low));
     let begun = before.map_or(passages[0].ts, |at| passages[at].ts);
-    // The packet that saw the peak was behind those that made it.
+    // The peak packet was queued behind the packets that made the peak.
     let peak_at = peak.ts;
     let peak_entered = peak.entered();
     let mut parts: HashMap<Option<FlowKey>, Part> = HashMap::new();
@@ -124,7 +125,7 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
         part.reports += weight;
         burst.reports += weight;
         part.last = ts;
-        // It left after the rise began, and entered up to the packet that saw the peak.
+        // The packet left after the rise began, and entered no later than the peak packet.
         if ts >= begun && passage.entered() <= peak_entered && (ts > begun || before.is_none()) {
             part.rise += weight;
             burst.rise += weight;

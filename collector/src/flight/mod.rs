@@ -1,12 +1,12 @@
-//! The flight recorder: the datagrams of the last seconds, and which of them are worth keeping.
+//! The flight recorder: keeps the datagrams of the last seconds in memory, and records those around an event.
 //!
-//! An event says *that* a queue grew; the reports around it say *who* filled it. They have passed by then. So the datagrams are kept
-//! for a while as they arrived, undecoded, in a [`Ring`] of bounded memory: a copy of some 200 bytes each. An event that the
-//! operator cares about is a [`Trigger`]; triggers that are close together form a [`Window`] of time, and the reports of that window which
-//! concern one of its triggers are recorded ([`Selection`]): all of them, or every second, fourth, … if there are too many. What was left out
-//! is said in the [`Recording`].
+//! An event says *that* a queue grew; the reports around it say *who* filled it, but most of them arrive before the event. So
+//! all datagrams are kept for a while, undecoded, in a [`Ring`] of bounded memory (a copy of about 200 bytes each). An event
+//! that the operator cares about is a [`Trigger`]. Triggers that are close together form a [`Window`] of time, and the reports
+//! of that window that concern one of its triggers are recorded ([`Selection`]): all of them, or every second, fourth, … if
+//! there are too many. The [`Recording`] states what was left out.
 //!
-//! [`burst`] reads a recording of a queue: which flows filled it, and which waited in it.
+//! [`burst`] analyses a recording of a queue: which flows filled it, and which waited in it.
 
 pub mod burst;
 mod ring;

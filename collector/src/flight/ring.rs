@@ -1,4 +1,4 @@
-//! Datagrams as they arrived, for a while.
+//! Memory of the flight recorder: copies of the latest datagrams, in chunks of bounded number.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::decode::Datagram;
 use crate::event::Nanos;
 
-/// Where datagrams are copied to. It belongs to one thread; full chunks go to [`Kept`].
+/// The chunk into which one thread copies datagrams; full chunks go to [`Kept`].
 #[derive(Debug)]
 pub struct Ring {
     chunk: Chunk,
 }
 
-/// Datagrams in the order in which they arrived.
+/// Datagrams in the order in which they arrived, each with a fixed header.
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Vec<u8>,
@@ -20,12 +20,12 @@ pub struct Chunk {
     span: Option<(Nanos, Nanos)>,
 }
 
-/// The latest chunks, bounded in number; older ones are given back.
+/// The latest full chunks, bounded in number; the oldest is dropped.
 #[derive(Debug)]
 pub struct Kept {
     chunks: VecDeque<Arc<Chunk>>,
     most: usize,
-    /// Whether anything was given back.
+    /// True if a chunk was ever dropped.
     has_forgotten: bool,
 }
 
@@ -35,19 +35,19 @@ impl Ring {
         Self { chunk: Chunk::new() }
     }
 
-    /// Copies a datagram. If the chunk is full, exchange it first.
+    /// Copies a datagram. The caller exchanges a full chunk first.
     #[inline]
     pub fn push(&mut self, datagram: &Datagram<'_>) {
         self.chunk.push(datagram);
     }
 
-    /// Whether the next datagram may not fit, so that the chunk must be exchanged first.
+    /// Returns true if the datagram may not fit, so that the chunk must be exchanged first.
     #[inline]
     pub fn is_full(&self, datagram: &Datagram<'_>) -> bool {
         self.chunk.bytes.len() + HEADER + datagram.payload.len() > Chunk::BYTES
     }
 
-    /// Gives away the chunk, and goes on with `next`, whose content is discarded. `None` if there is nothing in it.
+    /// Returns the chunk, and continues with `next`, whose content is discarded. `None` if the chunk is empty.
     pub fn take(&mut self, next: Option<Chunk>) -> Option<Chunk> {
         self.chunk.span?;
         let mut next = next.unwrap_or_else(Chunk::new);
@@ -64,7 +64,7 @@ impl Default for Ring {
 }
 
 impl Chunk {
-    /// Bytes of a chunk: 1,000 reports of four hops.
+    /// Bytes of a chunk: about 1,000 reports of four hops.
     pub const BYTES: usize = 256 << 10;
 
     fn new() -> Self {
@@ -76,7 +76,7 @@ impl Chunk {
 
     #[inline]
     fn push(&mut self, datagram: &Datagram<'_>) {
-        // A longer one is no UDP datagram.
+        // Longer than any UDP payload.
         let Ok(length) = u16::try_from(datagram.payload.len()) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Chunk {
         })
     }
 
-    /// Whether it may have datagrams of this time. (The clock may have been set back inside it.)
+    /// Returns true if it may have datagrams of this time. (The clock may have been set back inside it.)
     fn overlaps(&self, from: Nanos, to: Nanos) -> bool {
         self.span
             .is_some_and(|(first, last)| first.min(last) <= to && from <= first.max(last))
@@ -121,7 +121,7 @@ impl Chunk {
 }
 
 impl Kept {
-    /// At most so many chunks, at least one.
+    /// Creates storage for at most `most` chunks, at least one.
     pub fn new(most: usize) -> Self {
         Self {
             chunks: VecDeque::new(),
@@ -130,7 +130,7 @@ impl Kept {
         }
     }
 
-    /// Keeps a chunk. Returns one that is no longer kept, if nobody reads it: its memory can be used again.
+    /// Adds a chunk. Returns the memory of the dropped one for reuse, unless somebody still reads it.
     pub fn add(&mut self, chunk: Chunk) -> Option<Chunk> {
         let old = if self.chunks.len() >= self.most {
             self.chunks.pop_front()
@@ -142,7 +142,7 @@ impl Kept {
         old.and_then(Arc::into_inner)
     }
 
-    /// The chunks that may have datagrams of this time, oldest first.
+    /// Returns the chunks that may have datagrams of this time, oldest first.
     pub fn of(&self, from: Nanos, to: Nanos) -> Vec<Arc<Chunk>> {
         self.chunks
             .iter()
@@ -151,12 +151,12 @@ impl Kept {
             .collect()
     }
 
-    /// Whether datagrams since this time were given back.
+    /// Returns true if datagrams since this time were dropped.
     pub fn has_forgotten(&self, since: Nanos) -> bool {
         self.has_forgotten && self.oldest().is_none_or(|oldest| oldest > since)
     }
 
-    /// The receive time of the oldest datagram.
+    /// Returns the receive time of the oldest datagram.
     pub fn oldest(&self) -> Option<Nanos> {
         self.chunks
             .front()
@@ -165,7 +165,7 @@ impl Kept {
     }
 }
 
-/// Bytes in front of each payload.
+/// Bytes before each payload: receive time (8), source (16), port (2), listener (2), length (2).
 const HEADER: usize = 30;
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
         assert!(!Kept::new(2).has_forgotten(0));
         assert_eq!(kept.of(0, kept.oldest().unwrap() - 1).len(), 0);
         assert_eq!(kept.of(kept.oldest().unwrap(), kept.oldest().unwrap()).len(), 1);
-        // The memory of a chunk that is no longer kept is used again, unless somebody reads it.
+        // The memory of a dropped chunk is reused, unless somebody still reads it.
         let reading = kept.of(0, kept.oldest().unwrap());
         let last = ring.take(None).unwrap();
         assert!(kept.add(last).is_none());

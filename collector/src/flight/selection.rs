@@ -1,11 +1,11 @@
-//! The reports of a window that are recorded.
+//! Selects which reports of a time window the flight recorder records, in full or thinned to a bounded number.
 
 use wire::report::Report;
 
 use super::window::{Recording, Window};
 use crate::event::Event;
 
-/// Collects what concerns the triggers of a window, in order: all of it, or one of every 2, 4, … if there is too much.
+/// Collects the reports that concern the triggers of a window, in order: all, or one of every 2, 4, … if there are too many.
 #[derive(Debug)]
 pub struct Selection<T> {
     window: Window,
@@ -18,7 +18,7 @@ pub struct Selection<T> {
 }
 
 impl<T> Selection<T> {
-    /// Nothing yet; at most so many, at least two.
+    /// Creates an empty selection of at most `most` items, at least two.
     pub fn new(window: Window, most: usize) -> Self {
         let reports = vec![0; window.triggers.len()];
         let most = most.max(2);
@@ -37,7 +37,7 @@ impl<T> Selection<T> {
         &self.window
     }
 
-    /// Takes a report, if it concerns a trigger.
+    /// Adds the result of `make` if the report concerns a trigger and is selected.
     pub fn offer(&mut self, report: &Report<'_>, make: impl FnOnce() -> T) {
         let mut concerned = false;
         for (trigger, count) in self.window.triggers.iter().zip(&mut self.reports) {
@@ -65,8 +65,8 @@ impl<T> Selection<T> {
         self.offered += 1;
     }
 
-    /// Returns a recording for each trigger, and what was kept. `late` states that the beginning of the window was no
-    /// longer in memory.
+    /// Returns a recording for each trigger, and the collected items. `late` states that the start of the window was no longer
+    /// in memory.
     pub fn finish(self, late: bool) -> (Vec<Recording>, Vec<T>) {
         let Window {
             from, to, triggers, ..
@@ -85,19 +85,19 @@ impl<T> Selection<T> {
     }
 }
 
-/// Whether a report is about what an event is about: it passed the event's node and queue, or it is of the event's flow if the event names no
-/// node.
+/// Returns true if a report concerns an event: it passed the event's node and queue, or belongs to the event's flow if the
+/// event has no node.
 fn concerns(event: &Event, report: &Report<'_>) -> bool {
     let Some(node) = event.node else {
         return event.flow.is_some() && report.flow == event.flow;
     };
     let mut hops = report.hops().peekable();
     if hops.peek().is_none() {
-        // A report of a drop may have no hop: then its header says where.
+        // A drop report may have no hop; its header then names the node.
         return report.node_id == Some(node);
     }
     hops.any(|hop| {
-        // A queue that a hop does not name may be the event's.
+        // If a hop names no queue, it may be the event's queue.
         let is_other_queue = event
             .queue
             .is_some_and(|queue| hop.queue_id.is_some_and(|id| id != queue));

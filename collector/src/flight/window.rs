@@ -1,4 +1,4 @@
-//! Events that are worth a recording, and the time that it covers.
+//! Time windows of the flight recorder: which events start a recording, and the time that it covers.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use crate::event::{Event, Kind, Nanos, SECOND, SET_BACK};
 /// Limits of recordings: their length, their rate and their size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlightConfig {
-    /// Time before an event, ns.
+    /// Recorded time before an event, ns.
     pub before: Nanos,
-    /// Time after an event, ns.
+    /// Recorded time after an event, ns.
     pub after: Nanos,
-    /// The longest window, ns: further events in it do not make it longer.
+    /// Maximum length of a window, ns; further events do not extend it beyond this.
     pub longest: Nanos,
-    /// Windows in a minute.
+    /// Maximum number of windows per minute.
     pub per_minute: usize,
-    /// Reports of one window.
+    /// Maximum number of reports per window.
     pub reports: usize,
 }
 
 impl Default for FlightConfig {
-    /// Half a second before and after, at most three seconds, twelve windows a minute, 2,000 reports each.
+    /// Keeps half a second before and after, at most three seconds, twelve windows a minute, 2,000 reports each.
     fn default() -> Self {
         let before = SECOND / 2;
         Self {
@@ -45,33 +45,33 @@ pub struct Trigger {
     pub rule: Option<String>,
 }
 
-/// A span of time in which reports are recorded that concern one of its triggers.
+/// A span of time in which the reports that concern one of its triggers are recorded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Window {
-    /// From this receive time on.
+    /// Start of the window, by receive time.
     pub from: Nanos,
-    /// Up to this receive time.
+    /// End of the window, by receive time.
     pub to: Nanos,
     /// The first event of each subject.
     pub triggers: Vec<Trigger>,
-    /// Events of further subjects, of which there is no room.
+    /// Number of events of further subjects, for which there was no room.
     pub left_out: u64,
 }
 
 /// The result of recording the reports that concern one trigger.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
-    /// The event that it is about, with its rule.
+    /// The event that was recorded, with its rule.
     pub trigger: Trigger,
-    /// From this receive time on.
+    /// Start of the recording, by receive time.
     pub from: Nanos,
-    /// Up to this receive time.
+    /// End of the recording, by receive time.
     pub to: Nanos,
-    /// Reports that concern it.
+    /// Number of reports that concern the trigger.
     pub reports: u64,
-    /// One of so many was stored: 1, 2, 4, ….
+    /// One of this many reports was stored: 1, 2, 4, ….
     pub every: u64,
-    /// Whether a part was not in memory: reports are missing.
+    /// True if a part was no longer in memory, so that reports are missing.
     pub late: bool,
 }
 
@@ -84,9 +84,9 @@ pub struct FlightStats {
     pub repeated: u64,
     /// Events of further subjects than a window has.
     pub subjects_full: u64,
-    /// Events for which there was no window: there were too many in the last minute.
+    /// Events without a window, because there were too many in the last minute.
     pub over_budget: u64,
-    /// Events that are older than the last window, which has ended.
+    /// Events older than the end of the last window.
     pub late: u64,
 }
 
@@ -96,9 +96,9 @@ pub struct Windows {
     config: FlightConfig,
     open: Option<Window>,
     ended: VecDeque<Window>,
-    /// The end of the last window, up to which reports are recorded.
+    /// End of the last window; up to this time reports are recorded already.
     recorded_to: Nanos,
-    /// The beginnings of the windows of the last minute.
+    /// Start times of the windows of the last minute.
     recent: VecDeque<Nanos>,
     stats: FlightStats,
 }
@@ -124,12 +124,13 @@ impl Windows {
         self.stats
     }
 
-    /// An event that is worth a recording.
+    /// Starts or extends a window for an event that is worth a recording.
     pub fn trigger(&mut self, trigger: Trigger) {
         let ts = trigger.event.ts;
         let limit = self.config.longest;
         if let Some(open) = self.open.as_mut().filter(|open| ts <= open.to) {
-            // An older one, by a thread that is behind or a clock that was set back, is in the window as far as that goes.
+            // An older event, from a thread that is behind or a clock that was set back, belongs to the window as far as that
+            // reaches.
             open.to = open
                 .to
                 .max(ts.saturating_add(self.config.after))
@@ -161,7 +162,7 @@ impl Windows {
         }
         self.end();
         if ts < self.recorded_to {
-            // The clock was set back: what it says now is what counts.
+            // The clock was set back: its current time counts.
             self.recorded_to = 0;
         }
         let from = ts.saturating_sub(self.config.before).max(self.recorded_to);
@@ -178,7 +179,7 @@ impl Windows {
         });
     }
 
-    /// A window whose time is over at `now`; call it again until there is none.
+    /// Returns a window that is over at `now`. Call it until it returns `None`.
     pub fn due(&mut self, now: Nanos) -> Option<Window> {
         if let Some(open) = &self.open
             && (open.to < now || now.saturating_add(SET_BACK) < open.from)
@@ -188,7 +189,7 @@ impl Windows {
         self.ended.pop_front()
     }
 
-    /// Ends the open window: the program ends.
+    /// Ends the open window, for example when the program ends.
     pub fn end(&mut self) {
         if let Some(open) = self.open.take() {
             self.recorded_to = open.to.saturating_add(1);
@@ -212,11 +213,11 @@ impl Trigger {
     }
 }
 
-/// Events further in the past than this are of a clock that was set back.
+/// An event further in the past than this means that the clock was set back, ns.
 const CLOCK_SET_BACK: Nanos = 60 * SECOND;
-/// Subjects of a window.
+/// Maximum number of subjects per window.
 const SUBJECTS: usize = 64;
-/// Ended windows that nobody has taken.
+/// Maximum number of ended windows that wait to be fetched.
 const WAITING: usize = 4;
 
 #[cfg(test)]
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!((first.from, first.to), (9_500 * MS, 12_500 * MS));
         let second = windows.due(u64::MAX).unwrap();
         assert_eq!((second.from, second.to), (12_500 * MS + 1, 14_400 * MS));
-        // An event of the time that is recorded is late; one of an hour ago means that the clock was set back.
+        // An event in the time already recorded is late; one of an hour ago means that the clock was set back.
         windows.trigger(at(14_000 * MS, 2));
         assert_eq!((windows.stats().late, windows.open.is_some()), (1, false));
         windows.trigger(at(100_000 * MS, 2));

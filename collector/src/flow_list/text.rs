@@ -1,17 +1,17 @@
-//! The text of a flow without allocation: a filter compares the texts of all flows.
+//! Formats a flow as text without allocation, because a filter searches the texts of all flows.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use wire::FlowKey;
 
-/// Length of the longest text: two IPv6 addresses of 39 characters in brackets, two ports, a protocol.
+/// Maximum length: two IPv6 addresses of 39 characters in brackets, two ports (`:65535`), `>`, and a protocol (`/255`).
 const LONGEST: usize = 2 * (39 + 2 + 6) + 1 + 4;
 
-/// Room for the text of a flow.
+/// Buffer for the text of a flow.
 #[derive(Debug)]
 pub(super) struct FlowText {
-    /// A number and the character after it are written four bytes at once, of which some may follow the text.
+    /// Four bytes longer than the text: an octet and its dot are written as four bytes at once, some of them after the end.
     bytes: [u8; LONGEST + 4],
     len: usize,
 }
@@ -26,7 +26,7 @@ impl Default for FlowText {
 }
 
 impl FlowText {
-    /// The text of `flow`, as its `Display` writes it.
+    /// Formats `flow` as its `Display` implementation does.
     #[inline]
     pub(super) fn of(&mut self, flow: &FlowKey) -> &[u8] {
         self.len = 0;
@@ -37,10 +37,10 @@ impl FlowText {
                 self.end(dst.octets(), flow.dst_port());
                 self.push(b'/');
                 self.octet(flow.proto());
-                // The point after the octet.
+                // Removes the dot after the protocol number.
                 self.len -= 1;
             }
-            // Never fails: every text fits.
+            // Never fails, because every text fits.
             _ => drop(write!(self, "{flow}")),
         }
         &self.bytes[..self.len]
@@ -55,7 +55,7 @@ impl FlowText {
         }
     }
 
-    /// An octet, and a point.
+    /// Appends an octet and a dot.
     fn octet(&mut self, value: u8) {
         let (text, len) = OCTETS[usize::from(value)];
         self.bytes[self.len..self.len + 4].copy_from_slice(&text);
@@ -92,7 +92,7 @@ impl Write for FlowText {
     }
 }
 
-/// Each octet in decimal with a point after it, and how long that is.
+/// Each octet in decimal followed by a dot, and the length of that text.
 static OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([b'.'; 4], 0); 256];
     let mut value = 0;
@@ -118,7 +118,7 @@ static OCTETS: [([u8; 4], u8); 256] = {
     octets
 };
 
-/// Whether `text` contains `wanted`, which is not empty.
+/// Returns true if `text` contains `wanted`, which is not empty.
 #[inline]
 pub(super) fn contains(text: &[u8], wanted: &[u8]) -> bool {
     let (Some((first, rest)), Some(last)) = (wanted.split_first(), text.len().checked_sub(wanted.len()))

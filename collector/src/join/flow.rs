@@ -1,4 +1,6 @@
-//! Flows with SF-INT reports: their sets (the records of one packet, collected until all nodes have reported), and their confirmed paths.
+//! The table of flows that send SF-INT reports. Each entry has the flow's open sets (a *set* collects the records of one
+//! packet, which arrive in several reports) and its confirmed paths. A confirmed path is a path that enough sets have proven;
+//! see [`super`] for the proof.
 
 use memory::prefetch;
 use wire::FlowKey;
@@ -15,14 +17,14 @@ pub(crate) const SETS: usize = 4;
 /// Confirmed paths that are stored per flow: a flow may have several paths at once.
 const PATHS: usize = 4;
 
-/// State of one flow. Fields are in the order of use: the first cache line determines the set of a report, the third whether a
-/// complete set is accepted.
+/// State of one flow. Fields are in the order of use: the first cache line finds the set of a report, the third decides
+/// whether a complete set is accepted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     used: bool,
-    /// Number of sets in a row that proved the candidate path.
+    /// Number of consecutive sets that proved the candidate path.
     candidate_proofs: u8,
     /// The flow's open sets, the latest first; [`NO_SLOT`] if there is none.
     pub(crate) sets: [u32; SETS],
@@ -32,9 +34,9 @@ pub(crate) struct Flow {
     hash: u64,
     second: u32,
     reports: u32,
-    /// Until this time its sets are not accepted.
+    /// Sets of the flow are not accepted before this time.
     pub(crate) suspended_until: Nanos,
-    /// A path that is not confirmed yet.
+    /// The latest path seen that is not confirmed yet.
     candidate: Path,
     /// The confirmed paths, the latest first.
     known: [Path; PATHS],
@@ -42,7 +44,7 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 192);
 
-/// A path as two hashes, which are 0 only without a path.
+/// A path as two hashes; both are 0 for "no path", so real hashes have their lowest bit set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Path {
     /// Hash of its nodes in order.
@@ -70,12 +72,13 @@ impl Path {
     }
 }
 
-/// Factor for the number of sets that must prove a new order of known nodes: two packets that were reordered twice look as if
-/// they were in order.
+/// A new order of known nodes needs this many times more sets than a path with new nodes: two packets that the network
+/// reordered twice look as if they were in order.
 const PERMUTED: u8 = 4;
 
 impl Flow {
-    /// Records that a complete set has this path, and whether it proves the order (`proven`). `needed` such sets in a row confirm the path.
+    /// Records the path of a complete set; `proven` says whether the set proves the order of its nodes. `needed` such sets in
+    /// a row confirm the path.
     pub(crate) fn confirm(&mut self, path: Path, proven: bool, needed: u8) -> PathStatus {
         if self.known.contains(&path) {
             if self.candidate.nodes == path.nodes {
@@ -116,9 +119,9 @@ impl Flow {
             .map(|(set, _)| set)
     }
 
-    /// Adds a set as the latest. The caller has made sure that there is a free entry.
+    /// Adds a set as the latest. The caller has freed an entry.
     pub(crate) fn open(&mut self, set: u32, packet_id: u16) {
-        // Into the first gap, so that as few as possible move.
+        // Fills the first gap, so that as few entries as possible move.
         let gap = self
             .sets
             .iter()
@@ -130,7 +133,7 @@ impl Flow {
         self.ids[0] = packet_id;
     }
 
-    /// Removes one of its sets.
+    /// Removes a set from the flow; the caller closes it in the pool.
     pub(crate) fn forget(&mut self, set: u32) {
         for slot in &mut self.sets {
             if *slot == set {
@@ -140,7 +143,7 @@ impl Flow {
     }
 }
 
-/// Whether a path is confirmed.
+/// Confirmation status of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PathStatus {
     /// Enough sets have confirmed it.
@@ -186,7 +189,7 @@ impl Flows {
         }
     }
 
-    /// Returns the slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
+    /// Returns the slot of a flow, or [`NO_SLOT`] if the table does not have it. Tries `hint` first.
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         if self.has_key(hint, key) {
@@ -219,7 +222,7 @@ impl Flows {
         slot
     }
 
-    /// The set with this packet ID of the flow in `slot`, if there is one.
+    /// Returns the flow's set with this packet ID, if it is open.
     #[inline(always)]
     pub(crate) fn set(&self, slot: u32, packet_id: u16) -> Option<u32> {
         self.flows.get(slot as usize)?.set(packet_id)
@@ -233,7 +236,7 @@ impl Flows {
         &mut self.flows[slot as usize]
     }
 
-    /// Records a report of a flow. The index is updated at its second report, and once per second.
+    /// Records a report of a flow. Updates the index only at the flow's second report and then once per second.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32, now: Nanos, second: u32) {
         let flow = &mut self.flows[slot as usize];
@@ -298,7 +301,7 @@ impl Flows {
         self.free.push(slot);
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.flows.len() as u32
     }

@@ -1,45 +1,47 @@
-//! The number of nodes that a packet passed, from the remaining hop count of its header.
+//! Derives how many nodes wrote into a packet from the remaining hop count in its INT header.
 //!
-//! Only a node that writes its own record decrements the hop count. A report of state Medium is of a packet into which
-//! every node wrote, so that
+//! Only a node that writes its own record decrements the hop count. In SF-INT, state Medium means that every node wrote into
+//! the packet, so that
 //!
 //! ```text
 //! nodes before the sink = initial hop count - remaining hop count of the report
 //! ```
 //!
-//! for exactly this packet, independent of others. If the initial count is configured, this is a proof.
+//! holds for exactly this packet, independent of all others. If the initial count is configured, this is a proof.
 //!
-//! Otherwise it is learned. A packet that is not of state Medium passed a node that did not write into it, half of them at the
-//! first node after the source, so the largest hop count among such packets is the initial count minus one. If the learned
-//! count is too large, which happens when sources have different initial counts, no set is complete. If it were too small,
-//! sets would be complete without their first node. So it is learned from all flows of a profile together, is used only after
-//! [`ENOUGH`] reports, and not while packets of state Medium have larger counts (as when all paths have two nodes, or other
-//! flows always overwrite the registers). It is too small only if the source's record never arrives from
-//! any flow.
+//! Otherwise the initial count is learned. Every packet that is not of state Medium passed a node that did not write into it;
+//! for half of these packets that was the first node after the source. So the largest hop count among them is the initial
+//! count minus one. Errors in the learned count:
+//!
+//! - Too large (sources have different initial counts): no set is ever complete.
+//! - Too small: sets would be complete without their first node. To avoid this, the count is learned from all flows of a
+//!   profile together, is used only after [`ENOUGH`] reports, and is not used while packets of state Medium have larger
+//!   counts (as when all paths have two nodes, or other flows always overwrite the registers). It remains too small only if
+//!   no flow ever delivers the record of its source.
 
 use crate::event::{Nanos, follow_clock};
 
 /// Number of reports after which the learned count is used.
 const ENOUGH: u32 = 64;
 
-/// The count is learned anew after this time, ns, and [`PERIOD_REPORTS`] reports.
+/// The count is learned again after this time (ns) and at least [`PERIOD_REPORTS`] reports.
 const PERIOD: Nanos = 60_000_000_000;
 const PERIOD_REPORTS: u32 = 4096;
 
-/// The learned hop counts of one kind of source.
+/// The hop counts learned from one profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learned {
     began: Nanos,
     reports: u32,
-    /// Largest counts, each of packets of state Medium and of others: of this period, ...
+    /// Largest hop counts of packets of state Medium and of all others: in this period ...
     largest: [u8; 2],
     /// ... and of the previous one.
     before: [u8; 2],
-    /// There was a previous period, or this one has [`ENOUGH`] reports.
+    /// A previous period exists, or this one has [`ENOUGH`] reports.
     ready: bool,
 }
 
-/// See the module documentation.
+/// Initial hop counts by profile; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     configured: Option<u8>,
@@ -54,7 +56,7 @@ impl Lengths {
         }
     }
 
-    /// Records the hop count of a report of a source of this profile, and whether its state is Medium.
+    /// Records the hop count of a report from a source of this profile. `medium`: the report is of state Medium.
     #[inline]
     pub(crate) fn note(&mut self, profile: u8, remaining: u8, medium: bool, now: Nanos) {
         let learned = &mut self.learned[usize::from(profile)];
@@ -78,24 +80,24 @@ impl Lengths {
         }
     }
 
-    /// The initial hop count of sources of this profile; `None` if it is not known yet. A configured count that reports contradict
-    /// is not used.
+    /// Returns the initial hop count of sources of this profile, or `None` if it is not known yet. Ignores a configured count
+    /// that reports contradict.
     #[inline]
     pub(crate) fn initial(&self, profile: u8) -> Option<u16> {
         let learned = &self.learned[usize::from(profile)];
         let [medium, other] = [0, 1].map(|state| learned.largest[state].max(learned.before[state]));
         match self.configured {
-            // A source has already decremented the count.
+            // The source has already decremented the count, so it must be larger than every observed one.
             Some(configured) if configured > medium.max(other) => Some(configured.into()),
             _ => (learned.ready && other >= medium).then_some(u16::from(other) + 1),
         }
     }
 }
 
-/// Number of nodes that wrote into the packet `later` packets after the one that opened a set, if nothing was lost, reordered or
-/// cleared: the largest power of two that divides `later`. The register of the node after the source alternates between write and
-/// read; the following nodes write into every second packet, every fourth packet and so on. Consecutive packets always have
-/// different numbers, so reordering is visible.
+/// Returns the number of nodes that wrote into the packet that came `later` packets after the one that opened a set, if no
+/// packet was lost or reordered: the largest power of two that divides `later`. The register of the node after the source
+/// alternates between write and read; each following node writes half as often, into every second packet, every fourth and so
+/// on. Consecutive packets always have different numbers, so reordering is visible.
 pub(crate) fn expected_writers(later: usize) -> u16 {
     (later as u16) & (later as u16).wrapping_neg()
 }

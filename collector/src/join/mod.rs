@@ -1,31 +1,32 @@
 //! Joins the records of SF-INT reports into whole paths (wire-formats section 3.5; Xiong et al., APNet 2024).
 //!
-//! An SF-INT packet carries the record of one node, possibly of an earlier packet. The records of one packet have one packet
-//! ID and reach the collector in several reports; together they are the INT stack of that packet. Not all sets are completed:
-//! with more than three nodes the registers skip most packets, and lost reports and overwritten registers cost others. **No
-//! set counts as whole without proof.** The proof:
+//! An SF-INT packet carries the record of one node, possibly of an earlier packet. All records of one packet have the same
+//! packet ID, but reach the collector in several reports; together they are the INT stack of that packet. Many sets stay
+//! incomplete: with more than three nodes the registers skip most packets, and lost reports and overwritten registers cost
+//! others. **A set counts as whole only with proof:**
 //!
-//! - A report of state Medium opens a set: every node wrote into this packet, which therefore is the one whose record it
-//!   carries, and the sink's own record belongs to it. The sink's record in other reports is of an unknown packet: a sample
-//!   of the sink, never a part of a path.
-//! - Records of state High with the same flow and packet ID extend it. Records of state Low belong to packets that some node
-//!   did not write into, and are samples of their node.
+//! - A report of state Medium opens a set. Every node wrote into its packet, so the sink's own record in this report is also
+//!   of this packet. In all other reports, the sink's record is of an unknown packet: a sample of the sink, never part of a
+//!   path.
+//! - Records of state High with the same flow and packet ID extend the set. Records of state Low belong to packets that some
+//!   node did not write into; they are samples of their node.
 //! - A set is **whole** when it has as many different nodes as wrote into the packet. The hop count gives that number for
-//!   exactly this packet ID ([`length`]). None is then missing, and the source's record is the last to arrive. The following
-//!   are not a proof: that no more records arrive, that the next packet ID has begun, the length of other paths of the flow,
-//!   or the IP hop limit (it counts routers, not nodes, from an unknown initial value).
-//! - Records are sorted by the sequence numbers of their sink, regardless of the order in which the network delivered the
-//!   reports: last node first. Timestamps prove that this is the **order of the path** if the profile states that clocks are
-//!   synchronised; otherwise the order of the hop counts does ([`length::expected_writers`]), which shows where the network
-//!   reordered two packets. A path is confirmed when [`JoinConfig::confirmations`] consecutive sets have proven it; from then
-//!   on any whole set in this order is accepted.
-//! - A set that has a node twice with different values is closed as incomplete. A set that was whole and then grew shows that
-//!   the hop count is wrong: such a flow is not joined for [`SUSPENSION`]. (If nodes decrement the hop count wrongly, the first
-//!   report of each set looks complete and the second contradicts it, before the path is confirmed.)
+//!   exactly this packet ID ([`length`]). No other evidence counts: not that no more records arrive, not that the next packet
+//!   ID has begun, not the length of the flow's other paths, and not the IP TTL (it counts routers, not nodes, from an
+//!   unknown initial value).
+//! - Records are sorted by the sequence numbers of the sink's reports, last node first, regardless of the order in which the
+//!   network delivered the reports. This is the **order of the path** if synchronised clocks (a setting of the profile) prove
+//!   it by timestamps, or else if the hop counts do: [`length::expected_writers`] shows where the network reordered two
+//!   packets. A path is confirmed when [`JoinConfig::confirmations`] consecutive sets have proven it; from then on any whole
+//!   set in this order is accepted.
+//! - A set that has a node twice with different values is closed as incomplete. A set that was whole and then grew proves the
+//!   hop count wrong, and joining is suspended for the flow for [`SUSPENSION`]. (If nodes decrement the hop count wrongly,
+//!   the first report of each set looks complete and the second contradicts it, before the path is confirmed.)
 //!
-//! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
-//! Sets end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since 16-bit IDs repeat. Tables have
-//! a fixed size: flows are evicted by the rule of `admission` (a flood evicts no established flow that reports), sets by age.
+//! Sets are keyed by flow and packet ID. A flow has up to four, to tolerate reordered reports; a fifth evicts the oldest. A
+//! set ends after [`JoinConfig::timeout`], or when its ID is 2^15 or more behind, because 16-bit IDs repeat. Tables have a
+//! fixed size: `admission` decides which flow is evicted (a flood never evicts an established flow that still reports); sets
+//! are evicted by age.
 //!
 //! Reports without a flow (compact ones) are keyed by their sink and subsystem. If several flows report through one subsystem,
 //! their packet IDs mix, and so may their records: such sets update nodes, and never a path.
@@ -55,16 +56,16 @@ use length::{Lengths, expected_writers};
 use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
 
-/// Time for which a flow is not joined after one of its complete sets grew, ns.
+/// Time for which joining is suspended after one of a flow's complete sets grew, ns.
 const SUSPENSION: Nanos = 10_000_000_000;
 
 /// Maximum reordering of reports, in packet IDs.
 const DISORDER: u16 = 1024;
 
-/// Silence after which a flow is removed, ns: longer than its stored state is useful.
+/// Idle time after which a flow is removed, ns; its stored state is useless by then.
 const SILENCE: Nanos = 60_000_000_000;
 
-/// Maximum number of sets and of flows visited per tick.
+/// Maximum number of sets, and of flows, that one tick visits.
 const PER_TICK: u32 = 4096;
 
 /// An SF-INT report as input of the joiner.
@@ -81,7 +82,7 @@ pub(crate) struct SfReport<'a> {
     pub(crate) units: Units,
 }
 
-/// Gives a report without a flow a key by its sink, for joining alone.
+/// Gives a report without a flow a key that is built from its sink. The key is used for joining only.
 #[cold]
 pub(crate) fn keyed_by_sink(mut head: Head, seed: u64) -> Head {
     let about = &mut head.about;
@@ -98,15 +99,15 @@ impl SfReport<'_> {
     }
 }
 
-/// Receiver of the results.
+/// Receiver of the joiner's results.
 pub(crate) trait JoinOutput {
-    /// The whole path of a packet.
+    /// Receives the whole path of a packet.
     fn path(&mut self, head: &Head, hops: ReadHops<'_>);
-    /// Values of nodes, which update node metrics only.
+    /// Receives values of nodes, which update node metrics only.
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>);
 }
 
-/// See the module documentation.
+/// The joiner of SF-INT records; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Joiner {
     config: JoinConfig,
@@ -118,11 +119,11 @@ pub(crate) struct Joiner {
     stats: JoinStats,
     /// Sets evicted because the table was full.
     evicted: u64,
-    /// The flow that the sweep visits next.
+    /// The flow that the expiry sweep visits next.
     next: u32,
 }
 
-/// Decision about a set.
+/// Decision about a set after it has grown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Wait,
@@ -152,7 +153,7 @@ impl Joiner {
         self.stats
     }
 
-    /// Usage of the tables of flows and sets.
+    /// Returns the usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         let used = self.sets.used();
         let capacity = self.sets.capacity();
@@ -172,7 +173,8 @@ impl Joiner {
         self.apply_at(NO_SLOT, part, out);
     }
 
-    /// Processes a report that a node before the sink sent, of its queue or of a packet that ended there: samples of nodes.
+    /// Processes a report that a node before the sink sent, about its queue or a packet that ended there. Its records are
+    /// samples.
     fn apply_transit(&mut self, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.stats.reports += 1;
         self.stats.records += part.records();
@@ -180,7 +182,7 @@ impl Joiner {
         emit(part, &[Some(&part.carried), part.own.as_ref()], out);
     }
 
-    /// As [`Joiner::apply`]; the flow is probably at `hint`.
+    /// Does the same as [`Joiner::apply`]; the flow is probably at slot `hint`.
     pub(crate) fn apply_at(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.stats.reports += 1;
         self.stats.records += part.records();
@@ -207,7 +209,7 @@ impl Joiner {
         }
     }
 
-    /// The sink's record belongs to no set; nor does the carried one, if it is `lone`.
+    /// Emits the sink's record as a sample, and the carried one too if `lone` (it belongs to no set).
     fn samples(&mut self, part: &SfReport<'_>, lone: bool, out: &mut dyn JoinOutput) {
         self.stats.sink_samples += u64::from(part.own.is_some());
         match &part.own {
@@ -217,7 +219,7 @@ impl Joiner {
         }
     }
 
-    /// The flow of a report, added if it is new.
+    /// Returns the slot of the report's flow, and adds the flow if it is new.
     fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Result<u32, Unadmitted> {
         let about = &part.head.about;
         let hash = part.head.hash;
@@ -238,7 +240,7 @@ impl Joiner {
         Ok(slot)
     }
 
-    /// The set of a flow with this packet ID, unless it has expired.
+    /// Returns the flow's set with this packet ID. Closes and ignores an expired one.
     fn find(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Option<u32> {
         let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
@@ -252,7 +254,7 @@ impl Joiner {
         now.saturating_sub(self.sets.set(set).opened) >= self.config.timeout
     }
 
-    /// A report of state Medium.
+    /// Processes a report of state Medium, which opens a set.
     fn open_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         self.wrap(flow, part, out);
         let set = match self.find(flow, part, out) {
@@ -261,7 +263,7 @@ impl Joiner {
                     self.stats.repeated += part.records();
                     return;
                 }
-                // The source has restarted, or 65536 packets have passed.
+                // Same packet ID, other report: the source has restarted, or 65536 packets have passed.
                 self.close(set, Reason::Wrapped, out);
                 self.open(flow, part, out)
             }
@@ -282,7 +284,7 @@ impl Joiner {
         self.add(set, part, out);
     }
 
-    /// A report of state High.
+    /// Processes a report of state High, which extends a set.
     fn extend_with(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let set = match self.find(flow, part, out) {
             Some(set) => set,
@@ -308,7 +310,7 @@ impl Joiner {
         }
     }
 
-    /// Whether this record can be one more of the set: none of them has its node.
+    /// Returns true if the set does not have this record's node yet.
     fn fits(&self, set: u32, part: &SfReport<'_>) -> bool {
         let node = part.carried.reading.node;
         self.sets
@@ -317,7 +319,7 @@ impl Joiner {
             .all(|record| record.reading.node != node)
     }
 
-    /// A record that contradicts its set.
+    /// Processes a record that contradicts its set: closes an open set, and treats the record as a sample.
     #[cold]
     fn contradict(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         if self.sets.set(set).status == Status::Open {
@@ -338,7 +340,7 @@ impl Joiner {
         self.flows.get_mut(flow).suspend(until);
     }
 
-    /// Puts a carried record into its set, and checks whether the set is whole.
+    /// Adds a carried record to its set, and acts if the set is now complete or contradictory.
     fn add(&mut self, set: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
@@ -368,7 +370,7 @@ impl Joiner {
         }
     }
 
-    /// Whether the set is complete and its records are in the order of the path.
+    /// Decides whether the set is complete and its records are in the order of the path.
     fn decide(&mut self, at: u32, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         if !set.opening {
@@ -380,7 +382,7 @@ impl Joiner {
         if !set.own {
             return Verdict::Close(Reason::NoOpening);
         }
-        // Without the initial hop count the set cannot be completed, but it may still show a contradiction.
+        // Without the initial hop count the set cannot be complete. It stays open, and may still show a contradiction.
         let Some(initial) = self.lengths.initial(part.head.about.profile) else {
             return Verdict::Wait;
         };
@@ -431,7 +433,7 @@ impl Joiner {
         }
     }
 
-    /// Emits a complete set, and keeps it for a while.
+    /// Emits a complete set, and keeps it until the flow completes the next one.
     fn complete(&mut self, at: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
@@ -440,7 +442,7 @@ impl Joiner {
         if let [source, sink] = self.scratch[..]
             && source.node == sink.node
         {
-            // One node is source and sink: its record as the sink is the later one, unless it is empty.
+            // One node is source and sink. Its record as the sink is the later one; an empty sink record is dropped instead.
             let silent = sink
                 == Reading {
                     node: sink.node,
@@ -469,7 +471,7 @@ impl Joiner {
         self.sets.set_mut(at).status = Status::Done;
     }
 
-    /// Opens a set, the flow's latest.
+    /// Opens a set as the flow's latest. Closes the flow's oldest set, or the oldest set of all, to make room.
     fn open(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> u32 {
         let oldest = self.flows.get(flow).sets[SETS - 1];
         if oldest != NO_SLOT {
@@ -486,11 +488,12 @@ impl Joiner {
         set
     }
 
-    /// Ends the flow's sets whose packet ID is so far behind that it will soon be reused.
+    /// Closes the flow's sets whose packet ID is so far behind that it will soon be reused.
     fn wrap(&mut self, flow: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) {
         let Flow { sets, ids, .. } = *self.flows.get(flow);
         for (set, id) in sets.into_iter().zip(ids) {
             if set != NO_SLOT {
+                // Differences from -DISORDER to -1 are reordered reports, not sets that wrapped.
                 let behind = part.packet_id.wrapping_sub(id);
                 if (1 << 15..DISORDER.wrapping_neg()).contains(&behind) {
                     self.close(set, Reason::Wrapped, out);
@@ -499,7 +502,7 @@ impl Joiner {
         }
     }
 
-    /// Closes a set; an open set is incomplete.
+    /// Closes a set. An open one counts as incomplete, and its records become samples.
     fn close(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let flow = set.flow;
@@ -510,7 +513,7 @@ impl Joiner {
         self.sets.close(at);
     }
 
-    /// Counts an incomplete set; its records are samples of their nodes.
+    /// Counts a set as incomplete, and emits its records as samples of their nodes.
     fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
         let about = set.about;
@@ -578,7 +581,7 @@ impl Joiner {
     }
 }
 
-/// Applies one node's values to the node metrics only.
+/// Applies the values of one node to the node metrics only, not to a flow.
 fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn JoinOutput) {
     let readings = std::slice::from_ref(&record.reading);
     out.nodes(
@@ -587,7 +590,7 @@ fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn JoinOutput) {
     );
 }
 
-/// Applies the values of nodes to the node metrics only.
+/// Applies the values of up to two nodes to the node metrics only, not to a flow.
 fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn JoinOutput) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();

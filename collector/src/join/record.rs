@@ -1,4 +1,5 @@
-//! Records of a report that the full decoder reads, as input of the joiner.
+//! Converts the INT records of a fully decoded SF-INT report to the joiner's [`Record`]: values in the collector's units, and
+//! the timestamps as reported.
 
 use wire::int::Sf;
 use wire::{Items, Layout, Report};
@@ -8,12 +9,12 @@ use crate::config::Units;
 use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading};
 
 impl Record {
-    /// Reads a record in place, with the other fields of this one. The units are those of its node, or the reporter's.
+    /// Reads a record in place; all other fields are copied from `self`. The units are the node's, or else the reporter's.
     pub(super) fn read(self, layout: &Layout, record: &[u8], reporter: Units, nodes: &NodeUnits) -> Self {
         self.read_of(layout.node_id(record), layout, record, reporter, nodes)
     }
 
-    /// The same for the record of a node that the record may not name.
+    /// Reads a record that may not contain its node id; `node` is the id.
     fn read_of(self, node: u32, layout: &Layout, record: &[u8], reporter: Units, nodes: &NodeUnits) -> Self {
         let units = nodes.of(node, reporter);
         Self {
@@ -26,11 +27,11 @@ impl Record {
         }
     }
 
-    /// Reads the sink's own record, with the other fields of this one.
+    /// Reads the sink's own record; all other fields are copied from `self`. `None` if the report does not identify its node.
     #[inline]
     pub(super) fn own(self, report: &Report<'_>, sf: Sf, reporter: Units, nodes: &NodeUnits) -> Option<Self> {
         let record = match &report.metadata {
-            // The report's header contains the node id; only the full decoder reads timestamps of older headers.
+            // The report's header has the node id. Timestamps in the older headers are read only by the full decoder.
             Some(own) if report.ts.is_none() => {
                 let named = own.layout.carried().contains(Items::NODE_ID);
                 let node = if named {
@@ -43,7 +44,7 @@ impl Record {
                 record
             }
             Some(_) => self.with(&report.metadata_hop(), reporter, nodes),
-            // At least the sink's position on the path is known.
+            // No metadata, but the report proves that the sink is on the path.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;
                 Self {
@@ -59,7 +60,7 @@ impl Record {
         (record.reading.node != ABSENT).then_some(record)
     }
 
-    /// The record of a hop, with the other fields of this one.
+    /// Converts a decoded hop; all other fields are copied from `self`.
     fn with(self, hop: &wire::Hop, reporter: Units, nodes: &NodeUnits) -> Self {
         let units = nodes.of(hop.node_id.unwrap_or(ABSENT), reporter);
         Self {

@@ -1,4 +1,5 @@
-//! Open sets of records of one packet each: a fixed number of them, in a list from the oldest to the newest.
+//! The pool of open sets. A set collects the SF-INT records of one packet. The pool has a fixed number of sets, linked in a
+//! list from the oldest to the newest.
 
 use memory::prefetch;
 
@@ -7,7 +8,7 @@ use crate::decode::{EndTimestamps, EventContext, NO_VALUE, Origin, Reading, narr
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 
-/// Number of records of a set that are prefetched.
+/// Number of records per set that are prefetched.
 const NEAR: usize = 5;
 
 /// One node's record of one packet.
@@ -15,20 +16,20 @@ const NEAR: usize = 5;
 #[repr(align(64))]
 pub(crate) struct Record {
     pub(crate) reading: Reading,
-    /// Timestamps as reported, device units; all-ones if not reported.
+    /// Timestamps as reported, in device units; [`NO_VALUE`] (all ones) if absent.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
-    /// Position of its report among those of its sink: see [`order`].
+    /// Position of its report among the reports of its sink: see [`order`].
     pub(crate) order: u32,
-    /// The hop count of the packet that carried it.
+    /// Remaining hop count of the packet that carried the record.
     pub(crate) remaining: u8,
     pub(crate) wide: bool,
-    /// The record's node has other units than the reporter: its timestamps are not compared with those of other nodes.
+    /// The record's node has other units than the reporter, so its timestamps cannot be compared with other nodes'.
     pub(crate) incomparable: bool,
 }
 
 impl Record {
-    /// True if this has the same values of the same node.
+    /// Returns true if both records are of the same node and have the same values.
     pub(crate) fn has_same_values(&self, other: &Self) -> bool {
         (self.reading, self.ingress, self.egress) == (other.reading, other.ingress, other.egress)
     }
@@ -44,7 +45,7 @@ impl Record {
     };
 }
 
-/// State of a set. A complete one is kept for a while.
+/// State of a set. `Done`: complete, reported, and kept to detect late records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Free,
@@ -52,6 +53,7 @@ pub(crate) enum Status {
     Done,
 }
 
+// A record fills one cache line.
 const _: () = assert!(size_of::<Record>() == 64);
 
 /// A set without its records, in two cache lines.
@@ -61,9 +63,9 @@ pub(crate) struct Set {
     pub(crate) status: Status,
     pub(crate) flow: u32,
     pub(crate) opened: Nanos,
-    /// The context of the latest of its reports.
+    /// The context of the latest report in the set.
     pub(crate) about: EventContext,
-    /// Number of records that packets carried.
+    /// Number of carried records, without the sink's own.
     pub(crate) carried: u8,
     /// The report of state Medium has arrived, ...
     pub(crate) opening: bool,
@@ -72,9 +74,9 @@ pub(crate) struct Set {
     pub(crate) remaining: u8,
     /// ... and a record of the sink itself.
     pub(crate) own: bool,
-    /// Some report had E set.
+    /// At least one report had the E bit (hop count exceeded).
     pub(crate) exceeded: bool,
-    /// The set has reports of several subsystems, whose sequence numbers cannot be compared.
+    /// Reports of several subsystems are in the set; their sequence numbers cannot be compared.
     pub(crate) mixed: bool,
     older: u32,
     newer: u32,
@@ -89,11 +91,11 @@ impl Set {
     }
 }
 
-/// See the module documentation.
+/// The pool of sets; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
     sets: Vec<Set>,
-    /// `room` for each: the sink's own first, then the carried ones in the order in which their reports were sent.
+    /// `room` records per set: first the sink's own, then the carried ones in the order in which their reports were sent.
     records: Vec<Record>,
     room: usize,
     capacity: usize,
@@ -144,7 +146,7 @@ impl Pool {
         self.free.is_empty() && self.sets.len() == self.capacity
     }
 
-    /// The oldest set, open or complete.
+    /// Returns the oldest set, open or complete.
     pub(crate) fn oldest(&self) -> Option<u32> {
         (self.oldest != NO_SLOT).then_some(self.oldest)
     }
@@ -157,18 +159,18 @@ impl Pool {
         &mut self.sets[at as usize]
     }
 
-    /// The carried records of a set, in the order in which they were sent.
+    /// Returns the carried records of a set, in the order in which their reports were sent.
     pub(crate) fn carried(&self, at: u32) -> &[Record] {
         let start = at as usize * self.room + 1;
         &self.records[start..start + usize::from(self.sets[at as usize].carried)]
     }
 
-    /// The sink's own record.
+    /// Returns the sink's own record, if the set has one.
     pub(crate) fn own(&self, at: u32) -> Option<&Record> {
         self.set(at).own.then(|| &self.records[at as usize * self.room])
     }
 
-    /// Opens an empty set, the newest. The caller has made sure that there is a free one.
+    /// Opens an empty set as the newest. The caller has checked that one is free.
     pub(crate) fn open(&mut self, flow: u32, now: Nanos) -> u32 {
         let set = Set {
             status: Status::Open,
@@ -226,12 +228,12 @@ impl Pool {
         self.used -= 1;
     }
 
-    /// Whether the set has room for one more record.
+    /// Returns whether the set has room for one more record.
     pub(crate) fn has_room(&self, at: u32) -> bool {
         usize::from(self.set(at).carried) + 1 < self.room
     }
 
-    /// Inserts a carried record by the order of its report.
+    /// Inserts a carried record at its position in the order of reports.
     pub(crate) fn insert(&mut self, at: u32, record: Record) {
         let start = at as usize * self.room + 1;
         let count = usize::from(self.sets[at as usize].carried);
@@ -245,13 +247,14 @@ impl Pool {
         self.sets[at as usize].carried += 1;
     }
 
-    /// Puts the sink's own record into a set.
+    /// Stores the sink's own record in a set.
     pub(crate) fn put_own(&mut self, at: u32, record: Record) {
         self.records[at as usize * self.room] = record;
         self.set_mut(at).own = true;
     }
 
-    /// The readings of all records of a set, the sink last, and the source first if the order is proven.
+    /// Writes the readings of all records into `readings`, source first and sink last if the order is proven. Returns the
+    /// timestamps at the two ends.
     pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> EndTimestamps {
         readings.clear();
         let carried = self.carried(at);
@@ -266,7 +269,7 @@ impl Pool {
             last.is_some_and(|record| record.wide),
         );
         if widths.0 != widths.1 {
-            // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
+            // One timestamp has 32 bits and the other 64: compare both modulo 2^32.
             ingress = narrow(ingress);
             egress = narrow(egress);
         }
@@ -285,18 +288,18 @@ impl Pool {
     }
 }
 
-/// Position of a report among those of its sink's subsystem: its sequence number and its index in the datagram, combined such
-/// that differences remain valid when numbers wrap (22 bits in reports 2.0).
+/// Returns the position of a report among those of its sink's subsystem: sequence number and index in the datagram, in one
+/// number. The shift by 10 keeps differences valid when the sequence number wraps (22 bits in Report 2.0).
 pub(crate) fn order(seq: u32, index: u16) -> u32 {
     seq << 10 | u32::from(index.min(1023))
 }
 
-/// Whether `one` was sent before `other`.
+/// Returns true if `one` was sent before `other`, by serial number arithmetic.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// Whether the timestamps of synchronised clocks are in the order of the path. `None`: not known.
+/// Returns whether the timestamps of synchronised clocks are in the order of the path; `None` if they cannot tell.
 pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
     if !units.synchronised {
         return None;

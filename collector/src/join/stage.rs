@@ -1,4 +1,8 @@
-//! SF-INT in the collector: joins reports, and applies paths and samples of nodes to the state.
+//! The SF-INT stage of the collector: feeds reports to the joiner, and applies its results to the state. Whole paths update
+//! flows; single samples update node metrics.
+//!
+//! Common reports are processed in bursts of [`AHEAD`]: they are decoded first, so that the memory of one report is
+//! prefetched while others are decoded.
 
 use wire::int::sf::State as Priority;
 use wire::{Report, Single};
@@ -13,16 +17,16 @@ use crate::state::hops::{HopState, PacketValues};
 use crate::state::{State, saturated};
 use crate::stats::{JoinStats, Table};
 
-/// Reports decoded ahead of those that are joined.
+/// Size of a burst: reports that are decoded before they are joined.
 const AHEAD: usize = 16;
 
-/// Reports decoded between one prefetch for a report and the next.
+/// Reports that are decoded between two prefetches for one report.
 const STEP: usize = 4;
 
-/// Plans to read the sink's own record and the carried one in reports of one shape.
+/// Two plans for reports of one shape: for the sink's own record, and for the carried one.
 type Pair = [Plan; 2];
 
-/// The pairs in use.
+/// Cache of plan pairs by shape of report.
 type Pairs = Shapes<Pair>;
 
 /// The joiner of SF-INT records, with the data to apply its results to the state.
@@ -48,7 +52,7 @@ impl SfInt {
         }
     }
 
-    /// Applies a report of SF-INT with single records; `false`, with nothing done, for any other report.
+    /// Applies an SF-INT report that carries single records. Returns `false`, and does nothing, for any other report.
     #[inline]
     pub(crate) fn apply(
         &mut self,
@@ -102,13 +106,13 @@ impl SfInt {
         true
     }
 
-    /// The index of the plans for a shape, if it is known.
+    /// Returns the index of the plans for a shape, or `None` if the shape is new.
     #[inline(always)]
     pub(crate) fn find_plans(&mut self, shape: u64) -> Option<u8> {
         self.pairs.find(shape)
     }
 
-    /// Adds the plans for a new shape.
+    /// Adds the plans for a new shape, and returns their index.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_plans(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
@@ -116,7 +120,7 @@ impl SfInt {
             .add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
     }
 
-    /// Adds the usual report to a burst, read by `plans`; `true`: the burst is full and must be applied.
+    /// Adds a common report to a burst, to be read by `plans`. Returns true if the burst is full and must be applied.
     #[inline(always)]
     pub(crate) fn push<'a>(
         &self,
@@ -136,7 +140,7 @@ impl SfInt {
         burst.count == AHEAD
     }
 
-    /// Prefetches the memory of the reports that were decoded one step and two steps before number `at`.
+    /// Prefetches memory for the reports that were decoded one and two steps before number `at`.
     #[inline(always)]
     fn look_ahead(&self, burst: &mut SfBurst<'_>, at: usize, state: &State) {
         let reports = &mut burst.reports[..burst.count];
@@ -152,7 +156,7 @@ impl SfInt {
         }
     }
 
-    /// Joins the reports of a burst, and empties it.
+    /// Joins the reports of a burst, and empties the burst.
     #[inline(always)]
     pub(crate) fn apply_burst(&mut self, burst: &mut SfBurst<'_>, state: &mut State, out: &mut dyn Output) {
         let count = burst.count;
@@ -199,7 +203,7 @@ impl SfInt {
         );
     }
 
-    /// Closes all sets and applies the results.
+    /// Closes all sets and applies the results, at the end of the input.
     pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
         joiner.finish(&mut Joined {
@@ -215,7 +219,7 @@ impl SfInt {
         self.joiner.stats()
     }
 
-    /// Usage of the tables of flows and sets.
+    /// Returns the usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         self.joiner.tables()
     }
@@ -234,7 +238,7 @@ struct SingleReport<'a> {
     priority: Priority,
     exceeded: bool,
     pair: u8,
-    /// Probable slots of its flow: in the joiner, and in the state.
+    /// Probable slots of the report's flow: in the joiner, and in the state.
     slot: u32,
     state_slot: u32,
 }
@@ -256,7 +260,7 @@ impl<'a> SingleReport<'a> {
         self.exceeded = single.int_flags.contains(wire::int::Flags::HOPS_EXCEEDED);
     }
 
-    /// The report as input of the joiner.
+    /// Returns the report as input of the joiner.
     #[inline(always)]
     fn part(&self, [own, carried]: &Pair) -> SfReport<'_> {
         let mut own = self.record(own, self.own);
@@ -296,7 +300,7 @@ pub(crate) struct SfBurst<'a> {
 
 impl SfBurst<'_> {
     pub(crate) fn new() -> Self {
-        // The fields that are equal in all such reports.
+        // Sets the fields that are equal in all such reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
         head.about.origin.version = version(wire::Version::V20);
@@ -325,14 +329,14 @@ impl SfBurst<'_> {
     }
 }
 
-/// Applies joined results to the state, whose events go to the output.
+/// Applies joined results to the state, and sends the state's events to the output.
 struct Joined<'a> {
     state: &'a mut State,
     samples: &'a mut Samples,
     out: &'a mut dyn Output,
     /// The current report completed a flow's path.
     gave_path: bool,
-    /// The probable slot of its flow in the state.
+    /// The probable slot of the report's flow in the state.
     slot: u32,
 }
 
@@ -348,16 +352,16 @@ impl JoinOutput for Joined<'_> {
     }
 }
 
-/// Cached slots of the metrics of nodes in samples, so that they need not be looked up each time.
+/// Cache of metric slots for nodes that appear in samples, which saves a lookup per sample.
 #[derive(Debug)]
 pub(crate) struct Samples {
     states: Vec<HopState>,
-    /// The epoch of the state's keys when these were looked up.
+    /// The state's key epoch at the time of the lookups; the slots are void when it changes.
     epoch: u32,
 }
 
 impl Samples {
-    /// Number of cached nodes, by a hash: a power of two.
+    /// Number of cache entries, selected by a hash of the node id; a power of two.
     const NODES: usize = 256;
 
     pub(crate) fn new() -> Self {
@@ -367,7 +371,7 @@ impl Samples {
         }
     }
 
-    /// Does what [`State::apply_nodes`] does.
+    /// Does what [`State::apply_nodes`] does, with cached slots.
     fn apply(&mut self, state: &mut State, head: &Head, readings: &[Reading], out: &mut dyn Output) {
         if self.epoch != state.epoch {
             self.epoch = state.epoch;
@@ -375,6 +379,7 @@ impl Samples {
         }
         let mut emitter = state.detection.emitter_without_flow(&head.about, out);
         for reading in readings {
+            // Fibonacci hashing; the upper 8 bits select one of `NODES` entries.
             let at = reading.node.wrapping_mul(0x9e37_79b1) >> 24;
             let Some(hop) = self.states.get_mut(at as usize) else {
                 continue;
@@ -382,7 +387,7 @@ impl Samples {
             if hop.node != reading.node {
                 *hop = HopState::passing(reading);
             }
-            // A sample is of no flow, so its latency is not a change of one.
+            // A sample has no flow, so its latency is no change of a flow's latency.
             hop.last_reported = saturated(reading.latency);
             let mut values = PacketValues::NOTHING;
             state.metrics.update(hop, &mut values, reading, 0, &mut emitter);

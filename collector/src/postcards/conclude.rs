@@ -1,4 +1,4 @@
-//! Updates a flow from a joined set of postcards.
+//! Applies a joined set of postcards to its flow: path, latency and rules.
 
 use super::MatchedBy;
 use super::joiner::Settling;
@@ -12,7 +12,7 @@ use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
 
-/// The postcards of a packet, as its hops.
+/// The postcards of a packet in forwarding order, as its hops.
 #[derive(Clone, Copy, Debug)]
 struct PostcardHops<'a> {
     postcards: &'a [Postcard],
@@ -58,8 +58,8 @@ impl<'a> Hops for PostcardHops<'a> {
 }
 
 impl Settling<'_> {
-    /// Applies the path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the
-    /// nodes when they arrived. The packet may have expired: others may go further.
+    /// Applies path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the nodes on
+    /// arrival. `expired`: the packet's TTL ran out, so other packets may go further.
     pub(super) fn conclude(
         &mut self,
         postcards: &[Postcard],

@@ -1,4 +1,5 @@
-//! The joining of postcards: which sets are due, which belong to one packet, and whether their path is confirmed.
+//! The joining of postcards: determines which sets are due, which postcards belong to one packet, and whether their path is
+//! confirmed.
 
 use wire::report::PacketDigest;
 
@@ -16,16 +17,16 @@ use crate::state::hops::HopState;
 use crate::state::pending::Postcard;
 use crate::stats::{Partial, Unjoinable};
 
-/// Maximum number of pending postcards of one flow; beyond it the older half is settled, complete or not.
+/// Maximum number of pending postcards of one flow. Beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
 
 /// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
 
-/// The flow whose sets are settled, and the receivers of the results.
+/// The flow whose sets are being settled, and the receivers of the results.
 pub(super) struct Settling<'a> {
     pub(super) slot: u32,
-    /// Sets whose first postcard arrived at this time or earlier are settled.
+    /// Sets whose first postcard arrived no later than this are settled.
     until: Nanos,
     pub(super) state: &'a mut State,
     pub(super) out: &'a mut dyn Output,
@@ -38,7 +39,7 @@ pub(crate) struct Postcards {
     links: Links,
     scratch: Vec<Postcard>,
     set: Vec<Postcard>,
-    /// Postcards that could not be joined by time, and why.
+    /// Postcards that could not be joined by time, with the reason.
     rest: Vec<(Postcard, Partial)>,
 }
 
@@ -54,13 +55,14 @@ impl Postcards {
         }
     }
 
-    /// Whether links are configured, which could give an order.
+    /// Returns true if links are configured, which can give an order.
     #[inline]
     pub(crate) fn is_linked(&self) -> bool {
         !self.links.is_empty()
     }
 
-    /// Adds a pending postcard of the flow in `slot`, until the others of its packet arrive. If it completes a set, settles that.
+    /// Adds a postcard of the flow in `slot`, pending until the others of its packet arrive. Settles the set if it is now
+    /// complete.
     pub(crate) fn add_pending(
         &mut self,
         slot: Option<u32>,
@@ -120,7 +122,7 @@ impl Postcards {
             settling.until = settling.median();
             self.settle_due(settling);
             if usize::from(settling.state.postcards.flow_mut(settling.slot).count) >= MAX_PER_FLOW {
-                // One set to which a postcard was just added: packets that look alike, without end.
+                // All are one set, which just grew: packets that look alike, without end.
                 settling.until = Nanos::MAX;
                 self.settle_due(settling);
             }
@@ -130,8 +132,9 @@ impl Postcards {
         Ok(())
     }
 
-    /// Whether the flow of a postcard has no path by INT, or has had no report of INT for the time in which the postcards of one packet
-    /// arrive: then its packets carry INT no longer. If no path follows from them, the one of INT is forgotten.
+    /// Returns true if the flow's path does not come from INT, or the flow has had no INT report for as long as postcards of
+    /// one packet take to arrive: its packets no longer carry INT. Forgets the INT path if postcards have not confirmed a new
+    /// one for long.
     fn ends_int(&self, postcard: &Postcard, settling: &mut Settling<'_>) -> bool {
         let Settling {
             slot,
@@ -174,7 +177,7 @@ impl Postcards {
         silence >= self.config.timeout
     }
 
-    /// If no postcard can be added, settles the flows that have waited longest.
+    /// Settles the flows that have waited longest until the table has room.
     fn make_room(&mut self, settling: &mut Settling<'_>) {
         for _ in 0..4 {
             if !settling.state.postcards.is_full() {
@@ -187,7 +190,7 @@ impl Postcards {
         }
     }
 
-    /// Settles sets that have waited long enough, of a bounded number of flows.
+    /// Settles sets that have waited long enough, for a bounded number of flows.
     pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let timeout = self.config.timeout;
         for _ in 0..FLOWS_PER_TICK {
@@ -207,7 +210,7 @@ impl Postcards {
                 .map(|postcard| postcard.received)
                 .min();
             if let Some(oldest) = oldest {
-                // Sets whose postcards still arrive wait longer.
+                // Sets that still get postcards wait longer.
                 let due = oldest
                     .saturating_add(timeout)
                     .max(now.saturating_add(timeout / 4).max(now.saturating_add(1)));
@@ -228,7 +231,7 @@ impl Postcards {
         }
     }
 
-    /// Settles a packet's postcards before their timeout if it is proved that all have arrived.
+    /// Settles a packet's postcards before their timeout if all of them have provably arrived.
     fn settle_early(&mut self, signature: u64, settling: &mut Settling<'_>) {
         let slot = settling.slot;
         let mut set = std::mem::take(&mut self.set);
@@ -244,14 +247,14 @@ impl Postcards {
                 .state
                 .postcards
                 .pull(slot, |_| {}, |postcard| postcard.signature != signature);
-            // `conclude` counts the outcome.
+            // `conclude` has counted the outcome.
             let _ = self.conclude(&mut set, MatchedBy::Signature, settling);
         }
         set.clear();
         self.set = set;
     }
 
-    /// Settles the sets of a flow that are due.
+    /// Settles the due sets of a flow, and returns the other postcards to the pending ones.
     fn settle_due(&mut self, settling: &mut Settling<'_>) {
         let slot = settling.slot;
         let mut postcards = std::mem::take(&mut self.scratch);
@@ -273,7 +276,7 @@ impl Postcards {
         }
         let (base, wide) = order;
         let proximity = i64::try_from(self.config.proximity).unwrap_or(i64::MAX);
-        // The time between the latest egress so far and the next ingress: a long gap separates two packets.
+        // The latest egress so far: a long gap from there to the next ingress separates two packets.
         let mut latest = i64::MIN;
         let mut timed = postcards
             .iter()
@@ -319,7 +322,7 @@ impl Postcards {
         self.scratch = postcards;
     }
 
-    /// Settles the postcards that could not be joined by time: if all agree on the path, they are joined for the flow.
+    /// Settles the postcards that could not be joined by time: if all agree on the path, they are joined as the flow's.
     fn settle_rest(&mut self, one_path: bool, scratch: &mut Vec<Postcard>, settling: &mut Settling<'_>) {
         let mut rest = std::mem::take(&mut self.rest);
         scratch.extend(rest.iter().map(|(postcard, _)| *postcard));
@@ -350,7 +353,7 @@ impl Postcards {
             }
             MatchedBy::Time => self.settle_timed(postcards, settling),
             MatchedBy::Signature if !is_ambiguous(postcards) => {
-                // `conclude` counts the outcome.
+                // `conclude` has counted the outcome.
                 let _ = self.conclude(postcards, matched, settling);
             }
             _ if agree_on_path(postcards) => self.settle_flow(postcards, settling),
@@ -361,10 +364,10 @@ impl Postcards {
         }
     }
 
-    /// Settles the postcards of one packet that were found by time.
+    /// Settles the postcards of one packet that were matched by time.
     fn settle_timed(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
         match arrange(postcards, &self.links) {
-            // `conclude` counts the outcome.
+            // `conclude` has counted the outcome.
             Ok(_) => {
                 let _ = self.conclude(postcards, MatchedBy::Time, settling);
             }
@@ -381,15 +384,15 @@ impl Postcards {
         let by_node = postcards.chunk_by(|one, next| one.reading.node == next.reading.node);
         self.set.extend(by_node.filter_map(<[Postcard]>::last));
         for postcard in &mut self.set {
-            // They may be of different packets, so their timestamps cannot be compared.
+            // They may be from different packets, so their timestamps cannot be compared.
             postcard.units.synchronised = false;
         }
         arrange(&mut self.set, &self.links)
     }
 
-    /// Settles postcards that agree on the path: the latest of each node represent the flow.
+    /// Settles postcards that agree on the path; the latest of each node represents the flow.
     fn settle_flow(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
-        // The outcome is computed again, and counted, below.
+        // `conclude` below computes the outcome again, and counts it.
         let _ = self.arrange_latest(postcards);
         let mut set = std::mem::take(&mut self.set);
         // Earlier postcards of the same nodes get the same outcome.
@@ -407,8 +410,8 @@ impl Postcards {
         self.set = set;
     }
 
-    /// Settles the postcards of packets in close succession: the first postcard of each node belongs to the first packet, and so
-    /// on, unless times contradict it.
+    /// Settles the postcards of packets in close succession: the first postcard of each node belongs to the first packet, and
+    /// so on, unless times contradict that.
     fn settle_several(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
         let mut sorted = std::mem::take(&mut self.set);
         sorted.extend_from_slice(postcards);
@@ -427,7 +430,7 @@ impl Postcards {
         }
     }
 
-    /// Joins the postcards of a set if their path is proved and confirmed; counts them in either case.
+    /// Joins the postcards of a set if their path is proven and confirmed. Counts them in either case.
     fn conclude(
         &mut self,
         postcards: &mut [Postcard],
@@ -455,7 +458,7 @@ impl Postcards {
         }
     }
 
-    /// Whether the packet of `postcards`, in forwarding order, went no further because its hop limit was used up.
+    /// Returns true if the packet of `postcards` (in forwarding order) went no further because its hop limit was used up.
     fn expires(&self, postcards: &[Postcard]) -> bool {
         postcards.last().is_some_and(|last| self.links.expires(last))
     }
@@ -482,7 +485,7 @@ impl Postcards {
             && is_start(known, postcards)
             && self.expires(postcards)
         {
-            // Other packets of the flow went further.
+            // Other packets of the flow went further, so this shorter path proves nothing.
             return Err(Partial::Expired);
         }
         let path = postcards.iter().fold(postcards.len() as u64, |all, postcard| {
@@ -502,7 +505,7 @@ impl Postcards {
 }
 
 impl Settling<'_> {
-    /// The context for all sets of another flow.
+    /// Returns the context for settling all sets of another flow.
     fn of(&mut self, slot: u32) -> Settling<'_> {
         Settling {
             slot,
@@ -512,7 +515,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Whether a set has waited long enough. A set with a recent postcard waits longer, because others may follow.
+    /// Returns true if a set has waited long enough. A set matched by signature with a recent postcard waits longer for others.
     fn is_due(&self, set: &[Postcard], matched: MatchedBy) -> bool {
         let mut times = set.iter().map(|postcard| postcard.received);
         if matched == MatchedBy::Signature {
@@ -522,7 +525,7 @@ impl Settling<'_> {
         }
     }
 
-    /// The median arrival time of the flow's postcards.
+    /// Returns the median arrival time of the flow's postcards.
     fn median(&self) -> Nanos {
         let mut times = [0; MAX_PER_FLOW];
         let mut count = 0;
@@ -544,12 +547,12 @@ impl Settling<'_> {
     }
 }
 
-/// Whether `postcards` have the nodes of a path of `length` nodes, of which `known` are stored.
+/// Returns true if `postcards` have the nodes of a path of `length` nodes, of which `known` are stored.
 fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
     usize::from(length) == postcards.len() && is_start(known, postcards)
 }
 
-/// Whether nodes of a path and `postcards` are the same, as far as both go.
+/// Returns true if the nodes of a path and of `postcards` are equal, as far as both go.
 fn is_start(known: &[HopState], postcards: &[Postcard]) -> bool {
     known
         .iter()

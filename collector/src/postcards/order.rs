@@ -1,8 +1,8 @@
-//! The forwarding order of the postcards of one packet, and whether they are complete.
+//! Puts the postcards of one packet in forwarding order, and proves that none is missing.
 //!
-//! The order follows from the packet's hop limit, which every router decrements; otherwise from the configured links; otherwise
-//! from timestamps, if the profile states that clocks are synchronised. Timestamps give an order but prove nothing: a lost
-//! postcard leaves no gap in them. [`prove`] decides whether a path is complete; otherwise it is not used.
+//! The order comes from the packet's hop limit, which every router decrements; or else from the configured links; or else from
+//! timestamps, if the profile states that clocks are synchronised. Timestamps give an order but prove nothing: a lost postcard
+//! leaves no gap in them. [`prove`] decides whether a path is complete; an incomplete path is not used.
 
 use crate::config::Link;
 use crate::decode::ABSENT;
@@ -11,7 +11,7 @@ use crate::event::Basis;
 use crate::state::pending::Postcard;
 use crate::stats::Partial;
 
-/// The configured links, sorted by either end.
+/// The configured links, sorted by each end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Links {
     leaving: Vec<Link>,
@@ -32,14 +32,14 @@ impl Links {
         self.leaving.is_empty()
     }
 
-    /// The node and interface at the other end of the postcard's egress link.
+    /// Returns (node, interface) at the other end of the postcard's egress link.
     fn successor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
         let out = exit(postcard)?;
         let at = self.leaving.binary_search_by_key(&out, |link| link.from).ok()?;
         self.leaving.get(at).map(|link| link.to)
     }
 
-    /// The node and interface at the other end of the postcard's ingress link.
+    /// Returns (node, interface) at the other end of the postcard's ingress link.
     fn predecessor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
         let at = self
             .entering
@@ -48,18 +48,18 @@ impl Links {
         self.entering.get(at).map(|link| link.from)
     }
 
-    /// Whether a link connects `one` to `next`. `None`: unknown.
+    /// Returns whether a link connects `one` to `next`; `None` if unknown.
     fn connects(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
         if let Some(to) = self.successor(one) {
             return Some(entry(next).map_or(next.reading.node == to.0, |into| into == to));
         }
         let from = self.predecessor(next)?;
         let out = exit(one);
-        // It left by a port without a link, or its egress interface is unknown.
+        // `one` left by a port without a link, or its egress interface is unknown.
         Some(out.is_none() && one.reading.node == from.0)
     }
 
-    /// Whether the packet entered the domain here. `None`: unknown.
+    /// Returns whether the packet entered the domain here; `None` if unknown.
     pub(crate) fn is_first(&self, postcard: &Postcard) -> Option<bool> {
         if self.predecessor(postcard).is_some() {
             return Some(false);
@@ -68,9 +68,9 @@ impl Links {
         (postcard.entered || comes_from_outside).then_some(true)
     }
 
-    /// Whether the packet left the domain here, or was dropped by the next router. `None`: unknown.
+    /// Returns whether the packet left the domain here, or is dropped by the next router; `None` if unknown.
     pub(crate) fn is_last(&self, postcard: &Postcard) -> Option<bool> {
-        // The next router drops it.
+        // The next router drops the packet, because its hop limit is used up.
         if postcard.hop_limit.is_some_and(|limit| limit <= 1) {
             return Some(true);
         }
@@ -80,32 +80,33 @@ impl Links {
         self.leaves(postcard).then_some(true)
     }
 
-    /// Whether the packet went no further only because its hop limit was used up: these nodes are not the whole path of others.
+    /// Returns true if the packet went no further only because its hop limit was used up, so other packets may have a longer
+    /// path.
     pub(crate) fn expires(&self, postcard: &Postcard) -> bool {
         postcard.hop_limit.is_some_and(|limit| limit <= 1) && !self.leaves(postcard)
     }
 
-    /// Whether the packet left the domain here.
+    /// Returns true if the packet left the domain here.
     fn leaves(&self, postcard: &Postcard) -> bool {
         let goes_outside = !self.is_empty() && exit(postcard).is_some();
         self.successor(postcard).is_none() && (postcard.left || goes_outside)
     }
 }
 
-/// The node and its ingress interface. `None`: unknown.
+/// Returns the node and its ingress interface, or `None` if the interface is unknown.
 pub(crate) fn entry(postcard: &Postcard) -> Option<(u32, u32)> {
     let ingress = postcard.reading.link >> 16;
     (!postcard.reading.level_2 && ingress != 0xffff).then_some((postcard.reading.node, ingress))
 }
 
-/// The node and its egress interface. `None`: unknown.
+/// Returns the node and its egress interface, or `None` if the interface is unknown.
 pub(crate) fn exit(postcard: &Postcard) -> Option<(u32, u32)> {
     let out = postcard.reading.egress();
     (out != ABSENT).then_some((postcard.reading.node, out))
 }
 
 impl Postcard {
-    /// The time from `base` to `stamp`, in the device's unit; modulo 2^32 unless `wide`.
+    /// Returns the time from `base` to `stamp` in the device's unit, modulo 2^32 unless `wide`.
     pub(crate) fn after(stamp: u64, base: u64, wide: bool) -> i64 {
         if wide {
             stamp.wrapping_sub(base).cast_signed()
@@ -123,7 +124,7 @@ impl Postcard {
 /// Puts the postcards of one packet in forwarding order, proves that none is missing, and returns the basis of the order.
 ///
 /// # Errors
-/// Why there is no order, or why a node may be missing.
+/// Returns the reason if there is no order, or a node may be missing.
 pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
     let basis = if sort_by_hop_limit(postcards) {
         Basis::HopLimit
@@ -136,7 +137,7 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
     } else {
         return Err(Partial::NoOrder);
     };
-    // A packet leaves a node before it enters the next.
+    // A packet leaves a node before it enters the next one.
     if has_stamps(postcards) && !postcards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
         return Err(Partial::Contradiction);
     }
@@ -144,9 +145,9 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
     Ok(basis)
 }
 
-/// Proves that the packet passed these nodes and no others: each step is one link or decrements the hop limit by one, the packet
-/// entered at the first node and left at the last, and at no other. Otherwise they are several packets that look alike, with hop
-/// limits that differ by the length of their path.
+/// Proves that the packet passed these nodes and no others: each step is one link or decrements the hop limit by one, and the
+/// packet entered at the first node and left at the last, but at no node between. Otherwise the postcards may be of several
+/// packets that look alike, whose hop limits differ by the length of their path.
 fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
     for pair in postcards.windows(2) {
         let [one, next] = pair else { continue };
@@ -191,7 +192,7 @@ fn sort_by_stamps(postcards: &mut [Postcard]) {
     postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
 }
 
-/// Sorts by hop limit, highest first. `false`: one has no hop limit, or two are equal, as after a bridge.
+/// Sorts by hop limit, highest first. Returns `false` if one has no hop limit, or two are equal, as after a bridge.
 fn sort_by_hop_limit(postcards: &mut [Postcard]) -> bool {
     if postcards.iter().any(|postcard| postcard.hop_limit.is_none()) {
         return false;

@@ -1,10 +1,10 @@
-//! Finds the postcards of a flow that belong to one packet.
+//! Groups the pending postcards of a flow by packet: finds duplicates, loops, and the postcards of packets in close succession.
 
 use super::MatchedBy;
 use super::order::{entry, exit, has_equal};
 use crate::state::pending::Postcard;
 
-/// Moves duplicates to the end and returns their number. `postcards` are sorted by timestamp.
+/// Moves duplicates to the end, and returns their number. `postcards` are sorted by timestamp.
 pub(super) fn move_duplicates(postcards: &mut [Postcard]) -> usize {
     let mut distinct = 0;
     for at in 0..postcards.len() {
@@ -20,17 +20,17 @@ pub(super) fn move_duplicates(postcards: &mut [Postcard]) -> usize {
     postcards.len() - distinct
 }
 
-/// Whether a node has two postcards with one hop limit: they are of several packets, or of a loop of bridges.
+/// Returns true if a node has two postcards with the same hop limit: they are from several packets, or from a loop of bridges.
 pub(super) fn is_ambiguous(postcards: &[Postcard]) -> bool {
     has_equal(postcards, |postcard| (postcard.reading.node, postcard.hop_limit))
 }
 
-/// Whether one packet went through a loop of bridges. `postcards` are sorted by timestamp. It did if
+/// Returns true if one packet went through a loop of bridges. `postcards` are sorted by timestamp. The conditions are:
 /// - no other postcard has the first one's ingress interface, and no other has the last one's egress interface;
 /// - all have the same hop limit, because bridges do not decrement it;
-/// - whenever it entered a node again by the same interface, it came from the same node.
+/// - whenever the packet entered a node again by the same interface, it came from the same node.
 ///
-/// Several packets repeat the first or the last postcard; if a postcard is lost, a node follows another one than before.
+/// Several packets would repeat the first or the last postcard; if a postcard is lost, a node follows another one than before.
 pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     let Some((first, later)) = postcards.split_first() else {
         return false;
@@ -62,8 +62,8 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     })
 }
 
-/// Sorts postcards by match, packet and time. Returns the base of the timestamps of those matched by time, and whether all of
-/// these have 64 bits.
+/// Sorts postcards by match, packet and time. Returns (base of the timestamps of those matched by time, true if all of these
+/// have 64 bits).
 pub(super) fn sort(postcards: &mut [Postcard], linked: bool) -> (u64, bool) {
     let mut timed = postcards
         .iter()
@@ -87,8 +87,8 @@ pub(super) fn sort(postcards: &mut [Postcard], linked: bool) -> (u64, bool) {
     (base, wide)
 }
 
-/// Marks those of sorted postcards whose signature belongs to several packets, which timestamps can distinguish. `true`: there are
-/// some.
+/// Marks the postcards, which are sorted, whose signature belongs to several packets that timestamps can distinguish. Returns
+/// true if there are any.
 pub(super) fn mark_shared(postcards: &mut [Postcard], linked: bool) -> bool {
     let mut any = false;
     let sets = postcards.chunk_by_mut(|one, next| {
@@ -104,8 +104,8 @@ pub(super) fn mark_shared(postcards: &mut [Postcard], linked: bool) -> bool {
     any
 }
 
-/// Sorts the postcards of several packets by packet and returns how many nodes each packet passed. `None`: they cannot be
-/// distinguished. `sorted` holds the same postcards.
+/// Sorts the postcards of several packets by packet, and returns the number of nodes per packet, or `None` if the packets
+/// cannot be distinguished. `sorted` has the same postcards.
 pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Option<usize> {
     let base = postcards.first()?.ingress;
     let wide = postcards.iter().all(|postcard| postcard.wide);
@@ -130,7 +130,7 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
     for packet in postcards.chunks_mut(nodes) {
         packet.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
     }
-    // A packet must leave each node after the previous packet has entered the next node: then no other assignment is possible.
+    // No other assignment is possible if a packet leaves each node only after the previous packet has entered the next node.
     let distinct = postcards.windows(nodes + 1).enumerate().all(|(at, window)| {
         let one = &window[0];
         let later = &window[nodes];
@@ -142,7 +142,7 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
     distinct.then_some(nodes)
 }
 
-/// Whether all postcards of each node have the same interfaces and hop limit: then all packets took one path.
+/// Returns true if all postcards of each node have the same interfaces and hop limit, so that all packets took one path.
 pub(super) fn agree_on_path(postcards: &[Postcard]) -> bool {
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {

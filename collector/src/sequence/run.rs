@@ -1,10 +1,11 @@
-//! Runs of sequence numbers that a filter in front of the collector received and suppressed.
+//! Accounts for runs of sequence numbers that a filter in front of the collector (the kernel program) received and
+//! suppressed.
 //!
-//! The filter tracks each stream: a number that continues the current run (always the next number, or always the same) may
-//! be suppressed; any other goes to the collector and begins a run. The filter reports the suppressed numbers here
-//! ([`Sequencer::receive_run`]) before any later datagram. The totals are then those of a sequencer that received every
-//! number; a number that is missing in the window is counted as lost when the run is reported, not when a datagram moves it
-//! out of the window.
+//! The filter tracks each stream. It may suppress a number that continues the current run (always the next number, or always
+//! the same); any other number goes to the collector and begins a new run. The filter reports suppressed numbers here
+//! ([`Sequencer::receive_run`]) before any later datagram. The totals then equal those of a sequencer that received every
+//! number, with one difference in time: a number missing in the window is counted as lost when the run is reported, not when
+//! a datagram moves it out of the window.
 
 use super::stream::Stream;
 use super::{Nanos, Output, STALLED, Sequencer, StreamId, WINDOW, heat_period};
@@ -12,16 +13,16 @@ use super::{Nanos, Output, STALLED, Sequencer, StreamId, WINDOW, heat_period};
 /// Consecutive datagrams of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The number of the last one.
+    /// Sequence number of the last datagram.
     pub last: u32,
-    /// The number of datagrams.
+    /// Number of datagrams in the run.
     pub count: u64,
-    /// All have that sequence number; otherwise each has the next one.
+    /// Whether all datagrams have the number `last`; otherwise, each has the number after its predecessor's.
     pub same: bool,
 }
 
 impl Sequencer {
-    /// Accounts for the datagrams of a run. `now` is the receive time of the latest.
+    /// Accounts for the datagrams of a run. `now` is the receive time of the last one.
     pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         let Run { last, count, same } = run;
         if count == 0 {
@@ -31,7 +32,7 @@ impl Sequencer {
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
                 if stream.nodes.are_several(now) {
-                    // The filter does not distinguish the nodes of an address.
+                    // The filter does not distinguish the nodes behind an address, so the run may mix them.
                     stream.mark_mixed(now);
                 }
                 stream.receive_run(run, now, out);
@@ -39,6 +40,7 @@ impl Sequencer {
                     .touch(id.hash(self.seed), slot, count, heat_period(now));
             }
             None => {
+                // The stream was evicted: begin it with the first number of the run.
                 let mask = u32::MAX >> (32 - id.bits());
                 let first = if same {
                     last
@@ -63,8 +65,8 @@ impl Sequencer {
 }
 
 impl Stream {
-    /// Processes numbers one by one until the rest of the run only changes counters: a run that is late, or follows a
-    /// jump, reaches the highest number within a window.
+    /// Processes numbers one by one until the rest of the run only changes counters. A run that is late, or that follows a
+    /// jump, gets there within a window of numbers.
     fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
         let mut left = count;
         while left > 0 {
@@ -80,14 +82,14 @@ impl Stream {
             };
             self.observe(seq, now, out);
             if self.is_mixed() {
-                // The others continue it.
+                // Mixed streams are not counted, so only the highest number and the datagram count matter.
                 self.current.highest = last;
                 self.datagrams = self.datagrams.wrapping_add(left);
                 self.support(0, left);
                 return;
             }
             if same && seq != self.current.highest && count - left > SINGLY {
-                // Late, or a stray: the others have the same outcome.
+                // Late, or a stray: all further repetitions have the same outcome.
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
                 self.datagrams = self.datagrams.wrapping_add(left);
@@ -100,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// The highest number again, `count` times. `false`: this is not just a repetition.
+    /// Repeats the highest number `count` times. Returns `false` if this is not a mere repetition.
     fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
         if self.advancing || self.is_mixed() || seq != self.current.highest {
             return false;
@@ -116,7 +118,8 @@ impl Stream {
         true
     }
 
-    /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
+    /// Applies `count` numbers that follow the highest, up to `last`. Returns `false` if they do not follow it, or if an
+    /// anomaly must be settled first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
         let anomaly =
             !self.advancing || self.stalled != 0 || !self.is_single() || self.current.written_off != 0;
@@ -135,7 +138,7 @@ impl Stream {
 }
 
 /// Repetitions of a number other than the highest that are processed singly; all further ones have the same outcome. The
-/// first may be missing, or refute a held one.
+/// first may be missing, or refute a held number.
 const SINGLY: u64 = STALLED as u64 + 3;
 
 #[cfg(test)]
@@ -316,7 +319,7 @@ mod tests {
     fn a_run_that_does_not_join_on_is_believed_all_the_same() {
         let mut sequencer = Sequencer::new(4, 0);
         (10..300).for_each(|number| sequencer.observe(&id(10), number, 1, &mut Silent));
-        // Five are missing before it.
+        // Five numbers (300 to 304) are missing before this run.
         let run = |last, count| Run {
             last,
             count,
@@ -329,7 +332,7 @@ mod tests {
             (view.datagrams, view.lost, view.missing, view.restarts),
             (986, 5, 0, 0)
         );
-        // A run of a stream that was removed.
+        // A run of a stream that was evicted.
         sequencer.receive_run(&id(20), run(7, 100), 3, &mut Silent);
         let view = sequencer.streams().nth(1).unwrap();
         assert_eq!(

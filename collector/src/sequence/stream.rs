@@ -1,4 +1,5 @@
-//! One stream: the window up to its highest number, and its counters.
+//! Loss accounting of one stream: the window up to its highest number, its counters, and the fast path for numbers in
+//! sequence. The algorithm is described in [`super`]; jumps between two sequences are in [`jump`].
 
 mod jump;
 
@@ -14,23 +15,24 @@ use crate::stream::{StreamId, V05, pack};
 
 use jump::{Former, Left, Place};
 
-/// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
+/// The nodes whose 0.5 reports come from the address of a stream; only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Nodes {
-    /// The node whose reports are in the stream of the address. Those of other nodes are in streams of their own.
+    /// The node whose reports share the stream of the address. Every other node has a separate stream.
     pub(super) first: Option<u32>,
     first_seen: Nanos,
-    /// The first datagram of the stream named its node, so the stream is shown with a node. Later datagrams do not change that.
+    /// The first datagram of the stream named its node, so the stream is shown with a node. Later datagrams do not change
+    /// that.
     named: bool,
-    /// Consecutive reports that named another node, each within [`MIXED`] of the one before.
+    /// Consecutive reports that named another node, each within [`MIXED`] of its predecessor.
     others: u32,
     other_seen: Nanos,
-    /// The time of the latest report that named no node.
+    /// Time of the latest report that named no node.
     unnamed: Option<Nanos>,
 }
 
 impl Nodes {
-    /// The nodes of a stream that begins with this report.
+    /// Returns the nodes of a stream that begins with a report of this node.
     pub(super) fn of(node: Option<u32>) -> Self {
         Self {
             named: node.is_some(),
@@ -38,14 +40,14 @@ impl Nodes {
         }
     }
 
-    /// Accounts for a report that names `node`. `true`: it belongs to the stream of another node.
+    /// Accounts for a report that names `node`. Returns true if it belongs to another node's stream.
     pub(super) fn observe(&mut self, node: Option<u32>, now: Nanos) -> bool {
         if node.is_none() {
             self.unnamed = Some(now);
             return false;
         }
         if self.first.is_none() || self.are_mixed(now) && now.saturating_sub(self.first_seen) >= MIXED {
-            // Not named for long: the node has another id now, as after its configuration.
+            // The first node has not been named for long: it may have a new id after a change of its configuration.
             self.first = node;
         }
         if self.first == node {
@@ -62,12 +64,12 @@ impl Nodes {
         true
     }
 
-    /// Whether another node was named within the last minute.
+    /// Returns true if another node was named within the last [`MIXED`].
     pub(super) fn are_several(&self, now: Nanos) -> bool {
         self.others > 0 && now.saturating_sub(self.other_seen) < MIXED
     }
 
-    /// Whether reports of several nodes, and reports that name none, arrived within the last minute.
+    /// Returns true if reports of several nodes, and reports that name none, arrived within the last [`MIXED`].
     pub(super) fn are_mixed(&self, now: Nanos) -> bool {
         self.others >= OTHERS
             && self.are_several(now)
@@ -75,97 +77,99 @@ impl Nodes {
     }
 }
 
-/// Evidence that two nodes send by turns in one stream.
+/// Evidence that two nodes send alternately in one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Turns {
-    /// The latest number that is not of the current sequence, or was received twice.
+    /// The latest number that is outside the current sequence, or was received twice.
     last: u32,
-    /// The datagram that had it, by its place in the stream, and its receive time.
+    /// Datagram count of the stream when that number arrived, and its receive time.
     at: u64,
     seen: Nanos,
-    /// Times in a row that this other sequence went on with exactly its next number.
+    /// Consecutive times that this other sequence continued with exactly its next number.
     count: u32,
 }
 
-/// A number that is not counted yet: the next one shows whether it is a stray, or begins another sequence.
+/// A number that is not counted yet: the next one shows whether it is a stray or begins another sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     seq: u32,
     /// The number of repetitions.
     repeated: u32,
-    /// The silence of the stream before it, or before an earlier number since which none was ahead, ns.
+    /// Silence of the stream before it, ns, or before an earlier number after which none was ahead.
     silence: Nanos,
 }
 
 impl Held {
-    /// Whether no older number can arrive any more.
+    /// Returns true if no older number can arrive any more.
     fn is_after_pause(&self) -> bool {
         self.silence >= PAUSE
     }
 }
 
-/// The latest late number.
+/// The latest late number and its repetitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Repeated {
     seq: u32,
-    /// The place in the stream of the latest datagram that had it.
+    /// Datagram count of the stream at its latest arrival.
     pub(super) at: u64,
-    /// Repetitions in a row.
+    /// Consecutive repetitions.
     count: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
-    /// The identity [`pack`]ed into a number, if there is a node id.
+    /// The identity [`pack`]ed into an integer, if there is a node id; otherwise `u64::MAX`.
     pub(super) packed: u64,
-    /// Number of bits, of 32, that the sequence space does not use.
+    /// Number of upper bits, of 32, that the sequence space does not use: 0 or 10.
     unused: u8,
-    /// The numbers advance, the last datagram was in sequence, and there is neither a held number nor a former sequence.
+    /// The fast path applies: numbers advance, the last datagram was in sequence, and there is no held number or former
+    /// sequence.
     pub(super) steady: bool,
     /// All counts are reported, and none changes without another anomaly.
     accounted: bool,
     pub(super) current: Track,
     held: Option<Held>,
-    /// The latest stray, and the count of datagrams then. If the sequence jumps to its neighbourhood soon, it is not missing there.
+    /// The latest stray, and the datagram count then. If the sequence soon jumps to its neighbourhood, it is not missing
+    /// there.
     stray: Option<(u32, u64)>,
     former: Option<Former>,
     left: Option<Left>,
     pub(super) stalled: u32,
     pub(super) repeated: Option<Repeated>,
-    /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
+    /// Repetitions that followed a pause, among the `stalled` ones of a number that has not advanced yet.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
-    /// The number has advanced, perhaps before it became constant.
+    /// The number has advanced at least once, perhaps before it became constant.
     has_advanced: bool,
     /// The nodes that share the stream.
     pub(super) nodes: Nodes,
     turns: Turns,
-    /// The numbers are those of several nodes until this time, 0: they are not.
+    /// Numbers of several nodes are mixed until this time; 0 if they are not.
     pub(super) mixed_until: Nanos,
     pub(super) datagrams: u64,
     /// Numbers that did not arrive, confirmed or not.
     absent: u64,
-    /// Those of them that the reporter had sent before its latest restart that counts.
+    /// The part of `absent` that the reporter sent before its latest counted restart.
     absent_before: u64,
-    /// Those of them that remain unconfirmed after a restart or a return.
+    /// The part of `absent` that remains unconfirmed after a restart or a return.
     refuted: u64,
-    /// Supported losses minus counted losses; negative if more were counted than are supported. Datagrams
-    /// after the first `supported` are not included yet: [`Stream::balance_after`] adds them.
+    /// Supported losses minus counted losses; negative if more were counted than are supported. Includes only the first
+    /// `supported` datagrams; [`Stream::balance_after`] adds the later ones.
     balance: i64,
     supported: u64,
     /// Numbers that arrived after they were counted as lost.
     recovered: u64,
-    /// Where the stream was before its jumps.
+    /// The stream's highest numbers before its jumps.
     origins: Origins,
     pub(super) reordered: u64,
     pub(super) duplicated: u64,
     restarts: u64,
-    /// Lost, reordered, duplicated as last reported.
+    /// Lost, reordered and duplicated as last reported.
     reported: [u64; 3],
-    /// The first number that was lost since the last report.
+    /// First number lost since the last report.
     first_lost: Option<u32>,
-    /// The number after those that were reported as lost.
+    /// The number after the last one reported as lost.
     after_lost: u32,
     pub(super) last_seen: Nanos,
 }
@@ -214,10 +218,10 @@ impl Stream {
         }
     }
 
-    /// The distance from `from` to `seq`; negative if `seq` is before it.
+    /// Returns the signed distance from `from` to `seq`; negative if `seq` is before it.
     #[inline]
     fn distance(&self, seq: u32, from: u32) -> i32 {
-        // At most 10; the mask avoids an overflow check of the shift.
+        // At most 10; the mask spares the overflow check of the shift. The shifts sign-extend from 22 bits.
         let unused = u32::from(self.unused) & 31;
         (seq.wrapping_sub(from) << unused).cast_signed() >> unused
     }
@@ -235,7 +239,7 @@ impl Stream {
     pub(super) fn observe(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.datagrams = self.datagrams.wrapping_add(1);
         let ahead = self.distance(seq, self.current.highest);
-        // The steady state: the next number, no missing number leaves the window, none is held.
+        // The fast path: the number is the next, no missing number leaves the window, and none is held.
         if ahead == 1 && self.steady && self.current.window >> 127 == 1 {
             self.last_seen = now;
             self.current.highest = seq;
@@ -267,7 +271,7 @@ impl Stream {
             return;
         }
         if ahead == 0 {
-            // A constant number may repeat without limit.
+            // A constant number may repeat without limit, so it needs no further processing.
             self.stalled = self.stalled.saturating_add(1);
             if !self.advancing {
                 self.drop_held_before_count();
@@ -302,19 +306,20 @@ impl Stream {
         }
     }
 
-    /// Whether the stream was silent for so long that older numbers can no longer arrive.
+    /// Returns true if the stream was silent for so long that older numbers can no longer arrive.
     pub(super) fn is_pause(&self, now: Nanos) -> bool {
         now.saturating_sub(self.last_seen) >= PAUSE
     }
 
-    /// Whether the held number lies in the window: it arrived after a pause.
+    /// Returns true if the held number lies in the window, that is, it arrived after a pause.
     fn is_held_late(&self) -> bool {
         self.held.is_some_and(|held| {
             held.is_after_pause() && is_late(self.distance(held.seq, self.current.highest))
         })
     }
 
-    /// Whether the number of a refused datagram is plausible: it is near the highest one of a sequence, and has not arrived yet.
+    /// Returns true if the number of a refused datagram is plausible: near the highest one of a sequence, and not received
+    /// yet.
     pub(super) fn expects(&self, seq: u32, now: Nanos) -> bool {
         let ahead = self.distance(seq, self.current.highest);
         self.advancing
@@ -329,7 +334,7 @@ impl Stream {
             }
     }
 
-    /// Whether all numbers are of one sequence, as far as is known.
+    /// Returns true if all numbers are of one sequence, as far as is known.
     pub(super) fn is_single(&self) -> bool {
         self.held.is_none() && self.former.is_none() && !self.may_return() && !self.is_mixed()
     }
@@ -338,7 +343,7 @@ impl Stream {
         self.mixed_until != 0
     }
 
-    /// Ends counting for a minute: the numbers are those of several nodes.
+    /// Suspends counting for [`MIXED`], because the numbers come from several nodes.
     pub(super) fn mark_mixed(&mut self, now: Nanos) {
         self.mark_mixed_until(now.saturating_add(MIXED));
     }
@@ -355,7 +360,7 @@ impl Stream {
         self.mixed_until = until;
     }
 
-    /// Follows the two latest sequences without counting. As long as they continue by turns, the stream remains mixed.
+    /// Follows the two latest sequences without counting. The stream remains mixed as long as they alternate.
     pub(super) fn observe_mixed(&mut self, seq: u32, now: Nanos) {
         if now >= self.mixed_until {
             self.mixed_until = 0;
@@ -373,8 +378,8 @@ impl Stream {
         self.current.highest = seq;
     }
 
-    /// Whether several turns of two nodes have been seen: a number that does not continue the current sequence is exactly the next of
-    /// another one, again and again.
+    /// Returns true after [`TURNS`] alternations of two nodes: a number that does not continue the current sequence is
+    /// exactly the next one of another sequence, again and again.
     fn takes_turns(&mut self, seq: u32, ahead: i32, now: Nanos) -> bool {
         if self.current.is_missing(ahead) || self.is_next(seq, ahead) {
             return false;
@@ -397,7 +402,8 @@ impl Stream {
         count >= TURNS
     }
 
-    /// The number advances. `false`: it was constant from the beginning, and counting starts here, or with the next number.
+    /// Starts treating the number as advancing. Returns `false` if it was constant from the beginning, so that counting starts
+    /// here or with the next number.
     fn begin_to_advance(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         if self.has_always_stalled() {
             self.begin_to_count(seq, now, out);
@@ -410,7 +416,8 @@ impl Stream {
         }
         self.advancing = true;
         if self.has_advanced {
-            // It became constant later, and goes on; the first repetitions are counted.
+            // The number became constant later, and advances again; only the repetitions before it counted as constant are
+            // duplicates.
             self.duplicated += u64::from(stalled.saturating_sub(STALLED));
             return true;
         }
@@ -423,18 +430,18 @@ impl Stream {
         true
     }
 
-    /// The constant number goes on, so another one was a stray.
+    /// Drops the held number as a stray, because the constant number goes on.
     pub(super) fn drop_held_before_count(&mut self) {
         self.held = self.held.filter(|_| self.has_advanced);
     }
 
-    /// Whether the number has been constant from the beginning, and not only for a few repetitions.
+    /// Returns true if the number has been constant from the beginning, for more than a few repetitions.
     fn has_always_stalled(&self) -> bool {
         !self.advancing && !self.has_advanced && self.stalled >= STALLED
     }
 
-    /// Begins to count with the second number in a row that differs from the constant one and is ahead of the first: a single one may be
-    /// forged.
+    /// Begins to count with the second consecutive number that differs from the constant one and is ahead of the first: a
+    /// single one may be forged.
     fn begin_to_count(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         let held = self
             .held
@@ -469,7 +476,7 @@ impl Stream {
         if let Some(former) = &mut self.former {
             former.continued = false;
             if !former.is_older && !former.is_outage {
-                // The older sequence goes on: what came of the newer one was late, and its account begins anew.
+                // The older sequence goes on: the numbers of the newer one were late, and its account begins anew.
                 self.reordered += u64::from(former.track.numbers - 1);
                 former.track = Track::new(former.track.highest, self.datagrams);
             }
@@ -487,10 +494,10 @@ impl Stream {
         }
     }
 
-    /// Counts the missing ones of the oldest `count` numbers of the window as lost.
+    /// Counts the missing ones among the oldest `count` numbers of the window as lost.
     pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
         if self.is_behind() {
-            // As long as the older sequence goes on, this one may be a second path that is late.
+            // While the older sequence goes on, this one may be a second path that is late.
             return;
         }
         let mut missing = !self.current.window;
@@ -502,9 +509,9 @@ impl Stream {
         self.lose_all(missing & !shared, self.current.highest, now, out);
     }
 
-    /// Counts numbers as lost: one bit each, up to `highest`.
+    /// Counts numbers as lost. `missing` has one bit per number; bit 0 is `highest`.
     fn lose_all(&mut self, mut missing: u128, highest: u32, now: Nanos, out: &mut dyn Output) {
-        // Runs of missing numbers, the oldest first.
+        // Handles runs of consecutive missing numbers, the oldest first.
         while missing != 0 {
             let oldest = WINDOW - 1 - missing.leading_zeros();
             let run = (missing << missing.leading_zeros()).leading_ones();
@@ -554,7 +561,7 @@ impl Stream {
         }
     }
 
-    /// Counts repetitions of a late number in a row. After [`STALLED`] of them the number is constant.
+    /// Counts consecutive repetitions of a late number. After [`STALLED`] of them the number is constant.
     fn repeat_late(&mut self, seq: u32) {
         let count = match self.repeated {
             Some(last) if last.seq == seq && self.datagrams.wrapping_sub(last.at) == 1 => {
@@ -572,20 +579,20 @@ impl Stream {
         }
     }
 
-    /// Takes back the loss of a number that arrived after all.
+    /// Undoes the loss of a number that arrived after all.
     pub(super) fn recover(&mut self) {
         self.balance += 1;
         self.absent -= 1;
         self.recovered += 1;
     }
 
-    /// Whether an accounting at `now` would change and report nothing.
+    /// Returns true if an accounting at `now` would change and report nothing.
     #[inline]
     pub(super) fn is_accounted(&self, now: Nanos) -> bool {
         self.accounted && self.last_seen <= now.saturating_add(SET_BACK)
     }
 
-    /// Ends an accounting interval: nothing more is expected of a sequence that was left. The counts are reported next.
+    /// Ends an accounting interval: settles what a silence decides. The caller reports the counts next.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
         self.follow_clock(now);
         self.end_left_sequence(now, out);
@@ -593,14 +600,15 @@ impl Stream {
             self.settle(now, out);
         }
         self.stray = self.stray.filter(|(_, at)| self.is_near_stray(*at));
-        // Without an anomaly counts change by a silence, or because datagrams confirm losses. The nodes of an address have times of their own.
+        // Without an anomaly, counts change only by a silence, or because datagrams confirm losses. Streams of version 0.5
+        // depend on the nodes of their address, too.
         self.accounted = self.id.version != V05
             && (self.former.is_none() && self.left.is_none() && self.stray.is_none())
             && self.current.window == u128::MAX
             && self.balance_after(self.datagrams) >= 0;
     }
 
-    /// Adjusts stored times if the clock was set back, so that nothing stays open for longer than its timeout.
+    /// Adjusts stored times after the clock was set back, so that no state outlives its timeout.
     fn follow_clock(&mut self, now: Nanos) {
         let silent_since = self.last_seen;
         let nodes = &mut self.nodes;
@@ -616,7 +624,7 @@ impl Stream {
         }
         follow_clock(&mut self.mixed_until, MIXED, now);
         if let Some(left) = &mut self.left {
-            // What was over before a silence remains so.
+            // A deadline that passed before a silence remains passed.
             left.until = left.until.saturating_sub(silent_since - self.last_seen);
             follow_clock(&mut left.until, PAUSE, now);
         }
@@ -642,13 +650,13 @@ impl Stream {
         }
     }
 
-    /// Ends the input: no number follows that would confirm a held one.
+    /// Ends the input: no number follows that could confirm a held one.
     pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.accounted = false;
         self.support(0, 0);
         self.refute(now, out);
         if self.is_tentative() {
-            // A few numbers back are no restart as long as no more follow.
+            // A few numbers back are no restart unless more follow.
             self.exchange();
             self.restore_put_aside();
         }
@@ -657,10 +665,10 @@ impl Stream {
         self.settle(now, out);
     }
 
-    /// The field `balance` after this many datagrams, including those that the fast path has received since.
+    /// Returns `balance` after this many datagrams, including those that the fast path has received since the last update.
     fn balance_after(&self, datagrams: u64) -> i64 {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
-        // Datagrams after a jump support its losses, which are counted later.
+        // Datagrams after a jump support its losses, which are counted later, so they may exceed the limit on prior losses.
         let is_jump = self.former.as_ref().is_some_and(|former| former.is_older);
         let after = if is_jump {
             i64::from(self.current.numbers) * LOSSES_PER_DATAGRAM
@@ -672,16 +680,17 @@ impl Stream {
             .min(MAX_PRIOR_LOSSES + after)
     }
 
-    /// Updates the balance: datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
-    /// that were not in sequence are accepted as well.
+    /// Updates the balance. The datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
+    /// out of sequence are accepted as well.
     pub(super) fn support(&mut self, more: u64, but: u64) {
         let balance = self.balance_after(self.datagrams.wrapping_sub(but).wrapping_add(more));
         (self.balance, self.supported) = (balance, self.datagrams);
     }
 
-    /// Records a jump from the highest number to this one. If it returns to the numbers before an earlier jump, at most the returned number
-    /// of those between are missing: as many as are missing there in any case, or, if the reporter restarted, as the datagrams since then
-    /// support and have not supported yet. So forged ones support no more losses than they would otherwise.
+    /// Records a jump from the highest number to `seq`. If it returns to the numbers before an earlier jump, returns the
+    /// maximum number of datagrams that may be missing between: those missing there in any case or, if the reporter
+    /// restarted, as many as the datagrams since then support and have not supported yet. So forged datagrams support no more
+    /// losses than they would otherwise.
     fn jump(&mut self, seq: u32) -> Option<u64> {
         let highest = self.current.highest;
         let datagrams = self.datagrams.wrapping_sub(self.current.began);
@@ -699,7 +708,7 @@ impl Stream {
         Some(missing.max(supported.saturating_sub(self.absent.saturating_sub(self.absent_before))))
     }
 
-    /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them. Returns their number.
+    /// Makes unconfirmed losses final, because the following datagrams cannot confirm them. Returns their number.
     fn finalize_unconfirmed(&mut self) -> u64 {
         let unconfirmed = self.balance.min(0).unsigned_abs();
         self.refuted += unconfirmed;
@@ -707,7 +716,7 @@ impl Stream {
         unconfirmed
     }
 
-    /// Returns the lost and the unconfirmed datagrams; as long as a restart is undecided, those before it.
+    /// Returns the lost and the unconfirmed datagrams; while a restart is undecided, the counts before it.
     fn losses(&self) -> (u64, u64) {
         let (absent, unconfirmed) = match self.undecided_left() {
             Some(left) => (self.absent.min(left.absent), left.unconfirmed),
@@ -720,8 +729,8 @@ impl Stream {
         (absent - unconfirmed, unconfirmed)
     }
 
-    /// Reports the counts since the last report, and the event of a loss. Returns the number of events. A loss that was reported and is
-    /// recovered makes later ones smaller.
+    /// Reports the counts since the last report, and an event if there are losses. Returns the number of events. A reported
+    /// loss that was recovered is subtracted from later ones.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         let lost = self.losses().0.max(self.reported[0]);
         let counted = [lost, self.reordered, self.duplicated];
@@ -742,7 +751,7 @@ impl Stream {
         if loss.lost == 0 {
             return 0;
         }
-        // Without new ones, earlier losses were confirmed.
+        // Without newly lost numbers, datagrams have confirmed earlier losses.
         let first = self.first_lost.take().unwrap_or(self.after_lost);
         self.after_lost = self.after(first, loss.lost as u32);
         let Some(event) = loss.event(&self.id, first) else {
@@ -765,7 +774,7 @@ impl Stream {
         self.advancing && !self.is_mixed()
     }
 
-    /// The identity, with the node of a stream that began with a report which names it.
+    /// Returns the identity for users: with the node, if the stream began with a report that names it.
     fn shown_id(&self) -> StreamId {
         let named = self.nodes.first.filter(|_| self.nodes.named);
         StreamId {
@@ -774,7 +783,7 @@ impl Stream {
         }
     }
 
-    /// Numbers that are missing, and not lost yet.
+    /// Returns the count of numbers that are missing and not lost yet.
     fn missing(&self) -> u32 {
         let former = self
             .former

@@ -1,34 +1,34 @@
-//! One sequence of a stream: the window up to its highest number; and where a stream was before.
+//! The window of one sequence of numbers ([`Track`]), and the ends of the sequences that a stream has left ([`Origins`]).
 
 use super::WINDOW;
 
 /// One of the two latest sequences of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Track {
-    /// One bit for each of the numbers up to the highest: received, counted as lost, or before the first.
+    /// One bit per number, bit 0 for the highest. 1: received, counted as lost, or before the first.
     pub(super) window: u128,
-    /// Those of them that did not arrive and are counted as lost, because the stream was silent.
+    /// The numbers in `window` that did not arrive and were counted as lost during a silence.
     pub(super) written_off: u128,
     pub(super) highest: u32,
-    /// The count of numbers up to the highest that are accounted for, at most [`WINDOW`].
+    /// Count of numbers up to the highest that are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
     pub(super) first: u32,
-    /// The count of different numbers received, correct while there is a former sequence.
+    /// Count of different numbers received; only maintained while there is a former sequence.
     pub(super) numbers: u32,
-    /// The count of those that were exactly one more than the highest before.
+    /// Count of the numbers that were exactly one more than the highest before them.
     pub(super) next: u32,
-    /// The place in the stream of the datagram that began it.
+    /// Datagram count of the stream when the sequence began.
     pub(super) began: u64,
-    /// The count of numbers before the first that are counted as lost.
+    /// Count of numbers before the first that are counted as lost.
     pub(super) gap: u32,
-    /// The count of missing numbers that have left the window, and may have arrived in a newer sequence.
+    /// Count of missing numbers that have left the window and may have arrived in a newer sequence.
     pub(super) shared: u32,
     /// Only the first number of the stream has been received.
     pub(super) alone: bool,
 }
 
 impl Track {
-    /// A sequence that begins with `seq`, the number of datagram `began` of the stream.
+    /// Creates a sequence that begins with `seq`, the number of datagram `began` of the stream.
     pub(super) fn new(seq: u32, began: u64) -> Self {
         Self {
             window: u128::MAX,
@@ -45,12 +45,12 @@ impl Track {
         }
     }
 
-    /// Whether the number at this distance from the highest one is in the window and has not arrived.
+    /// Returns true if the number at this distance from the highest one is in the window and has not arrived.
     pub(super) fn is_missing(&self, ahead: i32) -> bool {
         is_late(ahead) && (!self.window | self.written_off) >> ahead.unsigned_abs() & 1 == 1
     }
 
-    /// Whether the number at this distance from the highest one is near it and has not arrived.
+    /// Returns true if the number at this distance is missing in the window, or ahead by at most a window.
     pub(super) fn lacks(&self, ahead: i32) -> bool {
         is_ahead(ahead) || self.is_missing(ahead)
     }
@@ -66,14 +66,14 @@ impl Track {
         self.alone = false;
     }
 
-    /// Makes `last`, which follows after `by` numbers that have all arrived, the highest number.
+    /// Makes `last` the highest number, after `by` numbers that have all arrived.
     pub(super) fn advance_all(&mut self, last: u32, by: u32) {
         self.window = self.window.checked_shl(by).unwrap_or(0) | low_bits(by);
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = last;
     }
 
-    /// Lets the sequence begin earlier, with a number that lies in the window.
+    /// Moves the start of the sequence back to a number that lies in the window.
     pub(super) fn extend(&mut self, seq: u32, back: u32) {
         self.window &= !(low_bits(back - self.known) << self.known);
         self.known = back + 1;
@@ -81,8 +81,8 @@ impl Track {
         self.numbers = self.numbers.saturating_add(1);
     }
 
-    /// Lets the sequence begin earlier, with a number of the gap before it; those between are counted as lost already. `false`, and nothing
-    /// done, if the number is not in the gap. It lies in the window, and before the first.
+    /// Moves the start of the sequence back to a number in the gap before it; the numbers between are already counted as lost.
+    /// Returns `false`, and does nothing, if the number is not in the gap. It must lie in the window, before the first.
     pub(super) fn extend_into_gap(&mut self, seq: u32, back: u32) -> bool {
         let by = back + 1 - self.known;
         if by > self.gap {
@@ -96,7 +96,7 @@ impl Track {
         true
     }
 
-    /// Marks the missing numbers as counted as lost, and returns them: one bit each.
+    /// Marks the missing numbers as counted as lost, and returns them as a mask.
     pub(super) fn write_off(&mut self) -> u128 {
         let missing = !self.window;
         self.window = u128::MAX;
@@ -105,15 +105,15 @@ impl Track {
     }
 }
 
-/// Where a stream was before its jumps: the highest number of the latest sequence it left, for each magnitude of the count of
-/// datagrams in it. So a few forged datagrams cannot displace a long sequence.
+/// The highest numbers of the sequences that a stream left: the latest one for each order of magnitude of the datagrams in it.
+/// So a few forged datagrams cannot displace a long sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Origins {
     highest: [Option<u32>; 16],
 }
 
 impl Origins {
-    /// The magnitude of a count: two bits each.
+    /// Returns the magnitude of a count, in steps of a factor of 4.
     fn magnitude(&self, datagrams: u64) -> usize {
         (datagrams.max(1).ilog2() as usize / 2).min(self.highest.len() - 1)
     }
@@ -123,24 +123,24 @@ impl Origins {
         self.highest[self.magnitude(datagrams)] = Some(highest);
     }
 
-    /// Returns the ends of the sequences that had clearly more than this number of datagrams.
+    /// Returns the ends of sequences that are in a higher magnitude than this number of datagrams.
     pub(super) fn longer_than(&self, datagrams: u64) -> impl Iterator<Item = u32> {
         let longer = self.highest.iter().skip(self.magnitude(datagrams) + 1);
         longer.flatten().copied()
     }
 }
 
-/// Whether a number at this distance from the highest one lies in the window.
+/// Returns true if a number at this distance from the highest one lies in the window.
 pub(super) fn is_late(ahead: i32) -> bool {
     (1 - WINDOW.cast_signed()..=0).contains(&ahead)
 }
 
-/// Whether two numbers at this distance are at most a window apart.
+/// Returns true if two numbers at this distance are at most a window apart.
 pub(super) fn is_near(apart: i32) -> bool {
     is_late(apart) || is_ahead(apart)
 }
 
-/// Whether a number at this distance from the highest one is ahead of it by at most a window.
+/// Returns true if a number at this distance from the highest one is ahead of it by at most a window.
 pub(super) fn is_ahead(ahead: i32) -> bool {
     (1..=WINDOW.cast_signed()).contains(&ahead)
 }

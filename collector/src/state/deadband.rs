@@ -1,22 +1,22 @@
-//! The deadband: values that are not a significant change.
+//! The deadband of a metric: the interval of values that are no significant change, and therefore no event.
 
-/// An interval of values that are not reported. A single comparison decides whether a value is inside.
+/// An interval of values that are not reported. One comparison tests whether a value is inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct Deadband {
     low: u64,
-    /// `v` is inside when `v - low <= width`, wrapping.
+    /// A value `v` is inside if `v - low <= width`, with wrapping subtraction.
     width: u64,
 }
 
 impl Deadband {
-    /// No value is inside.
+    /// The interval that contains (almost) no value: only `u64::MAX`, which is no measurement.
     pub(crate) const EMPTY: Self = Self {
         low: u64::MAX,
         width: 0,
     };
 
-    /// From `low` to `high`, both included; empty if `high` is less than `low`.
+    /// Returns the interval from `low` to `high`, inclusive; empty if `high` is less than `low`.
     #[inline(always)]
     pub(crate) fn between(low: u64, high: u64) -> Self {
         if low <= high {
@@ -29,7 +29,7 @@ impl Deadband {
         }
     }
 
-    /// Whether `value` is inside.
+    /// Returns whether `value` is inside the deadband.
     #[inline(always)]
     pub(crate) fn contains(&self, value: u64) -> bool {
         value.wrapping_sub(self.low) <= self.width

@@ -1,4 +1,5 @@
-//! The active thresholds and rules, the rule history of each flow, and the counts of emitted events.
+//! The active thresholds and rules, the rule history of each flow, and the counts of emitted events. Evaluates the rules for
+//! each report of a flow, and skips the evaluation where a cached region shows that nothing changes.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use crate::decode::{EventContext, NO_VALUE};
 use crate::event::{Kind, Output};
 use wire::FlowKey;
 
-/// See the module documentation.
+/// The active detection; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct ActiveDetection {
     active: Arc<Detection>,
     history: RuleHistory,
     regions: RuleRegions,
-    /// For each slot of a flow, the rules that apply to it; empty if every rule is for every flow.
+    /// The rules that apply to each flow, by slot; empty if every rule applies to every flow.
     applicable: Vec<u64>,
     moves: RuleMoves,
     /// Counts swaps of `active`.
@@ -50,7 +51,7 @@ impl ActiveDetection {
         self.regions.reset(&detection.rules);
         let slots = if detection.rules.is_limited() { flows } else { 0 };
         if slots != self.applicable.len() {
-            // No flow has any before it is brought up to date.
+            // All bits are 0 until `resolve` is called for the flow.
             self.applicable = vec![0; slots];
         }
         self.moves
@@ -59,7 +60,7 @@ impl ActiveDetection {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The active thresholds and rules.
+    /// Returns the active thresholds and rules.
     #[inline(always)]
     pub(crate) fn active(&self) -> &Arc<Detection> {
         &self.active
@@ -71,13 +72,13 @@ impl ActiveDetection {
         self.generation
     }
 
-    /// Whether there are rules.
+    /// Returns whether there are rules.
     #[inline(always)]
     pub(crate) fn has_rules(&self) -> bool {
         !self.active.rules.is_empty()
     }
 
-    /// The minimum of all thresholds for a metric.
+    /// Returns the lowest of all thresholds for a metric.
     pub(crate) fn least_threshold(&self, metric: Metric) -> u64 {
         let thresholds = &self.active.thresholds;
         let sets = 0..thresholds.set_count();
@@ -86,7 +87,7 @@ impl ActiveDetection {
             .unwrap_or(0)
     }
 
-    /// An emitter for a report or flow with this set of thresholds.
+    /// Returns an emitter for a report or flow with this set of thresholds.
     #[inline(always)]
     pub(crate) fn emitter<'a>(
         &'a mut self,
@@ -97,7 +98,7 @@ impl ActiveDetection {
         Emitter::new(out, &mut self.counts, about, &self.active.thresholds, set)
     }
 
-    /// An emitter for a report whose flow, if it has one, is not in the table.
+    /// Returns an emitter for a report that has no flow, or whose flow is not in the table.
     pub(crate) fn emitter_without_flow<'a>(
         &'a mut self,
         about: &'a EventContext,
@@ -109,8 +110,8 @@ impl ActiveDetection {
         self.emitter(about, set, out)
     }
 
-    /// Finds out which rules apply to the flow in `slot`, and which of them are true of it: those of `before`, under an earlier
-    /// generation, that still exist.
+    /// Determines which rules apply to the flow in `slot`. `before` is (generation, true rules) under an earlier rule set.
+    /// Returns the rules that are still true of the flow, if they still exist and apply.
     pub(crate) fn resolve(&mut self, slot: u32, flow: &FlowKey, before: (u32, u64)) -> u64 {
         if let Some(applicable) = self.applicable.get_mut(slot as usize) {
             *applicable = self.active.rules.applicable(flow);
@@ -118,7 +119,7 @@ impl ActiveDetection {
         self.carried(before.0, before.1) & self.applicable(slot)
     }
 
-    /// The active rules that were true of a flow under `generation`.
+    /// Returns the active rules that were true of a flow under `generation`.
     pub(crate) fn carried(&self, generation: u32, rules: u64) -> u64 {
         if generation == self.generation {
             rules
@@ -132,7 +133,7 @@ impl ActiveDetection {
         self.applicable.get(slot as usize).copied().unwrap_or(u64::MAX)
     }
 
-    /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.
+    /// Evaluates the rules for a report of the flow in `slot`. Returns the true ones: bit i is rule i.
     pub(crate) fn evaluate(&mut self, slot: u32, observation: &Observation<'_>) -> u64 {
         let applicable = self.applicable(slot);
         if applicable == 0 {
@@ -141,7 +142,8 @@ impl ActiveDetection {
         let rules = &self.active.rules;
         let history = self.history.of(slot);
         let true_rules = rules.evaluate_applicable(applicable, observation, history);
-        // With runs, a region is about reports that end them all.
+        // Rules that count runs ("for N reports") are settled only by a report that ends all runs, so learn only from such a
+        // report.
         if !rules.counts_runs_only() || history.iter().all(|run| *run == 0) {
             let known = TrueRules {
                 rules: true_rules & rules.in_regions(),
@@ -152,8 +154,8 @@ impl ActiveDetection {
         true_rules
     }
 
-    /// Whether a report of this flow latency makes no rule true or false: for flows without rules, and for sets of rules that compare
-    /// nothing else.
+    /// Returns true if a report with this flow latency changes no rule: for flows without rules, and for rule sets that compare
+    /// nothing but flow latency.
     #[inline(always)]
     pub(crate) fn is_settled_by_latency(&self, slot: u32, true_rules: u64, latency: u64) -> bool {
         let known = TrueRules {
@@ -163,8 +165,8 @@ impl ActiveDetection {
         known.applicable == 0 || self.regions.contain_latency(known, latency)
     }
 
-    /// The same for a report that was applied to its flow's hops, if that can be said without evaluating the rules in
-    /// regions; `before` are the rules that are true so far, and `scratch` is memory for the hops.
+    /// Returns the rules that are true after a report was applied to its flow's hops, if a cached region decides it; `None` if
+    /// the rules must be evaluated. `before` are the rules true so far; `scratch` is memory for the hops.
     #[inline(always)]
     pub(crate) fn evaluate_known(
         &mut self,
@@ -203,8 +205,7 @@ impl ActiveDetection {
         Some(unchanged | rules.evaluate_stateful(applicable, &observation, self.history.of(slot)))
     }
 
-    /// Returns the comparison that decided why a rule became true or false with a report of the flow in `slot` that was
-    /// evaluated.
+    /// Returns the comparison that made a rule true or false, for the report of the flow in `slot` that was evaluated last.
     pub(crate) fn decisive(
         &mut self,
         slot: u32,
@@ -218,12 +219,12 @@ impl ActiveDetection {
             .decisive(usize::from(rule), is_true, observation, history)
     }
 
-    /// Clears the rule history of `slot`, for another flow.
+    /// Clears the rule history of `slot`, which gets another flow.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.history.forget(slot);
     }
 
-    /// Bytes of what is remembered for rules.
+    /// Returns the bytes of memory used for rules.
     pub(crate) fn bytes(&self) -> usize {
         self.history.bytes() + self.regions.bytes() + self.applicable.capacity() * size_of::<u64>()
     }

@@ -1,4 +1,4 @@
-//! Index of flows by Flow ID: known flows and those that the configuration names.
+//! Index of flows by Flow ID: the flows in the table, and those that the configuration names.
 //!
 //! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. If two flows
 //! have the same ID, the ID is ambiguous until one of them has expired.
@@ -7,7 +7,7 @@ use wire::FlowKey;
 
 use crate::hash::fold;
 
-/// The flows with an ID.
+/// Result of a look-up by Flow ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resolved {
     /// No known flow has the ID.
@@ -21,9 +21,9 @@ pub(crate) enum Resolved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     id: u32,
-    /// The exclusive or of the flows' slots: that of the flow if there is one.
+    /// XOR of the flows' slots, so that it is the slot itself when one flow is left.
     slots: u32,
-    /// Number of flows; 0: the entry is free.
+    /// Number of flows with this ID; 0 marks a free entry.
     flows: u32,
 }
 
@@ -33,13 +33,13 @@ const FREE: Entry = Entry {
     flows: 0,
 };
 
-/// IDs of the flows in the table, by open addressing. At most half full. Empty until the first look-up.
+/// Flow IDs of the flows in the table: a hash table with open addressing, at most half full. Empty until the first look-up.
 #[derive(Debug)]
 pub(crate) struct Directory {
     entries: Vec<Entry>,
     size: usize,
     seed: u64,
-    /// From the configuration, sorted.
+    /// (Flow ID, flow) from the configuration, sorted.
     named: Vec<(u32, FlowKey)>,
 }
 
@@ -56,18 +56,18 @@ impl Directory {
         }
     }
 
-    /// Whether flows are indexed.
+    /// Returns true once flows are indexed.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         !self.entries.is_empty()
     }
 
-    /// Starts indexing. The memory was reserved before.
+    /// Starts indexing. The memory is already reserved.
     pub(crate) fn begin(&mut self) {
         self.entries.resize(self.size, FREE);
     }
 
-    /// Adds a flow of the table.
+    /// Adds a flow of the table, if flows are indexed.
     pub(crate) fn enter(&mut self, key: &FlowKey, slot: u32) {
         if self.is_in_use() && key.known_id().is_none() {
             self.add(key.flow_id(), slot);
@@ -81,7 +81,7 @@ impl Directory {
         }
     }
 
-    /// The flow that the configuration gives this ID.
+    /// Returns the flow to which the configuration assigns this ID.
     #[inline]
     pub(crate) fn named(&self, id: u32) -> Option<&FlowKey> {
         if self.named.is_empty() {
@@ -95,7 +95,7 @@ impl Directory {
         fold(self.seed, u64::from(id) | 1 << 32) as usize & (self.size - 1)
     }
 
-    /// The entry of `id`, or the free entry for it.
+    /// Returns the position of the entry for `id`, or of the free entry where it belongs.
     fn seek(&self, id: u32) -> usize {
         let mut at = self.place(id);
         while self.entries[at].flows != 0 && self.entries[at].id != id {
@@ -135,7 +135,7 @@ impl Directory {
                 return;
             }
         }
-        // The following displaced entries move closer to their home positions.
+        // Backward-shift deletion: entries after the hole move closer to their home positions.
         let mut at = hole;
         loop {
             at = (at + 1) & (self.size - 1);

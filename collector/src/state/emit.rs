@@ -1,4 +1,5 @@
-//! Emits the events of changes.
+//! Builds and emits events: significant changes of values, and the state of flows. Counts them by kind, and gives each an id
+//! that is the same on every collector.
 
 use detect::{Metric, Thresholds};
 
@@ -6,7 +7,7 @@ use crate::decode::EventContext;
 use crate::event::{Event, Kind, Output, record_id};
 use crate::hash::fold;
 
-/// Events emitted, by kind.
+/// Number of emitted events by kind.
 pub(crate) type EventCounts = [u64; Kind::ALL.len()];
 
 /// Emits the events of one report or flow.
@@ -15,12 +16,12 @@ pub(crate) struct Emitter<'a> {
     counts: &'a mut EventCounts,
     about: &'a EventContext,
     thresholds: &'a Thresholds,
-    /// The flow's set of thresholds.
+    /// Index of the flow's set of thresholds.
     set: u16,
 }
 
 impl<'a> Emitter<'a> {
-    /// An emitter for the context `about`, with the thresholds of `set`.
+    /// Creates an emitter for the context `about`, with the thresholds of `set`.
     #[inline(always)]
     pub(crate) fn new(
         out: &'a mut dyn Output,
@@ -38,12 +39,12 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The report or flow that the events are about.
+    /// Returns the report or flow that the events are about.
     pub(crate) fn about(&self) -> &'a EventContext {
         self.about
     }
 
-    /// An event of the flow, to be completed and passed to [`Emitter::emit`].
+    /// Returns an event of the flow, for the caller to complete and pass to [`Emitter::emit`].
     pub(crate) fn event(&self, kind: Kind, metric: Metric) -> Event {
         Event {
             metric: Some(metric),
@@ -52,7 +53,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// An event of a value: new, or further from `previous` than the threshold.
+    /// Returns an event for a value that is new, or further from `previous` than the threshold.
     pub(crate) fn change(&self, metric: Metric, value: u64, previous: Option<u64>) -> Event {
         let kind = if previous.is_none() {
             Kind::New

@@ -1,4 +1,5 @@
-//! The end of seconds and minutes, the expiry of keys and flows after their timeout, and the periodic push.
+//! Timer-driven updates of the state: the end of seconds and minutes, the expiry of idle keys and flows, and the periodic push
+//! of unchanged state.
 
 use detect::Metric;
 
@@ -27,7 +28,7 @@ impl State {
                     let mut event = Event::blank(now, Kind::Expired);
                     (event.metric, event.value) = (Some(metric), latest);
                     (event.node, event.interface, event.queue) = key.ids(metric);
-                    // Not of the time, at which two collectors do not agree.
+                    // Independent of the time, which differs between collectors.
                     event.id = record_id(born, &event);
                     counts.expired += 1;
                     events[Kind::Expired as usize] += 1;
@@ -49,7 +50,7 @@ impl State {
         }
     }
 
-    /// Reports finished intervals of a bounded number of keys.
+    /// Passes finished intervals of a bounded number of keys to the output.
     pub(crate) fn drain(&mut self, budget: usize, out: &mut dyn Output) {
         let (all, sketches) = self.metrics.all_mut();
         for series in all {
@@ -58,7 +59,7 @@ impl State {
         }
     }
 
-    /// Reports a flow's finished minute and begins the current one.
+    /// Emits the rollup of a flow's finished minute, and begins the current one.
     pub(crate) fn close_minute(&mut self, slot: u32, out: &mut dyn Output) {
         let minute = self.second / 60;
         let (flow, cold, _) = self.flows.parts(slot);
@@ -74,7 +75,7 @@ impl State {
         flow.begin_minute(cold);
     }
 
-    /// Expires a flow that was silent for its timeout.
+    /// Expires a flow that was silent for its timeout: emits an event and removes the flow.
     pub(crate) fn expire(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         self.counts.expired += 1;
         if self.load_path(slot) {
@@ -88,11 +89,11 @@ impl State {
         self.remove(slot, now, out);
     }
 
-    /// Reports the last interval of a flow and the end of its true rules, and frees it.
+    /// Frees a flow after emitting its last rollup and the end of its true rules.
     pub(crate) fn remove(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         if self.flows.is_used(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
-            // Indices of rules are valid in their own rule set only.
+            // Rule indices are valid only within their rule set, so map them to the active one.
             flow.rules = self.detection.carried(cold.generation, flow.rules);
             let about = flow.about(cold, now);
             flow.end_rules(&mut self.detection.emitter(&about, 0, out));
@@ -110,8 +111,8 @@ impl State {
         self.flows.remove(slot);
     }
 
-    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4), with the time of its latest report, which
-    /// shows since when the flow has been silent.
+    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4). The event has the time of the flow's latest report, which
+    /// shows how long the flow has been silent.
     pub(crate) fn push(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
@@ -127,7 +128,7 @@ impl State {
         self.emit_row(slot, out);
     }
 
-    /// Passes the latest state of a flow to the output.
+    /// Passes the latest state of a flow to the output as a row.
     pub(crate) fn emit_row(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
@@ -135,7 +136,7 @@ impl State {
         }
     }
 
-    /// Reports a flow's minute before its end.
+    /// Emits the rollup of a flow's current minute before the minute ends.
     pub(crate) fn end_minute(&mut self, slot: u32, out: &mut dyn Output) {
         if !self.flows.is_used(slot) {
             return;

@@ -1,5 +1,5 @@
-//! Applies a report to its flow: the flow's latency, the E and M bits of INT, and the count; and makes the flow's row and its rollup of a
-//! minute.
+//! Applies a report to its flow: the flow's latency, the E and M bits of INT (hop count exceeded, MTU exceeded), and the report
+//! count. Builds the flow's row and the rollup of its minute.
 
 use detect::Metric;
 
@@ -11,8 +11,8 @@ use crate::decode::clock::{Difference, difference};
 use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals, lacks_ingress};
 use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
 
-/// Returns the time from the first node's ingress to the last node's egress, ns, and its basis; `total` is the sum of the
-/// hops' latencies, or [`NO_VALUE`] if one is unknown.
+/// Returns the time from the first node's ingress to the last node's egress, ns, and its basis. `total` is the sum of the hop
+/// latencies, or [`NO_VALUE`] if one is unknown.
 #[inline(always)]
 fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     if hops.units().synchronised {
@@ -21,15 +21,17 @@ fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     summed_latency(hops, total)
 }
 
+/// Returns the sum of the hop latencies, ns, and its basis: with a single hop, it is that hop's measurement.
 #[inline(always)]
 fn summed_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     let is_sum = total != NO_VALUE && hops.count() != 1;
     (total, if is_sum { Basis::HopSum } else { Basis::Measured })
 }
 
+/// Returns the time between the end timestamps, ns, and its basis, or the sum `total` if they are missing or contradict it.
 #[inline(never)]
 fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
-    // Timestamps are rounded at each hop: a total that is larger by at most that rounding does not contradict them.
+    // Timestamps are rounded at each hop: a sum that is larger by at most that rounding does not contradict them.
     let rounding = u64::from(hops.units().stamp_ns) * hops.count() as u64;
     match measure(hops.ends(), hops.units()) {
         Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
@@ -40,7 +42,7 @@ fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     }
 }
 
-/// An error: the last egress lies before the first ingress.
+/// Error: the last egress is earlier than the first ingress.
 struct Backwards;
 
 /// Returns the time from the first ingress to the last egress, ns, or `None` if a timestamp is missing.
@@ -56,7 +58,7 @@ fn measure(ends: EndTimestamps, units: Units) -> Result<Option<u64>, Backwards> 
 }
 
 impl Flow {
-    /// Applies the values of the flow as a whole, after its hops. Returns the flow's latency.
+    /// Applies the values of the flow as a whole, after its hops. Returns the flow latency, or [`NO_VALUE`].
     #[inline(always)]
     pub(super) fn apply<H: Hops>(
         &mut self,
@@ -88,7 +90,7 @@ impl Flow {
         self.last_seen = self.last_seen.max(head.about.ts);
     }
 
-    /// Applies and returns the flow's latency; `total` is the sum over the hops if all are known.
+    /// Applies and returns the flow latency. `total` is the sum over the hops, or [`NO_VALUE`] if one is unknown.
     #[inline(always)]
     pub(crate) fn apply_latency_sum<H: Hops>(
         &mut self,
@@ -134,12 +136,12 @@ impl Flow {
         self.set_deadband(cold, threshold);
     }
 
-    /// The E and M bits changed, or another report may lack hops than the one that showed the path.
+    /// Applies changed E and M bits, and notes whether this report may lack hops of the path.
     #[cold]
     #[inline(never)]
     fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
         let now = Flags::from(signals);
-        // Where packets with and without a bit alternate, every other report would be an event.
+        // If packets with and without a bit alternate, reporting each change would make every other report an event.
         let begun = self.marks.note_signals(now);
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if begun.has(flag) {
@@ -150,12 +152,12 @@ impl Flow {
             self.flags.set(flag, now.has(flag));
         }
         if !signals.is_incomplete() {
-            // A report with all hops has shown the same path.
+            // A report with all hops has the same path, so the path is complete.
             self.flags.set(Flags::INCOMPLETE, false);
         }
     }
 
-    /// Reports the end of all rules that are true: the flow has ended, or another rule set applies. No comparison decided that.
+    /// Reports all true rules as ended, because the flow ended or another rule set applies; no comparison decided it.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_rules(&mut self, emitter: &mut Emitter<'_>) {
@@ -167,7 +169,7 @@ impl Flow {
         self.rules = 0;
     }
 
-    /// Sets the deadband of flow latency: values within the minute's extremes and the threshold.
+    /// Sets the deadband of the flow latency: the values within the minute's extremes and within the threshold.
     pub(crate) fn set_deadband(&mut self, cold: &Cold, threshold: u64) {
         self.deadband = Deadband::EMPTY;
         if cold.last_reported != NO_VALUE && cold.least <= cold.greatest {
@@ -184,7 +186,7 @@ impl Flow {
         self.deadband = Deadband::EMPTY;
     }
 
-    /// The flow latency of the minute that `cold` is in.
+    /// Returns the rollup of the flow latency for the minute of `cold`.
     pub(crate) fn minute(&self, cold: &Cold) -> Rollup {
         Rollup {
             ts: u64::from(cold.minute) * 60_000_000_000,
@@ -203,7 +205,7 @@ impl Flow {
         }
     }
 
-    /// The context of clock-driven events, which the flow, its first report and its count of reports identify.
+    /// Returns the context for timer-driven events. Flow, first report and report count identify it.
     pub(super) fn about(&self, cold: &Cold, ts: Nanos) -> EventContext {
         let origin = Origin {
             seq: self.reports as u32,
@@ -219,7 +221,7 @@ impl Flow {
         }
     }
 
-    /// The latest state as a row.
+    /// Returns the latest state as a row for the output.
     pub(crate) fn row(&self, cold: &Cold) -> FlowRow {
         FlowRow {
             flow: self.key,

@@ -1,9 +1,9 @@
 //! The table of flows: 5-tuple, path, and the latest values of each hop.
 //!
-//! A flow is an entry of 128 bytes that every report accesses, 64 more that few do, and a run of hops of 40 bytes in
-//! an arena (see `hops`). All memory is reserved at the start and used from the front, so that unused memory is never
-//! touched. Which flow a new one evicts: see `admission`. If the arena has no run for a path, a flow that is on probation or
-//! idle is evicted, or the path is truncated, which is counted and marked.
+//! A flow has an entry of 128 bytes that every report accesses, 64 more bytes that few reports access, and a run of hops of 40
+//! bytes each in an arena (see `hops`). All memory is reserved at the start and used from the front, so unused memory is never
+//! touched. `admission` selects the flow that a new one evicts. If the arena has no run for a path, a flow that is on probation
+//! or idle is evicted, or the path is truncated, which is counted and marked.
 
 use std::ops::Range;
 
@@ -27,19 +27,19 @@ pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     /// Number of stored hops, which may be fewer than the path has.
     pub(crate) hops: u16,
-    /// Number of nodes of its path; with [`POSTCARDS`] and [`PARTS`].
+    /// Number of nodes of its path, combined with the bits [`POSTCARDS`] and [`PARTS`].
     length: u16,
-    /// The run of its hop states: size class and position.
+    /// Size class and position (`run`) of its hop states in the arena.
     class: u8,
     pub(crate) flags: Flags,
     run: u32,
-    /// The collector's context when the flow was last brought up to date.
+    /// Value of the state's context counter when the flow was last refreshed.
     pub(crate) context: u64,
     pub(crate) last_seen: Nanos,
     pub(crate) reports: u64,
     /// Threshold of hop latency, ns.
     pub(crate) hop_deadband: u64,
-    /// Flow latencies that are neither an event nor a new extreme.
+    /// Flow latencies that are neither an event nor a new extreme of the minute.
     pub(crate) deadband: Deadband,
     pub(crate) latency: u64,
     /// Sum and count of the latency in this minute.
@@ -54,10 +54,10 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// Bit of [`Flow::length`]: the latest report with information about the path is a postcard, not one with INT. It is a
-/// bit of the length so that one comparison finds that the path of a report with INT is the flow's.
+/// Bit of [`Flow::length`]: the latest report about the path is a postcard, not a report with INT. It shares a field with the
+/// length so that one comparison decides whether the path of an INT report is the flow's.
 const POSTCARDS: u16 = 1 << 15;
-/// Bit of [`Flow::length`]: the latest report with information about the path may lack nodes of it.
+/// Bit of [`Flow::length`]: the latest report about the path may lack some of its nodes.
 const PARTS: u16 = 1 << 14;
 const _: () = assert!(MAX_HOPS < PARTS as usize);
 
@@ -67,38 +67,38 @@ const _: () = assert!(MAX_HOPS < PARTS as usize);
 pub(crate) struct Cold {
     pub(crate) hash: u64,
     pub(crate) first_seen: Nanos,
-    /// Flow latency as last reported; `u64::MAX`: never.
+    /// Flow latency as last reported; `u64::MAX` if never.
     pub(crate) last_reported: u64,
-    /// Extremes of the latency in this minute.
+    /// Minimum and maximum latency in the minute `minute`.
     pub(crate) least: u64,
     pub(crate) greatest: u64,
-    /// The minute of `least` and `greatest`.
+    /// The minute of `least` and `greatest`, since the Unix epoch.
     pub(crate) minute: u32,
     pub(crate) generation: u32,
     pub(crate) epoch: u32,
-    /// Reports that the topology has accounted for, low bits.
+    /// Value of [`Flow::reports`] that the topology has accounted for, low 32 bits.
     pub(crate) accounted: u32,
-    /// Reports at the last push, low bits.
+    /// Value of [`Flow::reports`] at the last push, low 32 bits.
     pub(crate) pushed: u32,
-    /// A hash of its first report: a flow that comes back is another one.
+    /// Hash of the flow's first report, which distinguishes a flow that comes back from the earlier one.
     pub(crate) born: u32,
 }
 
 const _: () = assert!(size_of::<Cold>() == 64);
 
-/// The hop count with which the source of a flow begins, as its reports show it: remaining hop count and records.
+/// Initial hop count at the flow's source, as its reports show it (remaining hop count plus records).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct InitialHops(u16);
 
 impl InitialHops {
-    /// An intermediate report of the flow has shown that nodes remove records from its packets.
+    /// Bit: an intermediate report of the flow has shown that nodes remove records from its packets.
     const RELIEVED: u16 = 1 << 15;
 
     pub(crate) fn new(count: u16, is_relieved: bool) -> Self {
         Self(count & !Self::RELIEVED | if is_relieved { Self::RELIEVED } else { 0 })
     }
 
-    /// The count; 0 if it is not known.
+    /// Returns the count, or 0 if it is not known.
     pub(crate) fn count(self) -> u16 {
         self.0 & !Self::RELIEVED
     }
@@ -108,7 +108,7 @@ impl InitialHops {
     }
 }
 
-/// A flow's [`Cold`] part, not looked up yet.
+/// A flow's [`Cold`] part, not looked up yet, because most reports do not need it.
 #[derive(Debug)]
 pub(crate) struct ColdPart<'a> {
     all: &'a mut [Cold],
@@ -121,12 +121,12 @@ impl<'a> ColdPart<'a> {
     }
 }
 
-/// Flags of a flow.
+/// Flags of a flow, one bit each, and the basis of its path's order in two bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
-    /// E and M of the latest report.
+    /// The E and M bits of the latest report.
     pub(crate) const HOP_LIMIT: Self = Self(1);
     pub(crate) const MTU: Self = Self(2);
     /// The path is from a report that may lack hops.
@@ -137,7 +137,7 @@ impl Flags {
     pub(crate) const TRUNCATED: Self = Self(0x20);
     /// The next report tries to store the rest of a truncated path.
     pub(crate) const RETRY: Self = Self(0x40);
-    /// The basis of the order of the path: two bits, see [`Flags::order`].
+    /// Mask of the two bits with the basis of the path's order; see [`Flags::order`].
     const ORDER: u8 = 0x18;
     const ORDERS: [Basis; 4] = [
         Basis::Measured,
@@ -146,7 +146,7 @@ impl Flags {
         Basis::Topology,
     ];
 
-    /// Whether E and M are as in `signals`, and the path is complete if the report with these signals is.
+    /// Returns true if E and M are as in `signals`, and the path is as complete as the report with these signals.
     #[inline]
     pub(crate) fn matches(self, signals: Signals) -> bool {
         (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0 | Self::INCOMPLETE.0) == 0
@@ -157,7 +157,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// The basis of the order of the path: [`Basis::Measured`] if a packet carried it.
+    /// Returns the basis of the path's order: [`Basis::Measured`] if a packet carried it.
     pub(crate) fn order(self) -> Basis {
         Self::ORDERS[usize::from((self.0 & Self::ORDER) >> 3)]
     }
@@ -176,7 +176,7 @@ impl Flags {
     }
 }
 
-/// In which counts of the topology a flow is included, and E and M of the latest minutes.
+/// The topology counts that include a flow, and E and M of the latest two minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Marks(u8);
 
@@ -187,9 +187,9 @@ impl Marks {
     pub(crate) const NETWORK: Self = Self(2);
     /// Counted on its path.
     pub(crate) const PATH: Self = Self(4);
-    /// The flow's hops have changed since it was last counted.
+    /// The flow's hops have changed since the topology last counted the flow.
     pub(crate) const UNTRIED: Self = Self(8);
-    /// E and M in this minute, and in the minute before: the bits of [`Flags`], shifted.
+    /// Bit positions of E and M in this minute and in the minute before; the bits are those of [`Flags`].
     const THIS_MINUTE: u32 = 4;
     const MINUTE_BEFORE: u32 = 6;
     const SIGNALS: u8 = Flags::HOP_LIMIT.0 | Flags::MTU.0;
@@ -202,8 +202,8 @@ impl Marks {
         self.0 = if on { self.0 | other.0 } else { self.0 & !other.0 };
     }
 
-    /// Records E and M of a report. Returns those that were absent for a whole minute of the clock, which begins after the report that
-    /// showed that they had ended: until then they hold, since a filter suppresses reports that repeat them.
+    /// Records E and M of a report. Returns the bits that begin: those that were absent for a whole calendar minute after the
+    /// report that showed their end. Until then they count as set, because a filter suppresses reports that repeat them.
     pub(crate) fn note_signals(&mut self, now: Flags) -> Flags {
         let known = self.0 >> Self::THIS_MINUTE | self.0 >> Self::MINUTE_BEFORE;
         let signals = now.0 & Self::SIGNALS;
@@ -211,7 +211,7 @@ impl Marks {
         Flags(signals & !known)
     }
 
-    /// Begins a minute with E and M of the latest report; `next`: it follows the one that ends.
+    /// Begins a minute with E and M of the latest report. `next`: the minute directly follows the one that ends.
     pub(crate) fn begin_minute(&mut self, latest: Flags, next: bool) {
         let ending = self.0 >> Self::THIS_MINUTE & Self::SIGNALS;
         let before = if next { ending } else { 0 };
@@ -232,44 +232,44 @@ impl Flow {
         FlowSummary::new(self.key, latency, self.last_seen, self.reports)
     }
 
-    /// Number of nodes of its path, which may be more than are stored; 0: it has none.
+    /// Returns the number of nodes of its path, which may be more than are stored; 0 if it has no path.
     #[inline]
     pub(crate) fn path_length(&self) -> u16 {
         self.length & !(POSTCARDS | PARTS)
     }
 
-    /// Whether its path has this length, and no postcard came since packets with INT carried it.
+    /// Returns true if its path has this length and comes from INT, with no postcard since.
     #[inline(always)]
     pub(crate) fn is_path_by_int(&self, length: usize) -> bool {
         usize::from(self.length) == length
     }
 
-    /// Whether it has a path that packets with INT carried.
+    /// Returns true if packets with INT carried its path.
     pub(crate) fn has_path_by_int(&self) -> bool {
         self.path_length() > 0 && self.flags.order() == Basis::Measured
     }
 
-    /// Whether postcards came since the latest report with INT.
+    /// Returns true if postcards arrived since the latest report with INT.
     pub(crate) fn has_postcards(&self) -> bool {
         self.length & POSTCARDS != 0
     }
 
-    /// Whether parts of its path came since the latest report with all nodes.
+    /// Returns true if parts of its path arrived since the latest report with all nodes.
     pub(crate) fn has_parts(&self) -> bool {
         self.length & PARTS != 0
     }
 
-    /// Records that a part of its path came, or a report with all nodes.
+    /// Records that a part of its path arrived (`came`), or a report with all nodes.
     pub(crate) fn note_parts(&mut self, came: bool) {
         self.length = self.length & !PARTS | if came { PARTS } else { 0 };
     }
 
-    /// Records that a postcard came, or a report with INT.
+    /// Records that a postcard arrived (`came`), or a report with INT.
     pub(crate) fn note_postcards(&mut self, came: bool) {
         self.length = self.path_length() | if came { POSTCARDS } else { 0 };
     }
 
-    /// Replaces the length and the basis of the order of its path. Returns the previous length.
+    /// Sets the length of its path and the basis of the order. Returns the previous length.
     pub(crate) fn set_path(&mut self, length: u16, order: Basis) -> u16 {
         let previous = self.path_length();
         self.length = length;
@@ -290,10 +290,10 @@ impl Flow {
     }
 }
 
-/// Number of flows among which one is searched for that can be evicted for another's path.
+/// Number of flows that one search for a flow to evict visits.
 const SOUGHT: usize = 32;
 
-/// See the module documentation.
+/// The table of flows; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Flows {
     entries: Vec<Flow>,
@@ -308,7 +308,7 @@ pub(crate) struct Flows {
     refused: u64,
     /// Number of flows whose path is currently truncated.
     truncated: u64,
-    /// Where the next search for a path to evict starts.
+    /// Slot at which the next search for a flow to evict starts (a clock hand).
     hand: u32,
 }
 
@@ -339,7 +339,7 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Prefetches the entry that probably belongs to `hash`, after its bucket.
+    /// Prefetches the entry that probably belongs to `hash`, after its bucket. Returns its slot.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> u32 {
         let slot = self.index.guess(hash);
@@ -356,7 +356,7 @@ impl Flows {
         if let Some(entry) = self.entries.get(slot as usize) {
             let start = entry.run as usize;
             if let Some(hops) = self.arena.hops.get(start..start + usize::from(entry.hops)) {
-                // Two share a cache line.
+                // Two hop states share a cache line.
                 hops.iter().step_by(2).for_each(prefetch);
             }
             if let Some(values) = self.arena.values.get(start) {
@@ -365,7 +365,7 @@ impl Flows {
         }
     }
 
-    /// Whether `slot` contains this flow, and the flow was brought up to date under `context`.
+    /// Returns true if `slot` contains this flow, and the flow was refreshed under `context`.
     #[inline(always)]
     pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
         self.entries
@@ -373,7 +373,7 @@ impl Flows {
             .is_some_and(|entry| entry.context == context && entry.key.is(key))
     }
 
-    /// The slot of a flow, probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) if there is none.
+    /// Returns the slot of a flow, or [`NO_SLOT`](crate::index::NO_SLOT). Tries `hint` first.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         if self.has_key(hint, key) {
@@ -390,14 +390,14 @@ impl Flows {
             .is_some_and(|entry| entry.key == *key)
     }
 
-    /// Records a report of the flow in `slot`, once per second and at its second one.
+    /// Records in the index that the flow in `slot` reported; called at its second report and then once per second.
     pub(crate) fn touch(&mut self, slot: u32, second: u32) {
         if self.entries[slot as usize].reports >= 2 {
             establish(&mut self.index, self.cold[slot as usize].hash, slot, second);
         }
     }
 
-    /// Finds a place for a new entry.
+    /// Finds a position for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
         let admission = self.newcomers.admit(&self.index, hash, second, full);
@@ -409,7 +409,7 @@ impl Flows {
         admission
     }
 
-    /// Puts a new entry where [`Flows::admit`] found a place.
+    /// Inserts a new entry at the position that [`Flows::admit`] found, and returns its slot.
     pub(crate) fn insert(&mut self, room: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
         let Run { start, class } = Run::EMPTY;
         let entry = Flow {
@@ -462,7 +462,7 @@ impl Flows {
         slot
     }
 
-    /// The hop count with which the source of the flow in `slot` begins.
+    /// Returns the initial hop count at the source of the flow in `slot`.
     pub(crate) fn initial(&self, slot: u32) -> InitialHops {
         self.initial[slot as usize]
     }
@@ -484,12 +484,12 @@ impl Flows {
         self.free.push(slot);
     }
 
-    /// When the flow was last brought up to date.
+    /// Returns the context under which the flow was last refreshed.
     pub(crate) fn context(&self, slot: u32) -> u64 {
         self.entries[slot as usize].context
     }
 
-    /// The parts of a flow, together.
+    /// Returns the entry, the cold part and the hop states of a flow.
     #[inline]
     pub(crate) fn parts(&mut self, slot: u32) -> (&mut Flow, &mut Cold, &mut [HopState]) {
         let entry = &mut self.entries[slot as usize];
@@ -498,7 +498,7 @@ impl Flows {
         (entry, &mut self.cold[slot as usize], hops)
     }
 
-    /// The same, for callers that rarely read the cold part.
+    /// Does the same for callers that rarely read the cold part.
     #[inline(always)]
     pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, StoredHops<'_>) {
         let entry = &mut self.entries[slot as usize];
@@ -519,8 +519,8 @@ impl Flows {
         )
     }
 
-    /// Resizes the path to `hops` empty hop states. If no run is long enough, the flow gets as many as fit, and is marked and
-    /// counted as truncated. Returns the number of hop states.
+    /// Resizes the path to `hops` empty hop states. If no run is long enough, stores as many as fit, and marks and counts the
+    /// flow as truncated. Returns the number of hop states.
     pub(crate) fn resize_path(&mut self, slot: u32, hops: usize) -> usize {
         let Self { entries, arena, .. } = self;
         let wanted = hops.min(MAX_HOPS);
@@ -550,15 +550,15 @@ impl Flows {
         stored
     }
 
-    /// The next report tries again to store the rest of the flow's path: an established flow may find more room.
+    /// Lets the next report retry to store the rest of a truncated path: an established flow may now get more room.
     pub(crate) fn retry_if_truncated(&mut self, slot: u32) {
         let flags = &mut self.entries[slot as usize].flags;
         flags.set(Flags::RETRY, flags.has(Flags::TRUNCATED));
     }
 
-    /// A flow to evict so that the one in `slot` can have a path of `hops` hops: it has a run of that length, and is on
-    /// probation or, if the one in `slot` is established, idle. `None` if no eviction is necessary, or if a bounded search
-    /// finds no such flow.
+    /// Returns a flow to evict so that the flow in `slot` can have a path of `hops` hops. Its run is long enough, and it is on
+    /// probation or, if the flow in `slot` is established, idle. Returns `None` if no eviction is necessary, or if a bounded
+    /// search finds no such flow.
     pub(crate) fn make_room(&mut self, slot: u32, hops: usize, second: u32) -> Option<u32> {
         let entry = &self.entries[slot as usize];
         if entry.place().capacity() >= hops || self.arena.has_room(hops) {
@@ -588,7 +588,7 @@ impl Flows {
         Some(victim)
     }
 
-    /// Number of slots used so far; see [`Flows::is_used`].
+    /// Returns the number of slots used so far; see [`Flows::is_used`].
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -599,14 +599,14 @@ impl Flows {
             .is_some_and(|entry| entry.marks.has(Marks::USED))
     }
 
-    /// Whether there is a flow in `slot` for which a rule is or was true.
+    /// Returns true if `slot` is used by a flow with a true rule.
     pub(crate) fn has_true_rules(&self, slot: u32) -> bool {
         self.entries
             .get(slot as usize)
             .is_some_and(|entry| entry.rules != 0 && entry.marks.has(Marks::USED))
     }
 
-    /// The flows in a range of slots. Reads the entries only, which lie in a row.
+    /// Returns the flows in a range of slots. Reads only the entries, which are contiguous.
     pub(crate) fn summaries(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
         let end = (slots.end as usize).min(self.entries.len());
         let entries = self.entries.get(slots.start as usize..end).unwrap_or_default();
@@ -616,7 +616,7 @@ impl Flows {
             .map(Flow::summary)
     }
 
-    /// Read access, for views.
+    /// Returns a flow for views, or `None` if the slot is unused.
     pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
         let entry = self
             .entries
@@ -631,7 +631,7 @@ impl Flows {
         ))
     }
 
-    /// The values of the latest packet, parallel to the hop states of [`Flows::get`].
+    /// Returns the values of the latest packet, parallel to the hop states of [`Flows::get`].
     pub(crate) fn packet_values(&self, slot: u32) -> &[PacketValues] {
         let run = self
             .entries
@@ -641,22 +641,22 @@ impl Flows {
         self.arena.values.get(start..start + hops).unwrap_or_default()
     }
 
-    /// Records that a flow has been silent for long, so that it does not look recent when its second recurs.
+    /// Records that a flow has long been silent, so that it does not look recent when the index's wrapping second recurs.
     pub(crate) fn age(&mut self, slot: u32, second: u32) {
         self.index.age(self.cold[slot as usize].hash, slot, second);
     }
 
-    /// Number of flows whose path is currently truncated.
+    /// Returns the number of flows whose path is currently truncated.
     pub(crate) fn truncated(&self) -> u64 {
         self.truncated
     }
 
-    /// The hops of all paths: their memory, flows evicted to make room, and paths that were truncated.
+    /// Returns the usage of hop memory; `evicted` are flows evicted to make room, `refused` are truncated paths.
     pub(crate) fn hops_table(&self) -> Table {
         self.arena.table()
     }
 
-    /// Maximum number of flows.
+    /// Returns the maximum number of flows.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -670,7 +670,7 @@ impl Flows {
         }
     }
 
-    /// Bytes of memory in use: what was reserved and never touched is not counted.
+    /// Returns the bytes of memory in use, without reserved memory that was never touched.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Flow>()
             + self.cold.len() * size_of::<Cold>()

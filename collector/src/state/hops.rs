@@ -1,4 +1,4 @@
-//! The hops of all flows: an arena of runs (see `runs`), one run per flow.
+//! The hops of all flows: an arena of runs (see `runs`), one contiguous run per flow.
 
 use super::runs::{PAGE, Run, Runs};
 use crate::decode::{ABSENT, Reading};
@@ -10,10 +10,11 @@ use crate::stats::Table;
 #[repr(C, align(32))]
 pub(crate) struct HopState {
     pub(crate) node: u32,
-    /// The reported interfaces; `link_slot` belongs to the egress.
+    /// The reported interfaces as one word; `link_slot` belongs to the egress interface.
     pub(crate) link: u32,
-    /// Last reported and latest hop latency, ns, saturated at [`SATURATED`](super::node_metrics::SATURATED). The latest
-    /// may be implausible, as in the low bits of a [`Reading::latency`].
+    /// Hop latency as last reported (`last_reported`) and the latest one, ns, saturated at
+    /// [`SATURATED`](super::node_metrics::SATURATED). The latest may be an implausible one, encoded like the low bits of a
+    /// [`Reading::latency`].
     pub(crate) last_reported: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,
@@ -43,19 +44,19 @@ impl HopState {
     }
 }
 
-/// Other values of a hop from the flow's latest packet. Written by every report, read by views only.
+/// Further values of a hop from the flow's latest packet. Every report writes them; only views and rules read them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PacketValues {
-    /// Utilization of the egress link, millionths, or [`NO_UTILIZATION`]; with [`LEVEL_2`].
+    /// Utilization of the egress link in millionths, or [`NO_UTILIZATION`]; combined with the bit [`LEVEL_2`].
     utilization: u32,
-    /// Queue id in the high 8 bits, congestion status in the low 24; all-ones if the packet carried none.
+    /// Queue id in the high 8 bits, congestion status in the low 24; all ones if the packet carried none.
     congestion: u32,
 }
 
-/// [`HopState::link`] is the level-2 egress interface.
+/// Bit: [`HopState::link`] is the level-2 egress interface.
 const LEVEL_2: u32 = 1 << 31;
 
-/// The packet carried no utilization.
+/// Stored value if the packet carried no utilization.
 const NO_UTILIZATION: u32 = LEVEL_2 - 1;
 
 impl PacketValues {
@@ -63,10 +64,10 @@ impl PacketValues {
         utilization: NO_UTILIZATION,
         congestion: ABSENT,
     };
-    /// The highest utilization that is stored, for any that is higher.
+    /// The highest utilization that is stored; higher ones saturate.
     pub(crate) const SATURATED_UTILIZATION: u64 = NO_UTILIZATION as u64 - 1;
 
-    /// `None`: the packet carried no utilization.
+    /// Converts a reading. `utilization` is `None` if the packet carried none.
     #[inline(always)]
     pub(crate) fn of(reading: &Reading, utilization: Option<u64>) -> Self {
         let utilization = utilization.map_or(NO_UTILIZATION, Self::stored);
@@ -82,7 +83,7 @@ impl PacketValues {
         utilization.min(Self::SATURATED_UTILIZATION) as u32
     }
 
-    /// Replaces the values that are present.
+    /// Replaces the values that are present, and keeps the others.
     pub(crate) fn update(&mut self, utilization: Option<u64>, congestion: u32, level_2: bool) {
         if let Some(utilization) = utilization {
             self.utilization = Self::stored(utilization);
@@ -97,13 +98,13 @@ impl PacketValues {
         self.utilization & LEVEL_2 != 0
     }
 
-    /// Millionths of the link.
+    /// Returns the utilization in millionths, if the packet carried one.
     pub(crate) fn utilization(self) -> Option<u64> {
         let utilization = self.utilization & !LEVEL_2;
         (utilization != NO_UTILIZATION).then_some(u64::from(utilization))
     }
 
-    /// The same, or [`ABSENT`].
+    /// Returns the utilization in millionths, or [`ABSENT`].
     #[inline(always)]
     pub(crate) fn utilization_or_absent(&self) -> u32 {
         let utilization = self.utilization & !LEVEL_2;
@@ -114,19 +115,19 @@ impl PacketValues {
         }
     }
 
-    /// Queue id in the high 8 bits, congestion status in the low 24, or [`ABSENT`].
+    /// Returns the queue id in the high 8 bits and the congestion status in the low 24, or [`ABSENT`].
     #[inline(always)]
     pub(crate) fn congestion_or_absent(&self) -> u32 {
         self.congestion
     }
 
-    /// Congestion status of the queue.
+    /// Returns the congestion status of the queue.
     pub(crate) fn congestion(self) -> Option<u64> {
         (self.congestion != ABSENT).then_some(u64::from(self.congestion & 0x00ff_ffff))
     }
 }
 
-/// The hops of a flow.
+/// The stored hops of a flow: two slices of equal length.
 #[derive(Debug)]
 pub(crate) struct StoredHops<'a> {
     pub(crate) states: &'a mut [HopState],
@@ -139,7 +140,7 @@ impl<'a> StoredHops<'a> {
         self.states.iter_mut().zip(self.values)
     }
 
-    /// The first hop of `node`, which must have an id.
+    /// Returns the first hop of `node`, or `None` if there is none or `node` is [`ABSENT`].
     pub(crate) fn of_node(&mut self, node: u32) -> Option<(&mut HopState, &mut PacketValues)> {
         let at = self
             .states
@@ -153,7 +154,7 @@ impl<'a> StoredHops<'a> {
 /// Hops per flow for which memory is reserved.
 const HOPS_PER_FLOW: usize = 16;
 
-/// Additional pages, for the space that size classes leave unused, and for a few long paths in small tables.
+/// Additional pages: for space that size classes leave unused, and for a few long paths in small tables.
 const SPARE_PAGES: usize = 32;
 
 /// Runs of hops. All memory is reserved at the start and used from the front.
@@ -170,10 +171,10 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena for the paths of `flows` flows.
+    /// Creates an arena for the paths of `flows` flows.
     pub(crate) fn for_flows(flows: usize) -> Self {
         let pages = (flows * HOPS_PER_FLOW).div_ceil(PAGE) + SPARE_PAGES;
-        // One more, so that runs can be aligned to cache lines.
+        // One more element, so that runs can be aligned to cache lines.
         let mut hops: Vec<HopState> = Vec::with_capacity(pages * PAGE + 1);
         memory::advise_huge(&hops);
         hops.resize(hops.as_ptr().align_offset(64).min(1), HopState::NOTHING);
@@ -189,13 +190,13 @@ impl Arena {
         }
     }
 
-    /// Whether there is a run for `hops` hops.
+    /// Returns true if a run for `hops` hops can be allocated.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
         self.runs.has_room(hops)
     }
 
-    /// Allocates a run for `hops` hops or the longest shorter one, for the flow in slot `owner`. If another flow's run moves,
-    /// `moved` is called with that flow's slot and its new run.
+    /// Allocates a run for `hops` hops, or the longest shorter one, for the flow in slot `owner`. If another flow's run moves,
+    /// calls `moved` with that flow's slot and its new run.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut moved: impl FnMut(u32, Run)) -> Run {
         let Self {
             hops: states,
@@ -240,7 +241,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.hops.len() * (size_of::<HopState>() + size_of::<PacketValues>()) + self.runs.bytes()
     }

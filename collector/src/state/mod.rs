@@ -1,4 +1,4 @@
-//! The latest state of all flows, nodes, links and paths, and how each kind of report updates it.
+//! The latest state of all flows, nodes, links and paths of a worker, and its update by each kind of report.
 
 mod deadband;
 mod detection;
@@ -61,17 +61,18 @@ pub(crate) struct State {
     pub(crate) metrics: NodeMetrics,
     pub(crate) topology: Topology,
     pub(crate) detection: ActiveDetection,
-    /// Counts removals of keys of nodes: slots cached under an older epoch are looked up again.
+    /// Counts removals of node keys. Slots cached under an older epoch are looked up again.
     pub(crate) epoch: u32,
-    /// Changes when flows must be brought up to date: with the second, the detection, the epoch.
+    /// Counts the causes to refresh flows: a new second, another detection, a new epoch. A flow with an older value is
+    /// refreshed.
     context: u64,
     /// The current second since the Unix epoch.
     second: u32,
-    /// Flows have rollups of minutes.
+    /// True if minute rollups of flows are emitted.
     minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
-    /// Removals, for users that keep a copy of this state.
+    /// Removed entries, for users that keep a copy of this state.
     pub(crate) removals: Option<Removals>,
     pub(crate) postcards: PendingPostcards,
     /// Flows by Flow ID.
@@ -83,9 +84,9 @@ pub(crate) struct State {
 pub(crate) struct Counts {
     /// Reports that updated a flow.
     pub(crate) flow_reports: u64,
-    /// Reports that updated node metrics only: they name no flow, or do not contain its path.
+    /// Reports that updated node metrics only: they have no flow, or do not contain its path.
     pub(crate) node_reports: u64,
-    /// Reports of flows that the table did not admit, by [`Unadmitted`].
+    /// Reports of flows that the table did not admit, by [`Unadmitted`] reason.
     pub(crate) unadmitted: [u64; Unadmitted::ALL.len()],
     /// Flows and keys that expired.
     pub(crate) expired: u64,
@@ -114,7 +115,7 @@ impl State {
         state
     }
 
-    /// Activates thresholds and rules, for the next report of each flow.
+    /// Activates thresholds and rules; each flow uses them from its next report on.
     pub(crate) fn set_detection(&mut self, detection: Arc<Detection>) {
         self.detection.activate(detection, self.flows.capacity());
         self.apply_thresholds();
@@ -141,14 +142,13 @@ impl State {
         self.second
     }
 
-    /// Bytes of memory in use by the tables of flows (with rule history), nodes, queues and links.
+    /// Returns the bytes of memory in use by the tables of flows (with rule history), nodes, queues and links.
     pub(crate) fn bytes(&self) -> usize {
         self.flows.bytes() + self.detection.bytes() + self.metrics.bytes() + self.topology.bytes()
     }
 
-    /// Applies reports about flows, with their paths as INT stacks of one layout. Each record length has specialized code, so
-    /// that an access to an item needs at most one comparison. The caller has counted them as reports that update a
-    /// flow.
+    /// Applies reports about flows, whose paths are INT stacks of one layout. Each record length has specialized code, so that
+    /// access to an item needs at most one comparison. The caller has counted the reports as flow reports.
     pub(crate) fn apply_stacks(&mut self, reports: &[StackReport<'_>], plan: &Plan, out: &mut dyn Output) {
         macro_rules! by_words {
             ($($words:literal)*) => {
@@ -190,7 +190,7 @@ impl State {
         }
     }
 
-    /// Applies a report about a flow, with its path. The caller has counted it as one that updates a flow.
+    /// Applies a report about a flow with its path. The caller has counted it as a flow report.
     #[inline(always)]
     pub(crate) fn apply<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, out: &mut dyn Output) {
         match self.enter(head, hint, out) {
@@ -202,8 +202,8 @@ impl State {
         }
     }
 
-    /// Applies a report about a flow whose hops may not be its path: of a dropped packet, from a node in the middle of the path,
-    /// or without hops.
+    /// Applies a report whose hops may not be the flow's path: of a dropped packet, from a node in the middle of the path, or
+    /// without hops.
     pub(crate) fn apply_partial<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
         let Some(slot) = self.enter(head, NO_SLOT, out) else {
             self.apply_nodes(head, hops, out);
@@ -231,9 +231,9 @@ impl State {
         }
     }
 
-    /// Applies a report about a flow whose hops may not be its path, because nodes could not add their data to an IOAM trace or
-    /// no hop has a node id. The values are applied; a known path remains. Without one, the nodes of a trace are the path,
-    /// until a report with all nodes comes.
+    /// Applies a report whose hops may not be the flow's path, because nodes could not add their data to an IOAM trace, or no
+    /// hop has a node id. Applies the values, and keeps a known path. Without one, the nodes of a trace are the path until a
+    /// report with all nodes arrives.
     #[cold]
     #[inline(never)]
     pub(crate) fn apply_incomplete<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
@@ -263,7 +263,7 @@ impl State {
             };
         }
         if head.signals.is_incomplete() {
-            // Without all hops there is no latency of the flow.
+            // Without all hops the flow latency is unknown.
             flow.count_report(head, &mut emitter);
         } else {
             let latency = flow.apply(cold, head, hops, total, &mut emitter);
@@ -276,7 +276,7 @@ impl State {
         }
     }
 
-    /// Applies node metrics only.
+    /// Applies the values of the hops to node metrics only.
     #[cold]
     #[inline(never)]
     pub(crate) fn apply_nodes<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
@@ -290,8 +290,8 @@ impl State {
         }
     }
 
-    /// Applies a report of one node without a path: a postcard. The hop is stored with the flow; the path follows when postcards
-    /// are joined. The flow is probably at `hint`. Returns its slot.
+    /// Applies a postcard: a report of one node without a path. Stores the hop with the flow; the path follows when postcards
+    /// are joined. Tries slot `hint` first. Returns the flow's slot, or `None` if the table did not admit the flow.
     pub(crate) fn apply_postcard(
         &mut self,
         head: &Head,
@@ -314,7 +314,7 @@ impl State {
         Some(slot)
     }
 
-    /// Applies a summary of one node about a flow; `latency` is that of its hop latencies. Returns the flow's slot.
+    /// Applies a summary of one node about a flow; `latency` summarizes its hop latencies. Returns the flow's slot.
     pub(crate) fn apply_summary(
         &mut self,
         head: &Head,
@@ -341,8 +341,8 @@ impl State {
         Some(slot)
     }
 
-    /// Returns the slot of the report's flow, which is added if it is new, and brought up to date. `hint` is the probable slot. `None`: the
-    /// table did not admit the flow.
+    /// Returns the slot of the report's flow. Adds the flow if it is new, and refreshes it if due. Tries slot `hint` first.
+    /// Returns `None` if the table did not admit the flow.
     #[inline(always)]
     fn enter(&mut self, head: &Head, hint: u32, out: &mut dyn Output) -> Option<u32> {
         if self.flows.is_ready(hint, &head.about.key, self.context) {
@@ -361,7 +361,8 @@ impl State {
         Some(slot)
     }
 
-    /// Adds the report's flow to the table, in place of another if it is full. `None`: it is refused, which is counted.
+    /// Adds the report's flow to the table, and evicts another if it is full. Returns `None` if the flow is refused, which is
+    /// counted.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, head: &Head, out: &mut dyn Output) -> Option<u32> {
@@ -390,14 +391,14 @@ impl State {
         Some(slot)
     }
 
-    /// Brings a flow up to date if it is not.
+    /// Refreshes a flow if its context is out of date.
     pub(crate) fn refresh_if_due(&mut self, slot: u32, out: &mut dyn Output) {
         if self.flows.context(slot) != self.context {
             self.refresh(slot, out);
         }
     }
 
-    /// Brings a flow up to date with the second, the thresholds and the node-level tables.
+    /// Refreshes a flow: closes its minute, looks up node slots again, and maps it to the active thresholds and rules.
     #[inline(never)]
     fn refresh(&mut self, slot: u32, out: &mut dyn Output) {
         self.close_minute(slot, out);
@@ -421,8 +422,8 @@ impl State {
         self.flows.touch(slot, self.second);
     }
 
-    /// Returns the flow of a Flow ID: the one that the configuration names, else the only known flow with this ID, else a flow
-    /// of which only the ID is known.
+    /// Returns the flow of a Flow ID: the one that the configuration names, or the only known flow with this ID, or a key that
+    /// consists of the ID alone.
     #[inline]
     pub(crate) fn flow_of_id(&mut self, id: u32) -> FlowKey {
         if let Some(named) = self.directory.named(id) {
@@ -441,7 +442,7 @@ impl State {
         }
     }
 
-    /// Counts a Flow ID that names one known flow, and returns that flow.
+    /// Counts a Flow ID that one known flow has, and returns that flow.
     fn resolved(&mut self, id: u32, slot: u32) -> FlowKey {
         self.postcards.stats.resolved += 1;
         self.flows
@@ -449,7 +450,7 @@ impl State {
             .map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
     }
 
-    /// The first Flow ID arrived: builds the index of flows by Flow ID.
+    /// Builds the index of flows by Flow ID when the first Flow ID arrives.
     #[cold]
     fn list_flows(&mut self) {
         self.directory.begin();

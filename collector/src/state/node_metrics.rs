@@ -1,4 +1,4 @@
-//! Node metrics: the values of one hop, applied to the series of its node, queue and link.
+//! Node metrics: applies the values of one hop to the time series of its node, queues and link.
 
 use detect::Metric;
 
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::decode::{ABSENT, IMPLAUSIBLE, NO_VALUE, NodeUnits, Reading, egress, is_plausible};
 use crate::index::NO_SLOT;
 
-/// The values of nodes, queues and links: one series each.
+/// The time series of nodes, queues and links, one table per metric.
 #[derive(Debug)]
 pub(crate) struct NodeMetrics {
     pub(crate) nodes: Series,
@@ -19,14 +19,14 @@ pub(crate) struct NodeMetrics {
     pub(crate) congestion: Series,
     pub(crate) links: Series,
     pub(crate) sketches: Sketches,
-    /// Number of implausible hop latencies.
+    /// Number of implausible hop latencies received.
     pub(crate) implausible: u64,
-    /// The units of nodes, which determine the profile of a series.
+    /// The configured units of nodes, which determine the profile of a series.
     node_units: NodeUnits,
 }
 
 impl HopState {
-    /// A state for a hop that is not stored, for which the hop latency is not a change.
+    /// Returns a state for a hop that is not stored. Its hop latency counts as already reported.
     pub(crate) fn passing(reading: &Reading) -> Self {
         Self {
             node: reading.node,
@@ -37,8 +37,8 @@ impl HopState {
 }
 
 impl HopState {
-    /// Applies a summary of hop latencies: the extreme that is further from the last reported value, if it is beyond the
-    /// threshold, else the mean.
+    /// Applies a summary of hop latencies. Its value is the extreme further from the last reported value, if it is beyond the
+    /// threshold, or else the mean.
     pub(super) fn merge_latency(&mut self, latency: &Merged, emitter: &mut Emitter<'_>) {
         let far = match self.last_reported {
             ABSENT => Some(latency.max),
@@ -51,10 +51,10 @@ impl HopState {
     }
 }
 
-/// The longest latency that a hop state stores, 4.28 s; higher values encode implausible latencies.
+/// The longest latency that a hop state stores, ns (4.28 s); higher values encode implausible latencies.
 pub(super) const SATURATED: u32 = IMPLAUSIBLE as u32 - 1;
 
-/// Converts a plausible latency to the form in a hop state.
+/// Converts a plausible latency to the 32 bits of a hop state.
 #[inline(always)]
 pub(crate) fn saturated(latency: u64) -> u32 {
     latency.min(u64::from(SATURATED)) as u32
@@ -75,7 +75,7 @@ impl NodeMetrics {
         }
     }
 
-    /// The series of a metric; that of hop latency for metrics of a whole flow.
+    /// Returns the series of a metric (hop latency for metrics of a whole flow), and the sketches.
     pub(crate) fn series_mut(&mut self, metric: Metric) -> (&mut Series, &mut Sketches) {
         let series = match metric {
             Metric::QueueOccupancy => &mut self.queues,
@@ -86,7 +86,7 @@ impl NodeMetrics {
         (series, &mut self.sketches)
     }
 
-    /// All series, and the sketches that they share.
+    /// Returns all series, and the sketches that they share.
     pub(crate) fn all_mut(&mut self) -> ([&mut Series; 4], &mut Sketches) {
         let Self {
             nodes,
@@ -124,7 +124,7 @@ impl NodeMetrics {
         self.update_others(state, values, reading, emitter);
     }
 
-    /// Counts an implausible hop latency, and marks the hop until the next one.
+    /// Counts an implausible hop latency, and marks the hop until its next latency.
     #[cold]
     #[inline(never)]
     pub(super) fn note_implausible(
@@ -172,7 +172,7 @@ impl NodeMetrics {
         let above = u64::from(latency)
             .wrapping_add(deadband)
             .wrapping_sub(u64::from(state.last_reported));
-        // Before the first event `last_reported` is all-ones, which may be within the deadband of a latency of seconds.
+        // Before the first event `last_reported` is all ones, which may be within the deadband of a latency of seconds.
         if above > deadband.wrapping_mul(2) || state.last_reported == ABSENT {
             emit_hop_latency(state, emitter);
         }
@@ -235,7 +235,7 @@ impl NodeMetrics {
         }
     }
 
-    /// Congestion status is rarely reported, so its series is looked up each time.
+    /// Applies a congestion status, which is rarely reported: its series is looked up each time.
     #[inline(never)]
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
         let queue = reading.congestion >> 24;
@@ -253,8 +253,8 @@ impl NodeMetrics {
     }
 }
 
-/// The widest deadband of hop latency: half of the range of a state, so that before the first report every value lies outside it. A
-/// wider threshold is compared when a value leaves the deadband.
+/// The widest deadband of hop latency: half of the range of a hop state, so that before the first report every value lies
+/// outside. A wider threshold is compared when a value leaves the deadband.
 pub(crate) const WIDEST_DEADBAND: u64 = 1 << 31;
 
 impl HopState {
@@ -320,7 +320,7 @@ pub(crate) fn emit_hop_latency(state: &mut HopState, emitter: &mut Emitter<'_>) 
 }
 
 impl NodeMetrics {
-    /// As [`NodeMetrics::update`], without events: values that the kernel suppressed.
+    /// Does the same as [`NodeMetrics::update`], without events, for values that the kernel program suppressed.
     pub(super) fn update_silently(
         &mut self,
         state: &mut HopState,

@@ -1,4 +1,5 @@
-//! Changes of a flow's path: a new path replaces the old one and is reported; nodes that are on both keep their hop states.
+//! Changes of a flow's path: a new path replaces the old one and is reported; nodes on both paths keep their hop states.
+//! Decides which reports show only a part of the known path, and when a path is no longer valid.
 
 use detect::{HopValues, Metric};
 
@@ -9,27 +10,27 @@ use super::removals::Removed;
 use crate::decode::{ABSENT, EventContext, Head, Hops, MAX_HOPS, NO_VALUE};
 use crate::event::{Basis, Kind, Nanos, Output};
 
-/// A conclusion from the remaining hop count of a report: whether records were removed from its packet.
+/// Conclusion from a report's remaining hop count: whether nodes removed records from its packet ("relieved" it).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Relief {
-    /// They may be all.
+    /// No records were removed, as far as known: the hops may be the whole path.
     None,
-    /// They are the end of the flow's path, but no record was removed: the path is shorter now.
+    /// The hops are the end of the known path, but no record was removed: the path is shorter now.
     Shorter,
-    /// They are the end of the flow's path.
+    /// Records were removed, and the hops are the end of the known path.
     End,
-    /// An intermediate report has shown the initial hop count.
+    /// Records were removed: an intermediate report has shown a higher initial hop count.
     Reported,
 }
 
-/// Temporary memory for one report at a time.
+/// Temporary memory for one report at a time, reused.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) path: Vec<u32>,
     sorted: Vec<u32>,
     states: Vec<HopState>,
     packet_values: Vec<PacketValues>,
-    /// The hops of a report, for rules.
+    /// The hops of a report, as input of rules.
     pub(crate) values: Vec<HopValues>,
 }
 
@@ -44,7 +45,7 @@ impl Scratch {
         }
     }
 
-    /// A node that the path visits twice.
+    /// Returns a node that the path visits twice.
     fn find_loop(&mut self) -> Option<u32> {
         self.sorted.clear();
         self.sorted
@@ -58,7 +59,7 @@ impl Scratch {
 }
 
 impl State {
-    /// Gives the flow in `slot` the path of `hops` and reports it.
+    /// Gives the flow in `slot` the path of `hops`, and reports the change.
     #[cold]
     #[inline(never)]
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
@@ -78,7 +79,7 @@ impl State {
         self.emit_path(head, kind, previous, looped, out);
     }
 
-    /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless the trace is a part of the path that it has.
+    /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless the trace is part of the flow's known path.
     pub(super) fn set_incomplete_path<H: Hops>(
         &mut self,
         slot: u32,
@@ -102,12 +103,12 @@ impl State {
         }
         self.begin_int(slot);
         self.set_path(slot, head, hops, out);
-        // The filter in the kernel does not evaluate such traces: it may know another path.
+        // The kernel filter does not evaluate such traces and may have another path.
         self.forget_filtered_path(slot);
     }
 
-    /// Whether the hops of an incomplete report can be a part of the longer path of the flow in `slot`, which INT carried: some of its nodes,
-    /// in its order.
+    /// Returns true if the hops of an incomplete report may be part of the longer path that INT carried for the flow in `slot`:
+    /// some of its nodes, in its order.
     pub(super) fn is_part_of_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
         if !flow.has_path_by_int() || hops.count() >= usize::from(flow.path_length()) {
@@ -117,12 +118,12 @@ impl State {
         let mut unknown = hops
             .records(0)
             .filter(|record| !known.any(|state| state.node == hops.node(*record)));
-        // Not every node of a truncated path is known.
+        // Not every node of a truncated path is stored, so an unknown one may belong to it.
         unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
     }
 
-    /// Whether the hops of a report are the first of the longer path of the flow in `slot`, which INT carried, and the packet expired: it
-    /// proves nothing about packets that go further.
+    /// Returns true if the packet's TTL expired and its hops are the first ones of the longer path that INT carried for the
+    /// flow in `slot`. Such a packet proves nothing about packets that go further.
     pub(super) fn expires_on_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
         head.expires
@@ -134,7 +135,7 @@ impl State {
                 .all(|(state, record)| state.node == hops.node(record))
     }
 
-    /// Whether the hops of an incomplete report are the path of the flow in `slot`, which INT carried, and the reporter behind it: a node
+    /// Returns true if the hops of an incomplete report are the path of the flow in `slot` followed by the reporter, a node
     /// that adds its own record to some reports only. Both are the same path.
     pub(super) fn is_path_and_reporter<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
@@ -153,9 +154,10 @@ impl State {
                 .is_some_and(|record| head.is_reporter(hops.node(record)))
     }
 
-    /// Whether the hops of a report are a part of the path of the flow in `slot` because a node removed the records before them from the
-    /// packet, which was too long for a link: its hop count fell by more than the packet has records. The initial count is that of
-    /// the report with the path, or of an intermediate report. Without an intermediate report, the hops are also the end of the path.
+    /// Decides whether a node removed records from the packet, which was too long for a link, so that the hops are only part of
+    /// the path of the flow in `slot`. Then the hop count fell by more than the packet has records. The initial count comes
+    /// from the report with the path, or from an intermediate report. Without an intermediate report, the hops must also be the
+    /// end of the path.
     pub(super) fn relief_of<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> Relief {
         let known = self.flows.initial(slot);
         let lacks_hops = head
@@ -168,7 +170,7 @@ impl State {
             is_stored && states[*skipped..].iter().map(|state| state.node).eq(nodes)
         });
         match skipped {
-            // The whole path, of packets that begin with another count.
+            // The whole path, in packets that begin with another hop count.
             Some(0) if !flow.flags.has(Flags::INCOMPLETE) => Relief::None,
             Some(1..) if lacks_hops => Relief::End,
             Some(1..) => Relief::Shorter,
@@ -177,7 +179,8 @@ impl State {
         }
     }
 
-    /// An intermediate report of the flow in `slot` has come, with `hops` hops: the first of a packet whose other hops the sink reports.
+    /// Applies an intermediate report of the flow in `slot`: it has the first `hops` hops of a packet, and the sink reports the
+    /// others.
     #[cold]
     #[inline(never)]
     pub(super) fn note_relief(&mut self, slot: u32, head: &Head, hops: usize) {
@@ -185,30 +188,31 @@ impl State {
         let initial = head.initial(hops).unwrap_or(0);
         self.flows
             .set_initial(slot, InitialHops::new(initial.max(known), true));
-        // The count of parts starts again.
+        // Counting of reports with parts of the path starts again.
         self.postcards.reserve_flow(slot);
         self.postcards
             .flow_mut(slot)
             .count_unconfirmed(true, head.about.ts);
         let (flow, ..) = self.flows.parts(slot);
         if flow.has_path_by_int() && known != 0 && known < initial {
-            // The path is from such a packet.
+            // The known path came from a packet that had lost records.
             flow.flags.set(Flags::INCOMPLETE, true);
             flow.note_parts(true);
             self.end_int(slot);
         }
     }
 
-    /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports came for so long that the
-    /// path may have changed.
+    /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports arrived for so long
+    /// that the path may have changed.
     pub(super) fn is_path_overdue(&mut self, slot: u32, now: Nanos) -> bool {
         let is_first = !self.flows.parts(slot).0.has_parts();
         self.postcards.reserve_flow(slot);
         self.postcards.flow_mut(slot).count_unconfirmed(is_first, now)
     }
 
-    /// Whether the path of the flow in `slot` is from an incomplete report or a packet that expired, and these hops are more of the same path; or all of it but the
-    /// reporter, which has added its own record then and does not now.
+    /// Returns true if these hops complete the path of the flow in `slot`: that path is from an incomplete report or an expired
+    /// packet, and the hops contain all of it. The reporter may be missing now, because it adds its own record to some reports
+    /// only.
     fn completes_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
         let mut states = &*states;
@@ -227,8 +231,8 @@ impl State {
             .all(|state| records.any(|record| hops.node(record) == state.node))
     }
 
-    /// A report with INT has come that may be the first one after postcards. If the flow's path is not by INT, its values were
-    /// measured in another way: those of the report are reported, as those of a new flow.
+    /// Prepares for a report with INT that may be the first after postcards. If the flow's path is not from INT, its values
+    /// were measured differently, so the report's values are reported like those of a new flow.
     pub(super) fn begin_int(&mut self, slot: u32) {
         let (flow, cold, states) = self.flows.parts(slot);
         flow.note_postcards(false);
@@ -240,22 +244,22 @@ impl State {
         }
     }
 
-    /// The path of the flow in `slot` by INT is no longer valid, nor is the latency that INT measured.
+    /// Invalidates the INT path of the flow in `slot`, and the latency that INT measured.
     pub(crate) fn end_int(&mut self, slot: u32) {
         let (flow, ..) = self.flows.parts(slot);
         (flow.latency, flow.basis) = (NO_VALUE, Basis::Measured);
         self.forget_filtered_path(slot);
     }
 
-    /// A filter forgets its copy of the path of the flow in `slot`.
+    /// Lets a filter forget its copy of the path of the flow in `slot`.
     pub(crate) fn forget_filtered_path(&mut self, slot: u32) {
         if let Some(removals) = &mut self.removals {
             removals.push(Removed::Path(self.flows.parts(slot).0.key));
         }
     }
 
-    /// Forgets the path of the flow in `slot`, and what follows from it: its packets carry INT no longer, and nothing else shows
-    /// their path.
+    /// Removes the path of the flow in `slot` and everything derived from it: its packets no longer carry INT, and nothing else
+    /// shows their path.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_path(&mut self, slot: u32, about: &EventContext, out: &mut dyn Output) {
@@ -270,7 +274,7 @@ impl State {
         self.end_int(slot);
     }
 
-    /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as they fit.
+    /// Stores the nodes of `hops` as the path of the flow in `slot`, as many as fit.
     fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let count = hops.count().min(MAX_HOPS);
         if let Some(victim) = self.flows.make_room(slot, count, self.second) {
@@ -283,7 +287,7 @@ impl State {
         self.resize_states(slot);
     }
 
-    /// Tries to store the rest of a truncated path, at most once a minute. `false`: nothing changed.
+    /// Retries to store the rest of a truncated path, at most once a minute. Returns `false` if nothing changed.
     pub(crate) fn retry_path<H: Hops>(
         &mut self,
         slot: u32,
@@ -324,7 +328,7 @@ impl State {
         }
     }
 
-    /// Allocates hop states for the path in `scratch`; nodes that stay on it keep their states.
+    /// Allocates hop states for the path in `scratch`; nodes that stay on the path keep their states.
     fn resize_states(&mut self, slot: u32) {
         self.leave_topology(slot);
         let Scratch {
@@ -342,7 +346,7 @@ impl State {
         let (_, _, hops) = self.flows.hot_parts(slot);
         for (at, ((state, values), &node)) in hops.iter_mut().zip(path.iter()).enumerate() {
             let same_place = Some(at).filter(|at| old.get(*at).is_some_and(|known| known.node == node));
-            // In long paths only nodes at the same position are compared, so that the work stays linear.
+            // For long paths only nodes at the same position are compared, to keep the work linear.
             let search = if old.len() <= 32 { old.as_slice() } else { &[] };
             let known = same_place.or_else(|| search.iter().position(|known| known.node == node));
             if let Some(known) = known {
@@ -353,7 +357,7 @@ impl State {
         self.flows.parts(slot).0.marks.set(Marks::UNTRIED, true);
     }
 
-    /// Adds a hop state for `node` to a flow without a path, if it has none.
+    /// Adds a hop state for `node` to a flow without a path, unless it already has one.
     #[inline]
     pub(super) fn add_hop_without_path(&mut self, slot: u32, node: u32) {
         let (flow, _, states) = self.flows.parts(slot);
@@ -372,7 +376,7 @@ impl State {
         self.resize_states(slot);
     }
 
-    /// Writes the nodes of a flow's path into `scratch`. `false`: there is no flow in `slot`.
+    /// Writes the nodes of a flow's path into `scratch`. Returns `false` if `slot` is unused.
     pub(super) fn load_path(&mut self, slot: u32) -> bool {
         if !self.flows.is_used(slot) {
             return false;
@@ -380,7 +384,7 @@ impl State {
         let (flow, _, states) = self.flows.parts(slot);
         let path = &mut self.scratch.path;
         path.clear();
-        // Without a path, its states are those of nodes that sent postcards.
+        // Without a path, the stored states belong to nodes that sent postcards.
         let on_path = if flow.path_length() == 0 { &[] } else { &*states };
         path.extend(on_path.iter().map(|state| state.node));
         true

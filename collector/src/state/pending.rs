@@ -1,4 +1,5 @@
-//! Pending postcards by flow, and the candidate path of each flow.
+//! Pending postcards by flow: single-hop reports that wait for the other postcards of their packet. Also the candidate path of
+//! each flow.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use crate::decode::{NO_VALUE, Origin, Reading, lacks_ingress};
 use crate::event::Nanos;
 use crate::stats::{Partial, PostcardStats, Unjoinable};
 
-/// A cell number that no cell has.
+/// Null value of a cell number.
 const NONE: u32 = u32::MAX;
 
 /// A postcard that waits for the others of its packet.
@@ -18,27 +19,27 @@ pub(crate) struct Postcard {
     pub(crate) hop_limit: Option<u8>,
     /// Signature of the packet; 0: none.
     pub(crate) signature: u64,
-    /// Set while a flow's postcards are settled: other packets of the flow have the same signature.
+    /// Other packets of the flow have the same signature. Set while the flow's postcards are being joined.
     pub(crate) shared: bool,
-    /// The node reports that the packet entered the domain here.
+    /// The node reports that the packet entered the INT domain here.
     pub(crate) entered: bool,
-    /// The node reports that the packet left the domain here.
+    /// The node reports that the packet left the INT domain here.
     pub(crate) left: bool,
-    /// Ingress timestamp, device units; [`NO_VALUE`] if there is none.
+    /// Ingress timestamp in device units, or [`NO_VALUE`].
     pub(crate) ingress: u64,
-    /// Egress timestamp, likewise.
+    /// Egress timestamp in device units, or [`NO_VALUE`].
     pub(crate) egress: u64,
     /// The timestamps have 64 bits, not 32.
     pub(crate) wide: bool,
     pub(crate) profile: u8,
     pub(crate) received: Nanos,
     pub(crate) origin: Origin,
-    /// It came in an aggregate, which no filter has seen.
+    /// It arrived in an aggregate, which no filter has seen.
     pub(crate) aggregated: bool,
 }
 
 impl Postcard {
-    /// Whether its timestamps can be compared with those of other nodes. An ingress timestamp of 0 is none: see
+    /// Returns true if its timestamps can be compared with other nodes'. An ingress timestamp of 0 means "none": see
     /// [`lacks_ingress`].
     pub(crate) fn has_time(&self) -> bool {
         self.units.synchronised
@@ -47,13 +48,13 @@ impl Postcard {
             && !lacks_ingress(self.ingress, self.egress, self.units)
     }
 
-    /// Whether both come from the same report.
+    /// Returns true if both come from the same report.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
         self.origin == other.origin && self.ingress == other.ingress && self.egress == other.egress
     }
 }
 
-/// An element of a linked list: of one flow, or of the free cells.
+/// An element of a linked list: of one flow's postcards, or of the free cells.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     /// The number of the next cell, or [`NONE`].
@@ -68,16 +69,16 @@ pub(crate) struct PendingFlow {
     head: u32,
     /// Number of pending postcards.
     pub(crate) count: u16,
-    /// The flow is in the queue.
+    /// The flow is already in the queue.
     queued: bool,
-    /// Consecutive sets with the candidate path.
+    /// Number of consecutive sets with the candidate path.
     pub(crate) confirmations: u8,
     /// Hash of the candidate path.
     pub(crate) candidate: u64,
-    /// While INT reports the flow's path: when the first report came that did not confirm it, after the latest that did. Such a report is a
-    /// postcard, or has a part of the path.
+    /// While the flow's path comes from INT: time of the first report that did not confirm it since the latest that did. Such a
+    /// report is a postcard, or has only a part of the path.
     pub(crate) unconfirmed_since: Nanos,
-    /// Number of reports since then that did not confirm it.
+    /// Number of reports since then that did not confirm the path.
     pub(crate) unconfirmed: u32,
 }
 
@@ -93,13 +94,13 @@ impl PendingFlow {
     };
 }
 
-/// A path by INT is forgotten when no report with all nodes confirmed it for this time, ns, and at least [`FORGET_REPORTS`] others came.
+/// A path from INT is forgotten after this time (ns) without a report with all nodes, and at least [`FORGET_REPORTS`] others.
 const FORGET_TIME: Nanos = 10_000_000_000;
 const FORGET_REPORTS: u32 = 64;
 
 impl PendingFlow {
-    /// Counts a report at `now` that does not confirm the path; `is_first`: the one before confirmed it. Returns whether the
-    /// path is no longer known.
+    /// Counts a report at `now` that does not confirm the path; `is_first` if the report before it did. Returns true if the
+    /// path is no longer valid.
     pub(crate) fn count_unconfirmed(&mut self, is_first: bool, now: Nanos) -> bool {
         if is_first {
             self.unconfirmed_since = now;
@@ -107,29 +108,29 @@ impl PendingFlow {
             self.confirmations = 0;
         }
         self.unconfirmed = self.unconfirmed.saturating_add(1);
-        // The clock may have been set back.
+        // The clock may have been set back since.
         self.unconfirmed_since = self.unconfirmed_since.min(now);
         now.saturating_sub(self.unconfirmed_since) >= FORGET_TIME && self.unconfirmed >= FORGET_REPORTS
     }
 }
 
-/// See the module documentation. All memory is reserved at the start.
+/// The table of pending postcards. All memory is reserved at the start.
 #[derive(Debug)]
 pub(crate) struct PendingPostcards {
     cells: Vec<Cell>,
     capacity: usize,
     /// The first free cell, or [`NONE`].
     free: u32,
-    /// By the slot of the flow.
+    /// Pending postcards per flow, by the flow's slot.
     flows: Vec<PendingFlow>,
-    /// Flows with postcards, and when they are due.
+    /// Flows with postcards and the time at which each is due, in order.
     queue: VecDeque<(u32, Nanos)>,
     /// Counts of postcards by outcome.
     pub(crate) stats: PostcardStats,
 }
 
 impl PendingPostcards {
-    /// A table for `capacity` postcards of at most `flows` flows.
+    /// Creates a table for `capacity` postcards of at most `flows` flows.
     pub(crate) fn with_capacity(capacity: usize, flows: usize) -> Self {
         Self {
             cells: Vec::with_capacity(capacity),
@@ -141,13 +142,13 @@ impl PendingPostcards {
         }
     }
 
-    /// Whether the capacity is 0.
+    /// Returns true if postcards are not joined (the capacity is 0).
     #[inline]
     pub(crate) fn is_disabled(&self) -> bool {
         self.capacity == 0
     }
 
-    /// Whether it is full.
+    /// Returns true if no cell is free.
     pub(crate) fn is_full(&self) -> bool {
         self.free == NONE && self.cells.len() == self.capacity
     }
@@ -157,13 +158,13 @@ impl PendingPostcards {
         self.stats.unjoinable[why as usize] += 1;
     }
 
-    /// Counts postcards that were pending and are not joined.
+    /// Counts postcards that leave the table without being joined.
     pub(crate) fn discard(&mut self, count: usize, why: Partial) {
         self.stats.released += count as u64;
         self.stats.partial[why as usize] += count as u64;
     }
 
-    /// Makes sure that the flow in `slot` has an entry.
+    /// Ensures that the flow in `slot` has an entry.
     pub(crate) fn reserve_flow(&mut self, slot: u32) {
         let index = slot as usize;
         if self.flows.len() <= index {
@@ -171,12 +172,12 @@ impl PendingPostcards {
         }
     }
 
-    /// The entry of a flow, which must exist.
+    /// Returns the entry of a flow, which must exist.
     pub(crate) fn flow_mut(&mut self, slot: u32) -> &mut PendingFlow {
         &mut self.flows[slot as usize]
     }
 
-    /// Puts a flow into the queue, to be visited when it is `due`, unless it is already there.
+    /// Queues a flow to be visited when it is `due`, unless it is already queued.
     pub(crate) fn enqueue(&mut self, slot: u32, due: Nanos) {
         let flow = &mut self.flows[slot as usize];
         if !flow.queued {
@@ -185,7 +186,7 @@ impl PendingPostcards {
         }
     }
 
-    /// Takes the first flow out of the queue if it is due.
+    /// Removes and returns the first flow of the queue, if it is due.
     pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<u32> {
         let (slot, _) = self.queue.front().copied().filter(|(_, due)| *due <= now)?;
         self.queue.pop_front();
@@ -193,7 +194,7 @@ impl PendingPostcards {
         Some(slot)
     }
 
-    /// The pending postcards of a flow, the latest first.
+    /// Returns the pending postcards of a flow, the latest first.
     pub(crate) fn of_flow(&self, slot: u32) -> impl Iterator<Item = &Postcard> {
         let mut next = self.flows.get(slot as usize).map_or(NONE, |flow| flow.head);
         std::iter::from_fn(move || {
@@ -203,7 +204,7 @@ impl PendingPostcards {
         })
     }
 
-    /// The pending postcards of a flow with this signature.
+    /// Returns the pending postcards of a flow with this signature.
     pub(crate) fn of_packet(&self, slot: u32, signature: u64) -> impl Iterator<Item = &Postcard> {
         self.of_flow(slot)
             .filter(move |postcard| postcard.signature == signature)
@@ -231,7 +232,7 @@ impl PendingPostcards {
         flow.count += 1;
     }
 
-    /// Removes a flow's postcards and passes them to `visit`; those for which `stays` is true remain.
+    /// Removes a flow's postcards and passes them to `visit`, except those for which `stays` returns true.
     pub(crate) fn pull(
         &mut self,
         slot: u32,
@@ -255,7 +256,7 @@ impl PendingPostcards {
         }
     }
 
-    /// Removes the postcards of the flow in `slot`, which is removed.
+    /// Discards the postcards of the flow in `slot`, which is being removed.
     pub(crate) fn forget(&mut self, slot: u32) {
         let mut gone = 0;
         self.pull(slot, |_| gone += 1, |_| false);

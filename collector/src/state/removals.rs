@@ -1,4 +1,4 @@
-//! Entries removed from the state, for users that keep a copy of it.
+//! Log of entries removed from the state, for users that keep a copy of it, such as the kernel program's maps.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -8,22 +8,22 @@ use wire::FlowKey;
 pub enum Removed {
     /// A flow with all its state.
     Flow(FlowKey),
-    /// Path, latency and reported values of a flow: its packets carry INT no longer, or postcards came past the filter.
+    /// Path, latency and reported values of a flow: its packets no longer carry INT, or postcards arrived past the filter.
     Path(FlowKey),
-    /// A key of a node.
+    /// A node's key in one metric.
     Key {
         /// The metric of its values.
         metric: Metric,
         /// The ID of the node.
         node: u32,
-        /// The queue, buffer or interface; 0 for the node itself.
+        /// Queue, buffer or interface; 0 for the node itself.
         part: u32,
     },
-    /// Removals were lost: a user that keeps a copy must compare all entries.
+    /// Removals were lost, so the user must compare all entries with its copy.
     Overflow,
 }
 
-/// Removals that were not drained yet.
+/// Bounded list of removals that are not drained yet.
 #[derive(Debug)]
 pub(crate) struct Removals {
     list: Vec<Removed>,
@@ -32,7 +32,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// A list for `capacity` removals.
+    /// Creates a list for `capacity` removals.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self {
             list: Vec::with_capacity(capacity),
@@ -49,7 +49,7 @@ impl Removals {
         }
     }
 
-    /// Passes each removal to `with`, in order; [`Removed::Overflow`] comes last.
+    /// Passes each removal to `with`, in order; [`Removed::Overflow`] comes last if the list overflowed.
     pub(crate) fn drain(&mut self, mut with: impl FnMut(Removed)) {
         self.list.drain(..).for_each(&mut with);
         if std::mem::take(&mut self.overflow) {

@@ -1,10 +1,11 @@
-//! The rule history of each flow: present only if rules use earlier reports, and of a fixed size.
+//! The rule history of each flow: numbers that rules need from earlier reports, such as averages and runs. Allocated only if
+//! rules use it, with a fixed size per flow.
 
 use detect::RuleSet;
 use detect::rule::Cell;
 use detect::rule::history::EMPTY;
 
-/// For each slot of a flow, one number per cell of the rules.
+/// One number per flow slot and cell, where a cell is one piece of history that a rule uses.
 #[derive(Debug, Default)]
 pub(crate) struct RuleHistory {
     cells: Vec<Cell>,
@@ -12,7 +13,7 @@ pub(crate) struct RuleHistory {
 }
 
 impl RuleHistory {
-    /// Allocates memory for `flows` flows and the cells of `rules`. Cells that the previous rules also had are preserved.
+    /// Allocates memory for `flows` flows and the cells of `rules`. Preserves cells that the previous rules also had.
     pub(crate) fn set(&mut self, rules: &RuleSet, flows: usize) {
         let cells = rules.cells();
         if cells == self.cells && self.values.len() == cells.len() * flows {
@@ -33,7 +34,7 @@ impl RuleHistory {
         (self.cells, self.values) = (cells.to_vec(), values);
     }
 
-    /// The history of the flow in `slot`; empty if the rules use none.
+    /// Returns the history of the flow in `slot`; empty if the rules use none.
     #[inline]
     pub(crate) fn of(&mut self, slot: u32) -> &mut [u64] {
         let cells = self.cells.len();
@@ -41,7 +42,7 @@ impl RuleHistory {
         self.values.get_mut(start..start + cells).unwrap_or_default()
     }
 
-    /// Clears the history of `slot`, for another flow.
+    /// Clears the history of `slot`, which gets another flow.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.of(slot).fill(EMPTY);
     }
@@ -83,7 +84,7 @@ mod tests {
             (0, 64),
             "beyond the last flow"
         );
-        // The same cells under another name: not changed. Then one of the two is removed, and another is before the remaining one.
+        // The same cells under another name are unchanged. Then one of the two is removed, and a new one precedes the other.
         history.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
         assert_eq!(history.of(2), [2, 12]);
         history.set(&rules(&["average(flow_latency) > 5", "loop for 7"]), 4);

@@ -1,26 +1,27 @@
-//! Maps the rules of an earlier set to those of the active one: a rule that is true of a flow stays true when others come and go.
+//! Maps the rules of earlier rule sets to the active one, so that a rule that is true of a flow stays true when other rules are
+//! added or removed.
 
 use std::collections::VecDeque;
 
 use detect::RuleSet;
 use detect::rule::MAX_RULES;
 
-/// Number of earlier sets whose rules are mapped. A flow whose latest report is older than these sets starts without true rules, so
-/// that they are reported again.
+/// Number of earlier sets whose rules are mapped. A flow whose latest report is older than these starts without true rules, so
+/// they are reported again.
 const EARLIER_SETS: usize = 16;
 
-/// In place of an index: the rule is not in the active set.
+/// Null value of an index: the rule is not in the active set.
 const GONE: u8 = MAX_RULES as u8;
 
-/// For each earlier set, the index of each of its rules in the active set.
+/// For each earlier rule set, the index of each of its rules in the active set.
 #[derive(Debug, Default)]
 pub(crate) struct RuleMoves {
-    /// Generation of each set with its mapping, the latest first.
+    /// (Generation of a set, mapping), the latest first.
     earlier: VecDeque<(u32, [u8; MAX_RULES])>,
 }
 
 impl RuleMoves {
-    /// Replaces the active set: `new` follows `old`, which was that of `generation`.
+    /// Replaces the active set `old`, which had `generation`, with `new`.
     pub(crate) fn add(&mut self, generation: u32, old: &RuleSet, new: &RuleSet) {
         let mut new_indexes = [GONE; MAX_RULES];
         for (old_index, new_index) in new_indexes.iter_mut().enumerate().take(old.len()) {
@@ -38,7 +39,7 @@ impl RuleMoves {
         self.earlier.push_front((generation, new_indexes));
     }
 
-    /// Returns the bits in the active set of `rules`, which are bits of the set of `generation`. Rules that are gone are left out.
+    /// Converts `rules`, bits of the set of `generation`, to bits of the active set. Drops rules that no longer exist.
     pub(crate) fn map_rules(&self, generation: u32, rules: u64) -> u64 {
         if rules == 0 {
             return 0;

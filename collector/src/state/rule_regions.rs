@@ -1,5 +1,5 @@
-//! Regions of reports for which known rules are true: see `detect::rule::region`. A flow whose report is in the region of the
-//! rules that are true of it already needs no evaluation.
+//! Cache of regions of reports in which the same rules are true: see `detect::rule::region`. A report that lies in the region
+//! of the rules that are already true of its flow needs no evaluation.
 
 use detect::RuleSet;
 use detect::rule::{HopQuantity, Region, ReportSummary, Summary};
@@ -10,10 +10,10 @@ use super::node_metrics::SATURATED;
 use crate::decode::ABSENT;
 use crate::hash::fold;
 
-/// Regions remembered: a power of two.
+/// Number of cached regions, a power of two.
 const REGIONS: usize = 64;
 
-/// A region, and which rules without history are true in it.
+/// A region, and the rules without history that are true in it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     rules: u64,
@@ -22,7 +22,7 @@ struct Known {
     region: Region,
 }
 
-/// The rules that are true of a flow, and those that apply to it. Flows of which both are equal share regions.
+/// The rules that are true of a flow, and those that apply to it. Flows with equal values share regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TrueRules {
     pub(crate) rules: u64,
@@ -36,14 +36,14 @@ impl Known {
     }
 }
 
-/// See the module documentation.
+/// The cache of regions; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RuleRegions {
-    /// None where there are no rules.
+    /// The cache, selected by hash; empty if there are no rules.
     known: Vec<Known>,
-    /// The rules compare flow latencies and nothing else.
+    /// True if the rules compare flow latencies and nothing else.
     by_latency: bool,
-    /// Summary of the report that is being evaluated, reused because it is large.
+    /// Summary of the report being evaluated; a field because it is large.
     report: ReportSummary,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct RuleRegions {
 pub(crate) struct AppliedHops<'a> {
     pub(crate) states: &'a [HopState],
     pub(crate) values: &'a [PacketValues],
-    /// Whether every hop reported a plausible latency.
+    /// True if every hop reported a plausible latency.
     pub(crate) complete: bool,
     pub(crate) looped: bool,
 }
 
 impl RuleRegions {
-    /// Forgets all regions; there are others if there are rules.
+    /// Clears the cache for a new rule set.
     pub(crate) fn reset(&mut self, rules: &RuleSet) {
         let count = if rules.is_empty() { 0 } else { REGIONS };
         self.known = vec![
@@ -74,11 +74,11 @@ impl RuleRegions {
 
     #[inline(always)]
     fn index(known: TrueRules, shape: u64) -> usize {
-        // All bits are set where every rule is for every flow.
+        // `applicable` has all bits set if every rule applies to every flow; inverted, it then does not change the hash.
         fold(known.rules ^ (!known.applicable).rotate_left(32), shape) as usize % REGIONS
     }
 
-    /// [`RuleRegions::contain`] for sets of rules that compare flow latencies and nothing else; `false` for others.
+    /// Does what [`RuleRegions::contain`] does for rule sets that compare only flow latencies; returns `false` for others.
     #[inline(always)]
     pub(crate) fn contain_latency(&self, true_rules: TrueRules, latency: u64) -> bool {
         self.by_latency
@@ -88,7 +88,7 @@ impl RuleRegions {
                 .is_some_and(|known| known.is_of(true_rules) && known.region.contains_latency(latency))
     }
 
-    /// Whether a report makes no rule without history true or false, if `true_rules` are those of the flow.
+    /// Returns true if a report changes no rule without history, given that `true_rules` are those of its flow.
     #[inline]
     pub(crate) fn contain(
         &mut self,
@@ -114,7 +114,7 @@ impl RuleRegions {
         })
     }
 
-    /// Remembers the region around a report that was evaluated.
+    /// Caches the region around a report that was evaluated.
     pub(crate) fn learn(
         &mut self,
         rules: &RuleSet,
@@ -142,7 +142,7 @@ impl RuleRegions {
     }
 }
 
-/// The values of one quantity. `None`: what is stored may not be what was reported.
+/// Summarizes the values of one quantity, or returns `None` if the stored values may differ from the reported ones.
 #[inline]
 fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
     use detect::rule::term::Subject;
@@ -177,7 +177,7 @@ fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
     }
 }
 
-/// The level of a queue or buffer, or [`ABSENT`].
+/// Returns the level of a queue or buffer (low 24 bits), or [`ABSENT`].
 #[inline(always)]
 fn level(queue: u32) -> u32 {
     if queue == ABSENT {
@@ -187,7 +187,7 @@ fn level(queue: u32) -> u32 {
     }
 }
 
-/// A value as rules see it.
+/// Converts a stored value to the form that rules use.
 #[inline(always)]
 fn widened(value: u32) -> u64 {
     if value == ABSENT {
@@ -215,10 +215,10 @@ fn summary_of(quantity: &HopQuantity, states: &[HopState], values: impl Iterator
     )
 }
 
-/// The summary of values, of which [`ABSENT`] is none. Where they are not counted, the count is 1 if there are any, and the sum 0.
+/// Summarizes values, skipping [`ABSENT`]. If they are not counted, the count is 1 if there are any, and the sum is 0.
 #[inline(always)]
 fn summary(counted: bool, values: impl Iterator<Item = u32>) -> Summary {
-    // Plus one, absent is 0: less than any value, and nothing in a sum.
+    // Each value plus one: `ABSENT` wraps to 0, which is less than any value and adds nothing to a sum.
     let mut least = ABSENT;
     let mut greatest = 0_u32;
     let mut sum = 0_u64;
@@ -249,7 +249,8 @@ fn summary(counted: bool, values: impl Iterator<Item = u32>) -> Summary {
 }
 
 impl AppliedHops<'_> {
-    /// The hops as rules see them, into `out`. `false`: what is stored may not be what was reported.
+    /// Writes the hops to `out` in the form that rules use. Returns `false` if the stored values may differ from the reported
+    /// ones.
     pub(crate) fn observe(&self, out: &mut Vec<HopValues>) -> bool {
         out.clear();
         let hops = self

@@ -1,25 +1,23 @@
-//! A slab allocator for runs of hops in the arena. It works with positions only; the owner of the arena copies the
-//! contents.
+//! A slab allocator for runs of hops in the arena. It manages positions only; the arena's owner copies the contents.
 //!
-//! The arena consists of pages of [`PAGE`] hops. While a run of a page is in use, all runs of that page have the length of
-//! one size class; an empty page returns to the pool that all classes share. Any mix of path lengths can therefore use all
-//! memory. If a class needs a page and the pool is empty, the runs of a sparsely used page of another class move into other
-//! free runs of that class. So when the arena counts as full, at most about one page per class is unused, and one
-//! allocation copies at most one page.
+//! The arena consists of pages of [`PAGE`] hops. All runs of a page have the length of one size class; an empty page returns to
+//! the pool that all classes share. Any mix of path lengths can therefore use all memory. If a class needs a page and the pool
+//! is empty, the runs of a sparsely used page of another class move into free runs of that class. So when the arena counts as
+//! full, at most about one page per class is unused, and one allocation copies at most one page.
 
 /// Number of hops in a page.
 pub(crate) const PAGE: usize = 256;
 
-/// Lengths of runs, in hops: even, so that each run is aligned to a cache line.
+/// Lengths of runs, in hops. All are even, so that each run is aligned to a cache line (two hop states).
 const CLASSES: [usize; 14] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256];
 
-/// Maximum number of runs in a page: those of the first class.
+/// Maximum number of runs in a page, reached by the first class.
 const MAX_RUNS: usize = PAGE / CLASSES[0];
 
-/// Number of pages of a class among which the emptiest is searched for.
+/// Number of pages of a class that a search for the emptiest visits.
 const SOUGHT: usize = 8;
 
-/// A page number that no page has.
+/// Null value of a page number.
 const NONE: u32 = u32::MAX;
 
 /// A run of hops: its position and size class.
@@ -36,12 +34,12 @@ impl Run {
         class: u8::MAX,
     };
 
-    /// Maximum number of hops.
+    /// Returns the maximum number of hops in the run.
     pub(crate) fn capacity(self) -> usize {
         CLASSES.get(usize::from(self.class)).copied().unwrap_or(0)
     }
 
-    /// Whether this run has the size class of a path of `hops` hops.
+    /// Returns true if this run has the size class of a path of `hops` hops.
     pub(crate) fn fits(self, hops: usize) -> bool {
         if hops == 0 {
             self == Self::EMPTY
@@ -70,7 +68,7 @@ struct Page {
     used: u8,
 }
 
-/// See the module documentation.
+/// The allocator of runs; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Runs {
     pages: Vec<Page>,
@@ -79,16 +77,16 @@ pub(crate) struct Runs {
     max_pages: usize,
     /// Position of the first page.
     base: usize,
-    /// The first empty page.
+    /// Head of the list of empty pages.
     pool: u32,
-    /// Partly used pages of each class, and their free runs.
+    /// Head of the list of partly used pages of each class; and the number of free runs of each class.
     partial: [u32; CLASSES.len()],
     free_runs: [usize; CLASSES.len()],
     used_hops: usize,
 }
 
 impl Runs {
-    /// An allocator of at most `max_pages` pages, the first of which begins at `base`.
+    /// Creates an allocator of at most `max_pages` pages, the first of which begins at `base`.
     pub(crate) fn with_pages(max_pages: usize, base: usize) -> Self {
         Self {
             pages: Vec::with_capacity(max_pages),
@@ -102,27 +100,27 @@ impl Runs {
         }
     }
 
-    /// End of the pages used so far.
+    /// Returns the end of the pages used so far.
     pub(crate) fn end(&self) -> usize {
         self.base + self.pages.len() * PAGE
     }
 
-    /// Hops of all runs in use.
+    /// Returns the number of hops in all allocated runs.
     pub(crate) fn used_hops(&self) -> usize {
         self.used_hops
     }
 
-    /// Hops of all pages.
+    /// Returns the number of hops in all pages.
     pub(crate) fn capacity(&self) -> usize {
         self.max_pages * PAGE
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.len() * size_of::<Page>() + self.owners.len() * size_of::<u32>()
     }
 
-    /// Whether there is a run for `hops` hops.
+    /// Returns true if a run for `hops` hops is available, possibly after moving others.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
         hops == 0
             || self.pool != NONE
@@ -131,8 +129,8 @@ impl Runs {
             || self.sparsest().is_some()
     }
 
-    /// Allocates a run for `hops` hops, or the longest shorter one; [`Run::EMPTY`] if no run is free.
-    /// `relocate` is called for each run that moves.
+    /// Allocates a run for `hops` hops, or the longest shorter one; [`Run::EMPTY`] if no run is free. Calls `relocate` for each
+    /// run that moves.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut relocate: impl FnMut(Relocation)) -> Run {
         if hops == 0 {
             return Run::EMPTY;
@@ -176,7 +174,7 @@ impl Runs {
         self.pool != NONE || self.pages.len() < self.max_pages
     }
 
-    /// A free run of a class's pages.
+    /// Allocates a free run from a class's partly used pages.
     fn take(&mut self, class: usize, owner: u32) -> Option<Run> {
         let at = self.partial[class] as usize;
         let page = self.pages.get_mut(at)?;
@@ -199,7 +197,7 @@ impl Runs {
         (self.base + page * PAGE + hop) as u32
     }
 
-    /// Assigns an empty page to a class; there must be one.
+    /// Assigns an empty page to a class. The caller has checked that there is one.
     fn add_page(&mut self, class: usize) {
         let runs = PAGE / CLASSES[class];
         let free = u128::MAX >> (128 - runs);
@@ -223,7 +221,7 @@ impl Runs {
         self.free_runs[class] += runs;
     }
 
-    /// Returns a page without used runs, which is in no list, to the pool.
+    /// Returns a page without used runs to the pool. The page is already unlinked.
     fn return_page(&mut self, at: usize) {
         let class = usize::from(self.pages[at].class);
         self.free_runs[class] -= PAGE / CLASSES[class];
@@ -231,14 +229,14 @@ impl Runs {
         self.pool = at as u32;
     }
 
-    /// The class with the most free runs relative to a page, if they amount to at least a page.
+    /// Returns the class with the most free memory in runs, if that amounts to at least a page.
     fn sparsest(&self) -> Option<usize> {
         (0..CLASSES.len())
             .filter(|&class| self.free_runs[class] >= PAGE / CLASSES[class])
             .max_by_key(|&class| self.free_runs[class] * CLASSES[class])
     }
 
-    /// Empties a page by moving its runs to other pages of its class. `false`: no class has room for that.
+    /// Frees a page by moving its runs to other pages of its class. Returns `false` if no class has room for that.
     fn empty_page(&mut self, relocate: &mut impl FnMut(Relocation)) -> bool {
         let Some(class) = self.sparsest() else {
             return false;
@@ -256,12 +254,12 @@ impl Runs {
         let free = self.pages[at].free;
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
             let owner = self.owners[at * MAX_RUNS + number];
-            // Other pages have enough free runs, since all pages together have at least a page of them.
+            // Other pages have enough free runs: the free runs of all pages amount to at least a page.
             let Some(run) = self.take(class, owner) else {
                 continue;
             };
             self.used_hops -= length;
-            // The old run is free until the page returns to the pool.
+            // The old run counts as free until the page returns to the pool.
             self.free_runs[class] += 1;
             relocate(Relocation {
                 owner,
@@ -274,7 +272,7 @@ impl Runs {
         true
     }
 
-    /// Puts a page first in its class's list: it was full, so it should fill up again before others.
+    /// Puts a page first in its class's list: it was full or is new, so it should fill up before others.
     fn link(&mut self, at: usize) {
         let class = usize::from(self.pages[at].class);
         let next = std::mem::replace(&mut self.partial[class], at as u32);
@@ -301,7 +299,7 @@ impl Runs {
     }
 }
 
-/// The class of a path of this many hops, at most [`PAGE`].
+/// Returns the size class of a path of this many hops, at most [`PAGE`].
 fn class_of(hops: usize) -> usize {
     CLASSES
         .iter()

@@ -1,21 +1,21 @@
-//! Time series of a node's metrics: hop latency, occupancy and congestion of queues, utilization of links.
+//! Time series of node metrics: hop latency, occupancy and congestion of queues, utilization of links.
 //!
 //! # Cost of a value
 //!
-//! A series has a deadband: the values within the minimum and maximum of this second **and** within the threshold of the
-//! last reported value. For a value inside, which is nearly every value, only the sum and the countdown to the next sample
-//! are updated. A value outside is a new extreme, or an event.
+//! A series has a deadband: the values within the minimum and maximum of this second **and** within the threshold of the last
+//! reported value. Nearly every value is inside; it only updates the sum and the countdown to the next sample. A value outside
+//! is a new extreme or an event.
 //!
 //! # Rollups
 //!
 //! Count, sum, minimum and maximum are exact. Quantiles come from a sketch of sampled values: about [`SAMPLES`] values per
-//! series and second, or all if there are fewer. The gap from one sample to the next is random around the stride (so that
-//! sampling is not in step with periodic traffic), and a sample has the weight of the gap before it. The stride of a second
-//! follows from the number of values in the last one; if more than [`SAMPLES`] values are sampled nevertheless, it doubles
-//! with every [`STEP`] more.
+//! series and second, or all if there are fewer. The gap between samples is random around the stride, so that sampling does not
+//! lock onto periodic traffic, and a sample has the weight of the gap before it. The stride of a second follows from the number
+//! of values in the previous second; if more than [`SAMPLES`] values are sampled nevertheless, it doubles with every [`STEP`]
+//! more.
 //!
-//! At the end of a second all series are closed before the next value, in a short loop over plain numbers; the quantiles
-//! and the records for the output are computed afterwards, a bounded number per tick.
+//! At the end of a second, a short loop over plain numbers closes all series before the next value. Quantiles and output
+//! records are computed afterwards, a bounded number per tick.
 
 mod interval;
 #[cfg(test)]
@@ -40,11 +40,11 @@ pub(crate) use interval::{Closing, Merged};
 /// Sampled values per series and second.
 const SAMPLES: u32 = 1000;
 
-/// From [`SAMPLES`] samples in one second on, the stride doubles at each multiple of this number.
+/// After [`SAMPLES`] samples in one second, the stride doubles at each multiple of this number.
 const STEP: u32 = 128;
 
-/// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of
-/// forged keys soon leaves it, and honest keys have their whole timeout in a table of sufficient size.
+/// Seconds after which a key that had values in one second only may be removed from a table that is more than half full. So a
+/// flood of forged keys soon leaves the table, while honest keys keep their whole timeout in a table of sufficient size.
 const NEWCOMER_TIMEOUT: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
@@ -54,10 +54,10 @@ pub(crate) struct Key {
     pub(crate) part: u32,
 }
 
-/// The part of a node for values of its queues that name no queue.
+/// Part of a node for queue values that name no queue.
 pub(crate) const ALL_QUEUES: u32 = 0x100;
 
-/// Node, interface and queue.
+/// (Node, interface, queue); each `None` if it does not apply.
 pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
 
 impl Key {
@@ -65,7 +65,7 @@ impl Key {
         Self { node, part }
     }
 
-    /// The ids of a series of `metric`; `None` for all-ones.
+    /// Returns the ids of a series of `metric`.
     pub(crate) fn ids(self, metric: Metric) -> Ids {
         let node = present(self.node);
         match metric {
@@ -84,9 +84,9 @@ struct Hot {
     deadband: Deadband,
     sum: u64,
     latest: u64,
-    /// Number of values until the next sample.
+    /// Number of values until the next sample; 0 when one is due.
     countdown: u32,
-    /// The initial value of `countdown`, which is the weight of the sample.
+    /// Initial value of `countdown`, which is the weight of the next sample.
     gap: u32,
     key: Key,
 }
@@ -101,9 +101,9 @@ struct Cold {
     last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
-    /// The finished second that is not passed to the output yet.
+    /// The finished second that has not been passed to the output yet.
     closed_second: Totals,
-    /// The finished minute, likewise.
+    /// The finished minute that has not been passed to the output yet.
     closed_minute: Totals,
     /// Mean number of values from one sample to the next.
     stride: u32,
@@ -115,34 +115,34 @@ struct Cold {
     idle: u32,
     /// Number of values in finished seconds.
     values: u64,
-    /// Number of implausible values, which are in no other count.
+    /// Number of implausible values, which no other count includes.
     implausible: u64,
     /// There were implausible values in this second.
     had_implausible: bool,
     /// Summary of the last finished second with values.
     last: Summary,
-    /// The profile of the report that last allocated the slot.
+    /// The profile of the report that last looked up the slot.
     profile: u8,
-    /// A hash of the key's first report: a key that comes back is another one.
+    /// Hash of the key's first report, which distinguishes a key that comes back from the earlier one.
     born: u64,
 }
 
-/// The report that asks for a slot.
+/// The report on whose behalf a slot is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cause {
-    /// The profile that reads it.
+    /// Index of the profile that reads the report.
     pub(crate) profile: u8,
-    /// A hash of its identity.
+    /// Hash of the report's identity.
     pub(crate) origin: u64,
 }
 
-/// Whether a value must be reported.
+/// Result of examining a value: whether to report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     None,
     /// The key's first value.
     New,
-    /// It differs by more than the threshold from this last reported value.
+    /// The value differs by more than the threshold from this last reported one.
     Changed(u64),
 }
 
@@ -153,25 +153,26 @@ pub struct SeriesView {
     pub node: u32,
     /// The queue, buffer or interface; 0 for the node itself.
     pub part: u32,
-    /// Latest value, in the metric's unit; not valid if `values` is 0.
+    /// Latest value, in the metric's unit; invalid if `values` is 0.
     pub latest: u64,
     /// Number of plausible values so far.
     pub values: u64,
-    /// Implausible values so far, not included in `values`: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
+    /// Implausible values so far, not included in `values`: see
+    /// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
     pub implausible: u64,
     /// The last finished second that had values.
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
-    /// The profile that read the first report of the newest flow, which gives the unit of an occupancy: 0 is
-    /// [`default_profile`](crate::Config::default_profile), n is number n - 1 of [`profiles`](crate::Config::profiles).
+    /// Profile of the newest flow's first report, which gives the unit of an occupancy: 0 is
+    /// [`default_profile`](crate::Config::default_profile), n is element n - 1 of [`profiles`](crate::Config::profiles).
     pub profile: u8,
 }
 
 /// The latest value of a queue or link, from any packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LatestView {
-    /// In the metric's unit.
+    /// The value, in the metric's unit.
     pub value: u64,
     /// Age in seconds, rounded up.
     pub age: u32,
@@ -181,7 +182,7 @@ pub struct LatestView {
 #[derive(Debug)]
 pub(crate) struct Series {
     metric: Metric,
-    /// Whether changes are events; if not, values are only rolled up.
+    /// True if changes are events; otherwise values are only rolled up.
     emits: bool,
     /// The minimum of all thresholds for this metric.
     threshold: u64,
@@ -193,9 +194,9 @@ pub(crate) struct Series {
     index: Index,
     seed: u64,
     jitter: Jitter,
-    /// The next slot whose closed intervals go to the output.
+    /// Next slot whose closed intervals go to the output.
     pending: usize,
-    /// The second whose closed intervals go to the output.
+    /// The second whose closed intervals are going to the output.
     closing: Option<Closing>,
     refused: u64,
 }
@@ -227,22 +228,22 @@ impl Series {
         self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
-    /// Adds a value. `false`: it is inside the deadband. `true`: call [`Series::examine`]. For a slot that does not exist
-    /// it does nothing and returns `true`.
+    /// Adds a value. Returns `true` if the caller must call [`Series::examine`]: the value is outside the deadband, or a sample
+    /// is due. For an invalid slot it returns `true` and does nothing.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
         let Some(hot) = self.hot.get_mut(slot as usize) else {
             return true;
         };
-        // Values of at most `Profile::MAX_HOP_LATENCY` cannot overflow. A profile without that limit may pass a device's absolute timestamps
-        // as latencies; a dozen of them would.
+        // Latencies up to `Profile::MAX_HOP_LATENCY` cannot overflow the sum. A profile without that limit may pass a device's
+        // absolute timestamps as latencies, and a dozen of those would.
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
         !hot.deadband.contains(value) || hot.countdown == 0
     }
 
-    /// Examines a value that [`Series::add`] found outside the deadband, or due as a sample; `threshold` is that of the report's flow.
+    /// Examines a value for which [`Series::add`] returned true. `threshold` is the one of the report's flow.
     #[inline(always)]
     pub(crate) fn examine(
         &mut self,
@@ -265,7 +266,7 @@ impl Series {
         cold.second.greatest = cold.second.greatest.max(value);
         let change = match cold.last_reported {
             None if self.emits => Change::New,
-            // In a series without events, summaries may still have been reported.
+            // Even a series without events may have a reported value, from a summary.
             Some(last_reported) if self.emits && value.abs_diff(last_reported) > threshold => {
                 Change::Changed(last_reported)
             }
@@ -284,7 +285,7 @@ impl Series {
         change
     }
 
-    /// Adds a summary of values. Returns the value to report, if there is one, and the value reported before.
+    /// Adds a summary of values. If there is a value to report, returns it and the one reported before.
     pub(crate) fn merge(
         &mut self,
         key: Key,
@@ -297,7 +298,7 @@ impl Series {
         let cold = self.cold.get_mut(slot)?;
         hot.sum = hot.sum.saturating_add(merged.sum);
         hot.latest = merged.sum / merged.count.max(1);
-        // The next single value is examined.
+        // Empty, so that the next single value is examined.
         hot.deadband = Deadband::EMPTY;
         let second = &mut cold.second;
         second.count += merged.count;
@@ -313,8 +314,8 @@ impl Series {
         Some((value, last_reported))
     }
 
-    /// Adds a value of a known key without an event: it lies within the threshold of the last reported value. `slot` is
-    /// that of the key, if it is known. `false`: there is no such key.
+    /// Adds a value of a known key without an event: it lies within the threshold of the last reported value. `slot` caches the
+    /// key's slot. Returns `false` if there is no such key.
     #[inline(never)]
     pub(crate) fn add_silently(
         &mut self,
@@ -338,7 +339,7 @@ impl Series {
         true
     }
 
-    /// The slot of a key, added if it is new, for this report; [`NO_SLOT`] if the table is full.
+    /// Returns the slot of a key, and adds the key for this report if it is new; [`NO_SLOT`] if the table is full.
     pub(crate) fn slot(&mut self, key: Key, cause: Cause) -> u32 {
         let hash = self.hash(key);
         let hot = &self.hot;
@@ -401,7 +402,7 @@ impl Series {
         fold(self.seed, u64::from(key.node) << 32 | u64::from(key.part))
     }
 
-    /// Counts an implausible value: it keeps the key alive, and is in no total.
+    /// Counts an implausible value. It keeps the key alive, but is in no total.
     pub(crate) fn note_implausible(&mut self, slot: u32) {
         if let Some(cold) = self.cold.get_mut(slot as usize) {
             cold.implausible += 1;
@@ -409,8 +410,8 @@ impl Series {
         }
     }
 
-    /// Ends a second for all series at once. `expired` is called for each key that is removed, with a hash of its first report and its latest
-    /// value, if it had any. Returns whether any key was removed.
+    /// Ends a second for all series at once. Calls `expired` for each removed key with (key, hash of its first report, latest
+    /// value). Returns true if a key was removed.
     pub(crate) fn close(
         &mut self,
         closing: Closing,
@@ -439,7 +440,7 @@ impl Series {
         forgotten
     }
 
-    /// Removes a key; its last second and its current minute, if they have values, are reported now.
+    /// Removes a key, after reporting its last second and its current minute if they have values.
     fn forget(
         &mut self,
         slot: usize,
@@ -464,7 +465,7 @@ impl Series {
         self.free.push(slot as u32);
     }
 
-    /// Passes finished intervals of at most `budget` series to the output; returns the number of series that it visited.
+    /// Passes finished intervals of at most `budget` series to the output. Returns the number of series visited.
     pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, out: &mut dyn Output) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
@@ -506,17 +507,17 @@ impl Series {
         }
     }
 
-    /// The metric of the values.
+    /// Returns the metric of the values.
     pub(crate) fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// Node, interface and queue of a key.
+    /// Returns node, interface and queue of a key.
     pub(crate) fn ids(&self, key: Key) -> Ids {
         key.ids(self.metric)
     }
 
-    /// Number of keys whose finished intervals have not been visited yet.
+    /// Returns the number of keys whose finished intervals have not been visited yet.
     pub(crate) fn waiting(&self) -> usize {
         if self.closing.is_some() {
             self.cold.len() - self.pending
@@ -553,7 +554,7 @@ impl Series {
         }
     }
 
-    /// The latest value of a key.
+    /// Returns the latest value of a key.
     pub(crate) fn find(&self, key: Key) -> Option<u64> {
         let slot = self
             .index
@@ -563,7 +564,7 @@ impl Series {
         (values(hot, cold) > 0).then_some(hot.latest)
     }
 
-    /// Key and latest value of a slot.
+    /// Returns key and latest value of a slot, if it is in use.
     pub(crate) fn latest(&self, slot: u32) -> Option<(Key, LatestView)> {
         let hot = self.hot.get(slot as usize)?;
         let cold = self.cold.get(slot as usize)?;
@@ -579,7 +580,7 @@ impl Series {
         ))
     }
 
-    /// The keys in a range of slots. A key keeps its slot as long as it is in the table.
+    /// Returns the keys in a range of slots. A key keeps its slot as long as it is in the table.
     pub(crate) fn views_in(&self, slots: Range<u32>) -> impl Iterator<Item = SeriesView> {
         let slots = slots.start as usize..(slots.end as usize).min(self.hot.len());
         let hot = self.hot.get(slots.clone()).unwrap_or_default();
@@ -599,7 +600,7 @@ impl Series {
             })
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.hot.len() as u32
     }
@@ -609,7 +610,7 @@ impl Series {
     }
 }
 
-/// Number of values so far.
+/// Returns the number of values so far, including the current second.
 fn values(hot: &Hot, cold: &Cold) -> u64 {
     cold.values + cold.second.count + u64::from(hot.gap - hot.countdown)
 }
@@ -654,7 +655,7 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     }
     hot.sum = 0;
     cold.samples = 0;
-    // The first value of a second is always sampled, so that an interval with values has quantiles.
+    // Sample the first value of a second, so that every interval with values has quantiles.
     (hot.gap, hot.countdown) = (1, 1);
     if closing.ends_minute && cold.minute.count > 0 {
         let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);

@@ -1,14 +1,14 @@
-//! Quantiles from a bounded pool of HDR histograms.
+//! Quantiles (p50, p99) from a bounded pool of HDR histograms.
 //!
-//! Values have two significant digits (an error below 1 %) and saturate at [`HIGHEST`]; a histogram takes 14 KiB. It is
-//! allocated when first needed and then reused, so that there are no allocations in the steady state.
+//! Values have two significant digits (an error below 1 %) and saturate at [`HIGHEST`]. A histogram takes 14 KiB; it is
+//! allocated at first use and then reused, so there are no allocations in the steady state.
 
 use hdrhistogram::Histogram;
 
 /// The largest value that is not saturated: 17 s in ns.
 pub(crate) const HIGHEST: u64 = 1 << 34;
 
-/// A histogram of the pool, or none.
+/// Index of a histogram in the pool, or [`Handle::NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Handle(u32);
 
@@ -23,9 +23,9 @@ impl Handle {
 /// A pool of histograms of a fixed capacity.
 #[derive(Debug)]
 pub(crate) struct Sketches {
-    /// The histograms that were allocated so far.
+    /// The histograms allocated so far.
     histograms: Vec<Histogram<u32>>,
-    /// Indexes of those that are not in use.
+    /// Indexes of unused histograms.
     free: Vec<u32>,
     capacity: usize,
     refused: u64,
@@ -41,7 +41,7 @@ impl Sketches {
         }
     }
 
-    /// Returns an empty histogram, or [`Handle::NONE`] if all of the pool are in use.
+    /// Returns an empty histogram, or [`Handle::NONE`] if all are in use.
     pub(crate) fn acquire(&mut self) -> Handle {
         if let Some(free) = self.free.pop() {
             return Handle(free);

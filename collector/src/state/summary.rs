@@ -1,4 +1,4 @@
-//! Copies of what lists of flows need.
+//! Compact copies of flows for sorted and filtered lists: a worker only copies, and other threads sort and filter.
 
 use wire::FlowKey;
 
@@ -20,7 +20,7 @@ pub struct FlowSummary {
 const _: () = assert!(size_of::<FlowSummary>() == 64);
 
 impl FlowSummary {
-    /// The summary of these values.
+    /// Creates a summary of these values.
     pub fn new(flow: FlowKey, flow_latency: Option<u64>, last_seen: Nanos, reports: u64) -> Self {
         Self {
             flow,
@@ -30,7 +30,7 @@ impl FlowSummary {
         }
     }
 
-    /// The latest flow latency, ns.
+    /// Returns the latest flow latency in ns, if it is known.
     #[inline]
     pub fn flow_latency(&self) -> Option<u64> {
         (self.latency != NO_VALUE).then_some(self.latency)

@@ -1,4 +1,4 @@
-//! Aggregated values of reports that the kernel program suppressed; see [`crate::collector::suppressed`].
+//! Applies the aggregated values of reports that the kernel program suppressed; see [`crate::collector::suppressed`].
 
 use detect::Metric;
 use wire::FlowKey;
@@ -9,30 +9,31 @@ use crate::decode::{ABSENT, NO_VALUE};
 use crate::event::{Basis, Nanos, Output};
 use crate::index::NO_SLOT;
 
-/// The values that a filter has of a flow whose reports it suppressed.
+/// Values that a filter has collected for a flow whose reports it suppressed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SuppressedFlow<'a> {
     /// The key of the flow.
     pub key: FlowKey,
-    /// Reports suppressed since the filter last reported the flow. With 0 nothing is applied.
+    /// Reports suppressed since the filter last reported the flow. If 0, nothing is applied.
     pub reports: u64,
-    /// Latest flow latency, ns; `None` when none was usable. Applied, as all values are, if the flow's path is by INT.
+    /// Latest flow latency, ns; `None` if none was usable. Like all values, it is applied only if the flow's path comes from
+    /// INT.
     pub latency: Option<u64>,
     /// Basis of the latest latency; `None` leaves it unchanged.
     pub basis: Option<Basis>,
-    /// The hops of its path in forwarding order. Applied when their nodes are those of the flow's known path.
+    /// The hops of its path in forwarding order. Applied only if their nodes are the flow's known path.
     pub hops: &'a [SuppressedHop],
     /// Approximate receive time of the latest of those reports.
     pub last_seen: Nanos,
 }
 
-/// Latest values of one hop; all-ones for values that are unknown or unchanged since the last time. Each value counts as
-/// one report.
+/// Latest values of one hop; all ones for values that are unknown or unchanged since the last time. Each value counts as one
+/// report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedHop {
     /// The ID of the node.
     pub node: u32,
-    /// Level-1 interfaces, ingress and egress in 16 bits each; or the level-2 egress.
+    /// Level-1 interfaces (ingress and egress, 16 bits each), or the level-2 egress.
     pub link: u32,
     /// `link` is a level-2 interface.
     pub level_2: bool,
@@ -40,7 +41,7 @@ pub struct SuppressedHop {
     pub latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
-    /// Likewise: congestion status, or the shared buffer's occupancy.
+    /// Queue or buffer id in the high 8 bits, congestion status or buffer occupancy in the low 24.
     pub congestion: u32,
     /// Utilization of the egress link, millionths.
     pub utilization: u64,
@@ -59,7 +60,7 @@ impl SuppressedHop {
     };
 }
 
-/// The values that a filter has of a key of a node: a queue, a link, or the node itself.
+/// The value that a filter has collected for a node's key: a queue, a link, or the node itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedKey {
     /// One of a node's metrics, or hop latency for the node itself.
@@ -73,7 +74,8 @@ pub struct SuppressedKey {
 }
 
 impl State {
-    /// Applies the values that a filter aggregated for a flow. `false`: there is no such flow, or its path is not by INT.
+    /// Applies the values that a filter aggregated for a flow. Returns `false` if there is no such flow, or its path does not
+    /// come from INT.
     pub(crate) fn apply_suppressed(
         &mut self,
         suppressed: &SuppressedFlow<'_>,
@@ -90,7 +92,7 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let before = flow.reports;
         flow.reports = before.saturating_add(suppressed.reports);
-        // A filter suppresses reports with all nodes only.
+        // A filter suppresses only reports with all nodes.
         flow.note_parts(false);
         flow.last_seen = flow.last_seen.max(suppressed.last_seen);
         if before < 2 && flow.reports >= 2 {
@@ -124,7 +126,7 @@ impl State {
         true
     }
 
-    /// Applies the latest suppressed value of a key of a node. `false`: there is no such key.
+    /// Applies the latest suppressed value of a node's key. Returns `false` if there is no such key.
     pub(crate) fn apply_suppressed_key(&mut self, suppressed: &SuppressedKey) -> bool {
         let (series, sketches) = self.metrics.series_mut(suppressed.metric);
         let key = Key::new(suppressed.node, suppressed.part);

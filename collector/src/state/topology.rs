@@ -1,9 +1,9 @@
-//! The topology: nodes, links and paths, and how many flows use each. The tables are updated when a flow's path changes, so that queries
-//! about the network read bounded tables instead of all flows. Reports are added up flow by flow, a bounded number of flows
-//! per tick.
+//! The topology as the reports show it: nodes, links and paths, with the number of flows that use each. The tables are updated
+//! when a flow's path changes, so that queries about the network read bounded tables instead of all flows. Reports are added
+//! flow by flow, a bounded number of flows per tick.
 //!
-//! A flow is counted on all nodes and links of its path or, if one does not fit into its table, on none. Counting such a
-//! flow is retried from time to time.
+//! A flow counts on all nodes and links of its path or, if one of them does not fit into its table, on none. Counting such a
+//! flow is retried.
 
 use std::ops::Range;
 
@@ -19,43 +19,43 @@ use crate::event::{Nanos, SECOND, follow_clock};
 use crate::hash::fold;
 use crate::stats::Table;
 
-/// Maximum number of flows visited per tick, and of hops of those with new reports.
+/// Maximum number of flows visited per tick, and of hops of flows with new reports.
 const FLOWS_PER_TICK: u32 = 2048;
 const HOPS_PER_TICK: usize = 16_384;
 
-/// A node that flows pass.
+/// A node that flows pass through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeUse {
     /// The ID of the node.
     pub node: u32,
-    /// Number of flows that currently pass it.
+    /// Number of flows that currently pass through it.
     pub flows: u32,
-    /// Number of reports of flows that passed it, since it was added.
+    /// Number of reports of flows through it, since it was added.
     pub reports: u64,
-    /// Receive time of the latest of them.
+    /// Receive time of the latest of these reports.
     pub last_seen: Nanos,
 }
 
 /// A link between two consecutive nodes of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkUse {
-    /// The node that sends.
+    /// The sending node.
     pub from: u32,
-    /// The node that receives.
+    /// The receiving node.
     pub to: u32,
     /// Number of flows that currently use it.
     pub flows: u32,
     /// Receive time of the latest report of a flow that uses it.
     pub last_seen: Nanos,
-    /// Egress interface of the node that sends.
+    /// Egress interface of the sending node.
     pub egress_if: Option<u32>,
-    /// Ingress interface of the node that receives.
+    /// Ingress interface of the receiving node.
     pub ingress_if: Option<u32>,
     /// Latest utilization of the link, millionths.
     pub utilization: Option<u64>,
-    /// Latest occupancy of the egress queue that the latest flow used, device units.
+    /// Latest occupancy of the egress queue that the most recent flow used, device units.
     pub queue_occupancy: Option<u64>,
-    /// Latest hop latency of the node that sends, ns.
+    /// Latest hop latency of the sending node, ns.
     pub hop_latency: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub struct PathUse<'a> {
     pub nodes: &'a [u32],
     /// Number of flows that currently take it.
     pub flows: u32,
-    /// Number of reports of these flows, since it was added.
+    /// Number of reports of these flows, since the path was added.
     pub reports: u64,
 }
 
@@ -81,7 +81,7 @@ struct LinkTotals {
     last_seen: Nanos,
     egress_if: u32,
     ingress_if: u32,
-    /// Queue id, or all-ones.
+    /// Queue id, or [`ABSENT`].
     queue: u32,
 }
 
@@ -96,21 +96,22 @@ struct PathTotals {
 #[derive(Debug)]
 pub(crate) struct Topology {
     nodes: Uses<u32, NodeTotals>,
+    /// Key: (node at the start, node at the end).
     links: Uses<(u32, u32), LinkTotals>,
-    /// By the hash and the number of their nodes; the nodes are in `path_nodes`.
+    /// Key: (hash of the nodes, number of nodes). The nodes themselves are in `path_nodes`.
     paths: Uses<(u64, u16), PathTotals>,
     path_nodes: Vec<u32>,
     runs: Runs,
-    /// The flow to visit next.
+    /// Slot of the flow to visit next.
     next: u32,
     seed: u64,
 }
 
 impl Topology {
-    /// Tables for the nodes and links in `config`, and for as many paths as links.
+    /// Creates tables for the nodes and links in `config`, and for as many paths as links.
     pub(crate) fn new(config: &Config) -> Self {
         let paths = config.max_links.max(1);
-        // Sixteen nodes per path, and some pages for the space that size classes leave unused.
+        // Sixteen nodes per path, and some pages for space that size classes leave unused.
         let pages = (paths * 16).div_ceil(PAGE) + 16;
         Self {
             nodes: Uses::with_capacity(config.max_nodes),
@@ -123,12 +124,12 @@ impl Topology {
         }
     }
 
-    /// Nodes, links and paths.
+    /// Returns the usage of the tables of nodes, links and paths.
     pub(crate) fn tables(&self) -> [Table; 3] {
         [self.nodes.table(), self.links.table(), self.paths.table()]
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         let paths = self.path_nodes.len() * size_of::<u32>() + self.runs.bytes();
         self.nodes.bytes() + self.links.bytes() + self.paths.bytes() + paths
@@ -148,7 +149,7 @@ impl Topology {
             .fold(self.seed ^ 2, |hash, state| fold(hash, state.node.into()))
     }
 
-    /// Counts a flow with these hops. `first`: this is the first attempt with this path.
+    /// Counts a flow with these hops. `first`: this is the first attempt for this path, so a refusal is counted.
     fn enter(&mut self, flow: &mut Flow, states: &[HopState], first: bool) {
         if !flow.marks.has(Marks::NETWORK) {
             let entered = self.enter_network(flow.path_length() > 0, states, first);
@@ -189,7 +190,7 @@ impl Topology {
             if first {
                 self.links.note_refusal();
             }
-            // The links before the refused one connect the hops up to its first node.
+            // Undo the links before the refused one: those between the hops up to its first node.
             self.leave_links(&states[..=index]);
             self.leave_nodes(states);
         }
@@ -272,8 +273,8 @@ impl Topology {
         }
     }
 
-    /// Adds the reports of a counted flow since its last visit, in this second. `leaves`: its path is about to change, and nodes may have
-    /// values of the next one already: their interfaces are not those of its links.
+    /// Adds the reports of a counted flow since its last visit. `leaves`: its path is about to change, so nodes may already
+    /// have values of the new path, and their interfaces must not be assigned to the old links.
     fn account(
         &mut self,
         flow: &Flow,
@@ -326,7 +327,7 @@ impl Topology {
         }
     }
 
-    /// Slots of the largest of the tables.
+    /// Returns the number of slots of the largest table.
     pub(crate) fn slots(&self) -> u32 {
         self.nodes.slots().max(self.links.slots()).max(self.paths.slots())
     }
@@ -355,7 +356,7 @@ impl Topology {
     }
 }
 
-/// Returns the nodes at the ends of a link, if both report their ids.
+/// Returns the nodes at the ends of a link, or `None` if one of them does not report its id.
 fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     match pair {
         [from, to] if from.node != ABSENT && to.node != ABSENT => Some((from.node, to.node)),
@@ -363,7 +364,7 @@ fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     }
 }
 
-/// Returns the level-1 ingress interface, or all-ones.
+/// Returns the level-1 ingress interface, or [`ABSENT`].
 fn ingress(state: &HopState, values: PacketValues) -> u32 {
     match (values.level_2(), state.link >> 16) {
         (true, _) | (_, 0xffff) => ABSENT,
@@ -378,7 +379,7 @@ fn latest(series: &Series, node: u32, part: u32) -> Option<u64> {
 }
 
 impl State {
-    /// Removes the flow in `slot` from the counts, before its path changes or it is removed.
+    /// Removes the flow in `slot` from the counts; called before its path changes or the flow is removed.
     pub(super) fn leave_topology(&mut self, slot: u32) {
         self.account_flow(slot, true);
         let Self { flows, topology, .. } = self;
@@ -388,7 +389,7 @@ impl State {
         }
     }
 
-    /// Counts the flow in `slot`, after its path or nodes and the values of its report were applied.
+    /// Counts the flow in `slot`; called after its path or nodes and the values of its report were applied.
     pub(crate) fn enter_topology(&mut self, slot: u32) {
         let Self { flows, topology, .. } = self;
         let (flow, _, states) = flows.parts(slot);
@@ -399,7 +400,7 @@ impl State {
         }
     }
 
-    /// Accounts for a bounded number of flows; to be called at each tick.
+    /// Accounts for a bounded number of flows; called at each tick.
     pub(crate) fn update_topology(&mut self) {
         let slots = self.flows.slots();
         let mut hops = 0;
@@ -413,7 +414,7 @@ impl State {
         }
     }
 
-    /// Accounts for the reports of the flow in `slot`, if there is one. Returns the number of hops that it visited. `leaves`: see
+    /// Accounts for the new reports of the flow in `slot`, if any. Returns the number of hops visited. For `leaves`, see
     /// [`Topology::account`].
     fn account_flow(&mut self, slot: u32, leaves: bool) -> usize {
         let second = self.second();
@@ -437,7 +438,7 @@ impl State {
         stored.states.len()
     }
 
-    /// The links, with the latest values of their node, queue and interface.
+    /// Returns the links, with the latest values of their node, queue and interface.
     pub(crate) fn link_uses(&self, slots: Range<u32>) -> impl Iterator<Item = LinkUse> {
         self.topology.links.iter_in(slots).map(
             move |Use {

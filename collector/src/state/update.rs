@@ -1,4 +1,5 @@
-//! Updates of the state by one report of a flow: the code that runs for every report.
+//! The update of the state by one report of a flow: the code that runs for every report. The fast path handles a report whose
+//! hops are the stored path; everything else continues in `update_slow`.
 
 use detect::observation::NO_NODE;
 use detect::{HopValues, Observation};
@@ -11,7 +12,7 @@ use super::rule_regions::AppliedHops;
 use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::{Event, Kind, Output};
 
-/// Totals over the hops of a report.
+/// Running totals over the hops of a report.
 struct Sum {
     hops: usize,
     latency: u64,
@@ -21,7 +22,7 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
-        // An incomplete sum is not used, so implausible latencies may be added.
+        // An incomplete sum is discarded later, so implausible latencies may be added.
         self.complete &= is_plausible(reading.latency);
         self.latency = self.latency.saturating_add(reading.latency);
         self.hops += 1;
@@ -66,7 +67,7 @@ impl State {
             }
         }
         if !same {
-            // Without the last one that was examined, if any.
+            // All hops read so far were applied, except the last one if its node differed.
             let applied = (count - records.len()).saturating_sub(1);
             drop(records);
             self.update_slow(
@@ -98,8 +99,8 @@ impl State {
         }
     }
 
-    /// Finds out which rules are true after a report was applied to the hops of a known path, and reports those that became true
-    /// or false. `false`, and nothing done: the report is to be evaluated.
+    /// Determines the true rules after a report was applied to the hops of a known path, and reports those that became true or
+    /// false. Returns `false`, and does nothing, if the report must be evaluated in full.
     #[inline(never)]
     fn settles_rules(
         &mut self,
@@ -130,7 +131,7 @@ impl State {
         true
     }
 
-    /// Evaluates the rules over a report whose hops were applied.
+    /// Evaluates the rules on a report whose hops were applied.
     #[inline(never)]
     pub(super) fn observe_hops<H: Hops>(
         &mut self,
@@ -150,7 +151,7 @@ impl State {
         self.evaluate_rules(slot, head, latency, out);
     }
 
-    /// Continues with a report if its path has changed or is truncated, or postcards came before it.
+    /// Continues an update if the path has changed or is truncated, or postcards arrived before the report.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         if head.whole_path {
@@ -177,7 +178,7 @@ impl State {
                 return;
             }
             if relief == Relief::Shorter {
-                // The filter in the kernel keeps the longer path.
+                // The kernel filter still has the longer path.
                 self.forget_filtered_path(slot);
             }
             let is_relieved = self.flows.initial(slot).is_relieved() && !is_overdue;
@@ -186,14 +187,14 @@ impl State {
                 .set_initial(slot, InitialHops::new(initial, is_relieved));
         }
         self.scratch.values.clear();
-        // Of the hops that were applied already.
+        // The values of the hops that were already applied.
         self.scratch.values.extend(
             hops.records(0)
                 .take(sum.hops)
                 .map(|record| hops.read(record).values()),
         );
         while !self.update_hops(slot, head, hops, &mut sum, out) {
-            // The nodes before this one are on the old path, too, and their values have been applied.
+            // The nodes before this one are also on the old path, and their values are already applied.
             self.set_path(slot, head, hops, out);
         }
         if sum.hops < hops.count() && self.retry_path(slot, head, hops, out) {
@@ -219,8 +220,8 @@ impl State {
         }
     }
 
-    /// Applies the values of hops that are a part of the flow's path, or of the path and the reporter; the path remains. Neither a latency
-    /// of the flow nor the rules can be evaluated with other hops than those of the path.
+    /// Applies the values of hops that are part of the flow's path, or the path plus the reporter, and keeps the path. The flow
+    /// latency and the rules are left alone: they need exactly the hops of the path.
     #[inline(never)]
     fn update_part<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let (flow, _, stored) = self.flows.hot_parts(slot);
@@ -241,7 +242,7 @@ impl State {
         }
     }
 
-    /// Evaluates the rules over a report whose hops are in `scratch`, and reports those that became true or false.
+    /// Evaluates the rules on a report whose hops are in `scratch`, and reports those that became true or false.
     pub(crate) fn evaluate_rules(&mut self, slot: u32, head: &Head, latency: u64, out: &mut dyn Output) {
         if !self.detection.has_rules() {
             return;
@@ -258,8 +259,8 @@ impl State {
         }
     }
 
-    /// Reports the rules that became true or false with a report whose hops are in `scratch`, each with the comparison that decided:
-    /// its metric, value and number, and the node and queue that have this value.
+    /// Reports the rules that became true or false with a report whose hops are in `scratch`. Each event has the deciding
+    /// comparison: metric, value, threshold, and the node and queue with this value.
     #[cold]
     #[inline(never)]
     fn report_rules(&mut self, slot: u32, head: &Head, rules: u64, latency: u64, out: &mut dyn Output) {
@@ -294,8 +295,8 @@ impl State {
         flow.rules = rules;
     }
 
-    /// Applies the values of the hops from `sum.hops` on. `false`: the next hop has another node than the flow's stored
-    /// path.
+    /// Applies the values of the hops from `sum.hops` on. Returns `false` when the next hop has another node than the flow's
+    /// stored path.
     fn update_hops<H: Hops>(
         &mut self,
         slot: u32,
@@ -344,7 +345,7 @@ impl State {
         }
     }
 
-    /// Applies the values of one node of a flow, from a postcard or the like.
+    /// Applies the values of one node of a flow, from a postcard.
     pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, out: &mut dyn Output) {
         let (flow, _, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);

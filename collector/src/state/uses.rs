@@ -1,11 +1,11 @@
-//! A bounded table that counts how many flows use each key: a node, a link.
+//! A bounded table that counts how many flows use each key (a node, link or path) and stores a value per key.
 
 use std::ops::Range;
 
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
 
-/// See the module documentation.
+/// The table of keys in use.
 #[derive(Debug)]
 pub(crate) struct Uses<K, V> {
     entries: Vec<Use<K, V>>,
@@ -15,11 +15,11 @@ pub(crate) struct Uses<K, V> {
     refused: u64,
 }
 
-/// A key in use.
+/// A key in use, with its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use<K, V> {
     pub(crate) key: K,
-    /// Number of flows that use it; 0: the entry is free.
+    /// Number of flows that use the key; 0 if the entry is free.
     pub(crate) flows: u32,
     pub(crate) value: V,
 }
@@ -36,7 +36,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         }
     }
 
-    /// Adds a flow to `key`, with value `new` if it is the first. `false`: the table is full.
+    /// Counts one more flow for `key`; its value is `new` if it is the first. Returns `false` if the table is full.
     pub(crate) fn add(&mut self, hash: u64, key: K, new: V) -> bool {
         if let Some(known) = self.find(hash, key) {
             self.entries[known].flows += 1;
@@ -67,7 +67,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         self.refused += 1;
     }
 
-    /// Removes a flow from `key`. Returns its value if that was the last one.
+    /// Counts one flow less for `key`. Returns the value if that was the last flow.
     pub(crate) fn remove(&mut self, hash: u64, key: K) -> Option<V> {
         let known = self.find(hash, key)?;
         let entry = &mut self.entries[known];
@@ -86,14 +86,14 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         Some(&mut self.entries[known].value)
     }
 
-    /// The keys in use, in a range of slots. A key keeps its slot as long as a flow uses it.
+    /// Returns the keys in use in a range of slots. A key keeps its slot as long as a flow uses it.
     pub(crate) fn iter_in(&self, slots: Range<u32>) -> impl Iterator<Item = &Use<K, V>> {
         let end = (slots.end as usize).min(self.entries.len());
         let slots = self.entries.get(slots.start as usize..end).unwrap_or_default();
         slots.iter().filter(|entry| entry.flows > 0)
     }
 
-    /// Number of slots used so far.
+    /// Returns the number of slots used so far.
     pub(crate) fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
@@ -107,17 +107,17 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Use<K, V>>() + self.index.bytes()
     }
 
-    /// The value of the entry that [`Uses::find`] found.
+    /// Returns the value of an entry by the index that [`Uses::find`] returned.
     pub(crate) fn value_mut(&mut self, at: usize) -> &mut V {
         &mut self.entries[at].value
     }
 
-    /// The index of the entry of `key`.
+    /// Returns the index of the entry of `key`.
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<usize> {
         match self
             .index

@@ -1,4 +1,4 @@
-//! The latest state of a flow and of its hops, as plain values for the API and for rules.
+//! Read-only views of the latest state of a flow and its hops, as plain values for the API and for rules.
 
 use super::State;
 use super::flows::Flags;
@@ -11,25 +11,25 @@ use crate::event::{Basis, FlowRow};
 /// One hop of a flow: the values from the flow's latest packet, and newer values from other packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopView {
-    /// The node; `None` when it does not report its id.
+    /// The node; `None` if it does not report its id.
     pub node: Option<u32>,
-    /// Ingress interface of the flow.
+    /// Ingress interface of the flow at the node.
     pub ingress_if: Option<u16>,
-    /// Egress interface of the flow.
+    /// Egress interface of the flow at the node.
     pub egress_if: Option<u32>,
-    /// Queue of the flow.
+    /// Egress queue of the flow at the node.
     pub queue: Option<u8>,
     /// Time inside the node, ns (saturated at 4.28 s).
     pub hop_latency: Option<u64>,
-    /// Instead of `hop_latency`, an implausible value, ns, to five digits: longer than
-    /// [`Profile::max_hop_latency`](crate::Profile::max_hop_latency), or from timestamps of which the ingress is 0 or after
-    /// the egress. It counts in [`Stats::implausible_latencies`](crate::Stats::implausible_latencies) and nowhere else.
+    /// An implausible value in place of `hop_latency`, ns, to five digits: longer than
+    /// [`Profile::max_hop_latency`](crate::Profile::max_hop_latency), or from timestamps of which the ingress is 0 or after the
+    /// egress. It only counts in [`Stats::implausible_latencies`](crate::Stats::implausible_latencies).
     pub implausible_latency: Option<u64>,
     /// Occupancy of the queue, from this flow's packet.
     pub queue_occupancy: Option<u64>,
-    /// Congestion status of the queue, likewise; or occupancy of the buffer.
+    /// Congestion status of the queue or occupancy of the buffer, from this flow's packet.
     pub queue_congestion: Option<u64>,
-    /// Utilization of the link, millionths, likewise.
+    /// Utilization of the egress link, millionths, from this flow's packet.
     pub link_utilization: Option<u64>,
     /// Latest occupancy of the queue, from any flow's packet.
     pub queue_latest: Option<LatestView>,
@@ -37,24 +37,24 @@ pub struct HopView {
     pub link_latest: Option<LatestView>,
 }
 
-/// The latest state of a flow. Borrows the collector.
+/// The latest state of a flow; borrows the collector.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowView<'a> {
     /// The flow's row, as at the periodic push.
     pub row: FlowRow,
     /// Number of nodes of its path; more than [`FlowView::hops`] if not all could be stored.
     pub path_length: u16,
-    /// The path is truncated, because the memory for hops was full.
+    /// True if the path is truncated because the memory for hops was full.
     pub truncated: bool,
-    /// The path visits a node twice.
+    /// True if the path visits a node twice.
     pub looped: bool,
-    /// The E bit of its latest report: the hop limit was reached.
+    /// The E bit of its latest report: the hop count was exceeded.
     pub hop_limit: bool,
     /// The M bit of its latest report: the MTU was exceeded.
     pub mtu: bool,
-    /// The path is from a report that may lack hops: with the E or M bit, or from a node that may be in the middle of it.
+    /// True if the path is from a report that may lack hops: with the E or M bit, or from a node in the middle of the path.
     pub incomplete: bool,
-    /// The basis of the order of its path: [`Basis::Measured`] if a packet carried it, else the basis of joined postcards.
+    /// Basis of the order of its path: [`Basis::Measured`] if a packet carried it, otherwise the basis of joined postcards.
     pub path_basis: Basis,
     /// Bit i: rule i of the rule set is true.
     pub rules: u64,
@@ -64,8 +64,8 @@ pub struct FlowView<'a> {
 }
 
 impl<'a> FlowView<'a> {
-    /// Returns the nodes of the path in forwarding order, `u32::MAX` where one does not report its ID. Empty if only
-    /// postcards arrived that were not joined: these name nodes, but not their order.
+    /// Returns the nodes of the path in forwarding order, `u32::MAX` for one that does not report its id. Empty if only
+    /// unjoined postcards arrived: these name nodes, but not their order.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let on_path = if self.path_length == 0 { &[] } else { self.states };
         on_path.iter().map(|state| state.node)
@@ -80,13 +80,13 @@ impl<'a> FlowView<'a> {
             .map(move |(hop, values)| state.hop_view(hop, *values))
     }
 
-    /// The basis of its latency.
+    /// Returns the basis of the flow latency.
     pub fn basis(&self) -> Basis {
         self.row.basis
     }
 }
 
-/// Returns the latest value in a slot, unless it was reassigned to another key since the flow's last report.
+/// Returns the latest value in a slot, or `None` if the slot was reassigned to another key since the flow's last report.
 fn latest_in(series: &Series, slot: u32, node: u32, part: u32) -> Option<LatestView> {
     let (key, latest) = series.latest(slot)?;
     (key == Key { node, part }).then_some(latest)

@@ -1,28 +1,28 @@
-//! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
+//! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] checks that.
 
 use super::{Balance, Unadmitted, each};
 
 wire::named! {
-    /// The reason for which a set of records was closed before it was complete, or not accepted when it was.
+    /// The reason why a set was closed before it was complete, or not accepted when it was.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum Reason, name {
-        /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
+        /// Later sets of the flow evicted it: one of its reports was lost or never sent.
         NextId => "next_id",
-        /// It was not complete in time.
+        /// The set was not complete before its timeout.
         Timeout => "timeout",
-        /// The set's packet ID was reused, or is 2^15 or more behind.
+        /// The packet ID was reused, or is 2^15 or more behind.
         Wrapped => "wrapped",
         /// Another flow or set needed its memory.
         Evicted => "evicted",
         /// The collector stopped before the set was complete.
         Ended => "ended",
-        /// The set's record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
+        /// The report that opens a set was lost: the record of state Medium, or the sink's record, is missing.
         NoOpening => "no_opening",
-        /// The initial hop count of sources is not known, and thus the number of nodes that the packet passed.
+        /// The initial hop count of sources is unknown, so the number of nodes that the packet passed is, too.
         NoLength => "no_length",
         /// The packet passed more nodes than a set can store, or more than is possible.
         TooLong => "too_long",
-        /// A node on the path could not add data because the hop count was used up (E).
+        /// A node on the path could not add data because the hop count was exceeded (E).
         HopLimit => "hop_limit",
         /// It has a node twice with different values, or more nodes than the hop count implies.
         Contradicted => "contradicted",
@@ -33,7 +33,7 @@ wire::named! {
     }
 }
 
-/// Sets and the records in them.
+/// Number of sets, and of the records in them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Count {
     /// Number of sets counted.
@@ -49,8 +49,8 @@ impl Count {
     }
 }
 
-/// Counters of SF-INT joining, since the collector's start. A report contains one or two records: the one that
-/// the packet carried, and the sink's own.
+/// Counters of SF-INT joining since the collector's start. A report has one or two records: the one that the packet carried,
+/// and the sink's own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JoinStats {
     /// SF-INT reports that were not urgent.
@@ -61,24 +61,24 @@ pub struct JoinStats {
     pub complete: Count,
     /// Sets that were closed, by [`Reason`]. Their records updated their nodes only.
     pub partial: [Count; Reason::ALL.len()],
-    /// The sink's own records of packets that carried another packet's record: samples of the sink, in no set.
+    /// Sink's own records in reports whose packet carried another packet's record: samples of the sink, in no set.
     pub sink_samples: u64,
-    /// Records of state Low: their set can never be complete. Samples of their node.
+    /// Records of state Low, whose set can never be complete; samples of their node.
     pub low_samples: u64,
-    /// Duplicate records: the report arrived twice.
+    /// Duplicate records, from reports that arrived twice.
     pub repeated: u64,
-    /// Records that do not fit into the set with their packet ID. Samples of their node.
+    /// Records that contradict the set with their packet ID; samples of their node.
     pub stray: u64,
-    /// Records of flows without an entry in the table, by [`Unadmitted`]. Samples of their node.
+    /// Records of flows without an entry in the table, by [`Unadmitted`]; samples of their node.
     pub unadmitted: [u64; Unadmitted::ALL.len()],
-    /// Records in reports of nodes before the sink, about queues or dropped packets. Samples of their node.
+    /// Records in reports that nodes before the sink sent about queues or dropped packets; samples of their node.
     pub transit_samples: u64,
-    /// Records in open sets, now.
+    /// Number of records in open sets now.
     pub pending: u64,
 }
 
 impl JoinStats {
-    /// Sets closed before they were complete, and their records.
+    /// Returns the sets closed before they were complete, with their records.
     pub fn partial(&self) -> Count {
         self.partial.iter().fold(Count::default(), |sum, one| Count {
             sets: sum.sets + one.sets,
@@ -86,7 +86,7 @@ impl JoinStats {
         })
     }
 
-    /// In: all records. Out: records in complete sets, in open sets, and samples of nodes. Drops: the others by reason.
+    /// Returns the balance. In: all records. Out: records in complete and open sets, and samples. Drops: all others by reason.
     pub fn balance(&self) -> Balance {
         let partial = Reason::ALL
             .iter()
@@ -108,7 +108,7 @@ impl JoinStats {
         }
     }
 
-    /// Records that cannot be part of a path, and updated their nodes.
+    /// Returns the number of records that cannot be part of a path and updated node metrics only.
     pub fn samples(&self) -> u64 {
         self.sink_samples + self.low_samples + self.transit_samples
     }

@@ -1,9 +1,9 @@
-//! Outcomes of postcards, and why some were not joined into paths.
+//! Counters of postcard joining: outcomes, and the reasons why postcards were not joined into paths.
 
 use super::{Balance, each};
 
 wire::named! {
-    /// The reason for which pending postcards were not joined.
+    /// The reason why pending postcards were not joined.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Partial, name {
@@ -11,19 +11,19 @@ wire::named! {
         MissingHop => "missing_hop",
         /// Neither timestamps, hop limits nor links give an order.
         NoOrder => "no_order",
-        /// Timestamps, or hop limit and order, contradict each other.
+        /// Timestamps contradict the order, or hop limits do.
         Contradiction => "contradiction",
-        /// Several packets whose postcards cannot be distinguished.
+        /// The postcards of several packets cannot be told apart.
         Indistinct => "indistinct",
         /// The path differs from the known one, and has not occurred often enough to be confirmed.
         Unconfirmed => "unconfirmed",
         /// Neither hop limits, links nor the nodes themselves prove that no node is missing.
         Unproven => "unproven",
-        /// INT reports the flow's path.
+        /// The flow's path comes from INT.
         Int => "path_by_int",
         /// The path has more hops than a flow's path can have.
         TooLong => "too_long",
-        /// The flow expired meanwhile.
+        /// The flow expired or was evicted in the meantime.
         FlowGone => "flow_gone",
         /// The packet's hop limit was used up inside the known path.
         Expired => "expired",
@@ -31,26 +31,26 @@ wire::named! {
 }
 
 wire::named! {
-    /// The reason for which a postcard was never pending.
+    /// The reason why a postcard was never pending.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Unjoinable, name {
         /// Nothing in it gives an order: no timestamps that can be compared, no hop limit, no links.
         NoOrder => "no_order",
-        /// INT reports the flow's path.
+        /// The flow's path comes from INT.
         Int => "path_by_int",
-        /// It names no flow, or its flow did not fit into the table.
+        /// It has no flow, or its flow did not fit into the table.
         NoFlow => "no_flow",
-        /// It names no node.
+        /// It has no node id.
         NoNode => "no_node",
-        /// A duplicate of an earlier postcard.
+        /// It is a duplicate of an earlier postcard.
         Duplicate => "duplicate",
         /// The table of pending postcards was full.
         NoRoom => "no_room",
     }
 }
 
-/// Outcomes of postcards. Each is counted once, when its outcome is known: see [`PostcardStats::balance`].
+/// Counters of postcards. Each postcard is counted when its outcome is known: see [`PostcardStats::balance`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PostcardStats {
     /// Number of postcards received.
@@ -63,9 +63,9 @@ pub struct PostcardStats {
     pub partial: [u64; Partial::ALL.len()],
     /// Postcards that were never pending, by reason.
     pub unjoinable: [u64; Unjoinable::ALL.len()],
-    /// Postcards that have been pending since the start.
+    /// Postcards that were accepted as pending since the start.
     pub accepted: u64,
-    /// Those of `accepted` that are no longer pending.
+    /// Accepted postcards that are no longer pending.
     pub released: u64,
     /// Postcards whose Flow ID identified one known flow.
     pub resolved: u64,
@@ -74,7 +74,7 @@ pub struct PostcardStats {
 }
 
 impl PostcardStats {
-    /// Postcards in; joined and pending postcards out; the others by reason.
+    /// Returns the balance. In: postcards. Out: joined and pending postcards. Drops: all others by reason.
     pub fn balance(&self) -> Balance {
         let partial = Partial::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! Conditions: comparisons of a number with a constant, as text in a configuration.
+//! Conditions of mappings and tables: comparisons of a number with a constant, written as text such as `hop_latency > 500us`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ enum Operator {
     AtLeast,
 }
 
-/// Longer ones first: `<=` begins with `<`.
+/// Operators, longer ones before their prefixes: `<=` begins with `<`.
 const OPERATORS: [(&str, Operator); 6] = [
     ("==", Operator::Equal),
     ("!=", Operator::NotEqual),
@@ -34,7 +34,7 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::More),
 ];
 
-/// Units of numbers in conditions: bytes by powers of 1024, times in ns, parts in millionths.
+/// Suffixes of constants: bytes in powers of 1024, times in ns, percent in millionths.
 const UNITS: [(&str, u64); 8] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),

@@ -1,4 +1,4 @@
-//! The measurements of a switch, as the input of a reporter's mappings.
+//! The measurements of a switch ([`Context`]), which are the input of a reporter's mappings, and the [`Trigger`]s of reports.
 
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
@@ -7,11 +7,11 @@ wire::named! {
     /// The event that causes a report.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Trigger, name {
-        /// A sink removed a packet's INT and reports its path: `stack` and `metadata`.
+        /// A sink removed a packet's INT, and reports its path: `stack` and `metadata`.
         Path => "path",
-        /// A node measured a packet and reports only its own record (INT-MX, postcards).
+        /// A node measured a packet, and reports only its own record (INT-MX, postcards).
         Hop => "hop",
-        /// A sink of SF-INT removed INT with one node's record, a part of a path.
+        /// A sink of SF-INT removed INT with the record of one node, which is part of a path.
         Sample => "sample",
         /// A watched packet was dropped here.
         Drop => "drop",
@@ -19,15 +19,15 @@ wire::named! {
         Queue => "queue",
         /// A packet passed a congested queue.
         CongestedPacket => "congested_packet",
-        /// A packet passed: every packet.
+        /// A packet passed; this is triggered by every packet.
         Packet => "packet",
-        /// A record of a table was evicted by another.
+        /// A record of a table was evicted by another key.
         Evicted => "evicted",
-        /// A table's period ended: one of its records.
+        /// A table's period ended; triggered for each of its records.
         Period => "period",
-        /// A record of a table now meets a condition.
+        /// A record of a table began to meet a condition.
         Passed => "passed",
-        /// A table's period ended: its totals.
+        /// A table's period ended; triggered once, with its totals.
         Window => "window",
     }
 }
@@ -37,59 +37,59 @@ settings::named_setting! {
 }
 
 impl Trigger {
-    /// Returns whether it is about one record of a table, or all of them.
+    /// Returns whether the trigger is about one record or all records of a table.
     pub fn is_of_a_table(self) -> bool {
         matches!(self, Self::Evicted | Self::Period | Self::Passed | Self::Window)
     }
 }
 
-/// The measurements of one packet, record or table. `None`: unknown.
+/// The measurements of one packet, record or table; `None` means unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The event that causes the report.
     pub trigger: Trigger,
     /// Node id of the switch.
     pub node: u32,
-    /// The packet's flow, as it was before INT.
+    /// The packet's flow, without INT.
     pub flow: Option<&'a FlowKey>,
     /// Records of nodes before this one, the most recent first.
     pub stack: Stack<'a>,
-    /// The measurement of this node, unless it is on the stack.
+    /// The measurement of this node, unless its record is on the stack.
     pub metadata: Option<&'a Hop>,
-    /// The device's code of the drop reason.
+    /// Drop reason code of the device.
     pub reason: Option<u8>,
-    /// The queue is congested. For [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
+    /// True if the queue is congested, for [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
     pub congested: Option<bool>,
     /// Fields of the packet itself.
     pub packet: PacketFacts,
     /// The record of a table.
     pub counter: Option<&'a Counter<'a>>,
-    /// All records of a table, if the report is about the whole table.
+    /// Totals of a table, if the report is about the whole table.
     pub window: Option<&'a Window<'a>>,
 }
 
 /// Fields of a packet other than its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
-    /// A number that all switches on the path compute identically, and that differs between packets of a flow: computed from fields
-    /// that no switch changes (see [`packet_id`]). PINT selects by it.
+    /// A number that all switches on the path compute identically, and that differs between packets of a flow. It comes from
+    /// fields that no switch changes (see [`packet_id`]); PINT selects by it.
     pub id: u32,
     /// Length of the IP packet at ingress, bytes.
     pub bytes: u32,
-    /// TTL or hop limit at egress; 0 is unknown.
+    /// TTL or hop limit at egress; 0 if unknown.
     pub hop_limit: u8,
-    /// Whether the packet arrived from a host.
+    /// True if the packet arrived from a host.
     pub from_edge: bool,
-    /// Whether the packet goes to a host.
+    /// True if the packet leaves to a host.
     pub to_edge: bool,
 }
 
-/// The record of a table about one key.
+/// A table's record about one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'a> {
     /// The key, from the table's fields.
     pub key: &'a [u8],
-    /// Sums since the last report of the key.
+    /// Sums since the key was last reported.
     pub since: Sums,
     /// Sums since the key was inserted into the table.
     pub total: Sums,
@@ -106,7 +106,7 @@ pub struct Sums {
     pub packets: u64,
     /// Number of bytes of these packets.
     pub bytes: u64,
-    /// Packets that were dropped here.
+    /// Packets dropped at this switch.
     pub drops: u64,
 }
 
@@ -117,7 +117,7 @@ impl Sums {
         drops: 0,
     };
 
-    /// Dropped packets, in millionths of all; `None` if there were no packets.
+    /// Returns the dropped packets in millionths of all packets, or `None` if there were no packets.
     pub fn loss_rate(&self) -> Option<u64> {
         let all = self.packets.saturating_add(self.drops);
         (all > 0).then(|| (u128::from(self.drops) * 1_000_000 / u128::from(all)) as u64)
@@ -150,7 +150,7 @@ pub struct Window<'a> {
     pub keys: u64,
     /// Counts of these keys in the period.
     pub sums: Sums,
-    /// The key with most packets.
+    /// The key with the most packets.
     pub top_key: &'a [u8],
     /// The counts of that key.
     pub top: Sums,
@@ -173,12 +173,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Hops of the path.
+    /// Returns the number of hops of the path, as far as known.
     pub fn hops(&self) -> usize {
         self.stack.len() + usize::from(self.metadata.is_some())
     }
 
-    /// Hop `i` of the path, from 0, the source first.
+    /// Returns hop `i` of the path, from 0 for the source.
     pub fn hop(&self, i: usize) -> Option<Hop> {
         let before = self.stack.len();
         if i < before {
@@ -205,7 +205,7 @@ impl<'a> Context<'a> {
             .or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
     }
 
-    /// Time that the packet spent in nodes, ns; `None` unless every hop has it.
+    /// Returns the time that the packet spent in nodes, ns, or `None` if a hop does not have it.
     pub fn flow_latency(&self) -> Option<u64> {
         let mut total = None;
         for i in 0..self.hops() {
@@ -221,8 +221,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns a packet's number from fields that no switch on the path changes: `ident` is the IPv4 identification or the IPv6 flow label,
-/// `sequence` the TCP sequence number; 0 for other protocols.
+/// Computes a packet's number from fields that no switch on the path changes: `ident` is the IPv4 identification or the IPv6
+/// flow label, `sequence` the TCP sequence number (0 for other protocols).
 #[inline]
 pub fn packet_id(flow: &FlowKey, ident: u32, sequence: u32) -> u32 {
     let mixed = flow.id() ^ (u64::from(ident) << 32 | u64::from(sequence));

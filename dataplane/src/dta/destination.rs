@@ -1,20 +1,24 @@
-//! The state of a reporter for one collector: the sequence of essential reports, a buffer of the most recent ones for
-//! retransmission, and the congestion level (wire-formats 5.8).
+//! The state of a reporter towards one collector's translator: sequence numbers of essential reports, a ring of the most recent
+//! ones for retransmission, and the congestion level (wire-formats 5.8).
+//!
+//! Reports have three counters in the same 16-bit space, all relative to the first report: `next` (not made yet), `fresh`
+//! (never sent) and `unsent` (next to send or retransmit). Adding `shift` gives the sequence number on the wire.
 
 use wire::dta::{Priority, Report};
 
 use super::outbox::Outbox;
 
-/// W: number of essential reports that are stored, for each collector.
+/// Number of essential reports stored per collector (W in wire-formats 5.8).
 pub const WINDOW: usize = 256;
 
 /// Settings of the retransmission of essential reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// Time within which further NACKs for the same gap are ignored, ns.
+    /// Time for which further NACKs for the same gap are ignored, ns.
     pub patience: u64,
-    /// The last essential report is retransmitted if no other follows it for this time, ns, and then after twice, four times… this
-    /// time, eight times in total: only later reports reveal a loss. The translator ignores duplicates. 0: never.
+    /// Time after which the last essential report is retransmitted if no other follows it, ns. It is repeated after twice, four
+    /// times… this time, eight times in total, because only a later report reveals a loss. The translator ignores duplicates. 0
+    /// disables this.
     pub probe: u64,
 }
 
@@ -27,31 +31,31 @@ impl Default for Repeat {
     }
 }
 
-/// Offset of the sequence in a report (wire-formats 5.3).
+/// Byte offset of the sequence number in a report (wire-formats 5.3).
 const SEQUENCE: usize = 2;
-/// Delay between the first report that is retransmitted to a full translator and the others, ns: the minimum, and the maximum if
-/// the translator announced a time.
+/// Delay before the other reports follow the first one that is retransmitted to a full translator, ns: (minimum, maximum). The
+/// maximum applies if the translator announced a longer time.
 const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
-/// Number of retransmissions of the last report.
+/// Maximum number of retransmissions of the last report without a NACK.
 const PROBES: u8 = 8;
-/// Longest time, us, for which a congestion notice holds: control messages are not authenticated, and a translator that is still
+/// Maximum time for which a congestion notice holds, us. Control messages are not authenticated, and a translator that is still
 /// congested repeats its notice far sooner.
 const MAX_HOLD_US: u32 = 1_000_000;
-/// Time that a retransmitted report takes from the allowance for NACKs, ns: 256 per millisecond.
+/// Cost of one retransmission in the allowance for NACKs, ns: 256 retransmissions per millisecond.
 const RETRANSMISSION: u64 = 1_000_000 / 256;
-/// The allowance: 512 retransmissions at once.
+/// Size of the allowance, ns: a burst of 512 retransmissions.
 const ALLOWANCE: u64 = 512 * RETRANSMISSION;
 
-/// Counters of one collector's destination.
+/// Counters of the destination of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Essential reports that were made.
+    /// Essential reports created.
     pub essential: u64,
-    /// Essential reports that were overwritten before they were first sent.
+    /// Essential reports overwritten in the ring before they were first sent.
     pub overwritten: u64,
     /// Retransmissions because of a NACK.
     pub retransmitted: u64,
-    /// Retransmissions because no report followed.
+    /// Retransmissions of the last report because none followed.
     pub probes: u64,
     /// NACKs that were processed.
     pub nacks: u64,
@@ -59,20 +63,21 @@ pub struct Stats {
     pub early: u64,
     /// NACKs ignored because they would exceed the limit of retransmissions.
     pub limited: u64,
-    /// NACKs and ACKs about reports that were never sent, after the translator had confirmed the sequence, or after the first
-    /// [`WINDOW`] reports.
+    /// NACKs and ACKs about reports that were never sent, received after the translator had confirmed a sequence number, or
+    /// after the first [`WINDOW`] reports.
     pub unbelieved: u64,
-    /// Reports that NACKs requested after they had left the retransmit buffer; each is counted once.
+    /// Reports that NACKs requested after they had left the retransmit buffer, each counted once.
     pub unavailable: u64,
-    /// NACKs of a translator that expects a sequence before the first one of this reporter: stored reports were renumbered.
+    /// NACKs of a translator that expects a sequence number before this reporter's first one; the stored reports were
+    /// renumbered.
     pub renumbered: u64,
-    /// NACKs that reject a report: malformed, or for a store or list that does not exist.
+    /// NACKs that reject a report, because it is malformed or for a store or list that does not exist.
     pub refused: u64,
     /// ACKs that were processed.
     pub acks: u64,
     /// Congestion notices that were processed.
     pub congestions: u64,
-    /// Reports that the translator dropped, according to its notices.
+    /// Reports that the translator dropped, according to its congestion notices.
     pub translator_drops: u64,
 }
 
@@ -83,35 +88,36 @@ pub(super) struct Destination {
     width: usize,
     ring: Vec<u8>,
     lens: Vec<u16>,
-    /// The next essential report, counted from the first.
+    /// Number of the next essential report, counted from the first.
     next: u16,
-    /// Offset from `next` to the sequence on the wire.
+    /// Offset from a report's number to its sequence number on the wire.
     shift: u16,
     /// Number of reports in the ring.
     buffered_count: u16,
-    /// The first report that must be sent or retransmitted.
+    /// The first report that must be sent or retransmitted, if any.
     unsent: Option<u16>,
-    /// Reports before this one have been sent once.
+    /// All reports before this one have been sent at least once.
     fresh: u16,
-    /// Time at which the last NACK was processed, ns, and the report that it requested.
+    /// (Time of the last processed NACK in ns, the sequence number that it gave).
     last_nack: Option<(u64, u16)>,
-    /// Time at which the allowance for retransmissions is whole again, ns.
+    /// Time at which the allowance for retransmissions is full again, ns.
     spent_until: u64,
-    /// The translator has named a sequence of ours.
+    /// True once the translator has named one of our sequence numbers.
     confirmed: bool,
-    /// Position of a report: earlier ones are not counted as unavailable again.
+    /// Reports before this position are not counted as unavailable again.
     unavailable_before: u64,
-    /// Time at which the last report is retransmitted, ns, and the number of times that remain.
+    /// (Time of the next retransmission of the last report in ns, remaining retransmissions).
     probe: (u64, u8),
     level: u8,
     level_until: u64,
-    /// Time until which only one report is retransmitted, because the translator was full, ns.
+    /// Time until which only one report is retransmitted because the translator was full, ns.
     waits_until: u64,
     pub(super) stats: Stats,
 }
 
 impl Destination {
-    /// `longest`: bytes of the longest essential report; 0: there are none. `first`: sequence of the first one.
+    /// Creates the state. `longest` is the length of the longest essential report in bytes, 0 if there are none; `first` is the
+    /// sequence number of the first report.
     pub(super) fn new(number: u8, longest: usize, first: u16) -> Self {
         let buffered = if longest > 0 { WINDOW } else { 0 };
         Self {
@@ -136,7 +142,7 @@ impl Destination {
         }
     }
 
-    /// Bytes of the longest essential report.
+    /// Returns the bytes of the longest essential report.
     pub(super) fn longest(&self) -> usize {
         self.width
     }
@@ -154,7 +160,7 @@ impl Destination {
         }
     }
 
-    /// Returns the level of congestion at `now`.
+    /// Returns the congestion level at `now`.
     pub(super) fn level(&self, now: u64) -> u8 {
         if now < self.level_until { self.level } else { 0 }
     }
@@ -169,7 +175,8 @@ impl Destination {
         self.level_until = now.saturating_add(u64::from(hold_us.min(MAX_HOLD_US)) * 1000);
     }
 
-    /// Sends a report, or puts it into the ring; false: there was no space for it.
+    /// Sends a report or, if it is essential, stores it in the ring and sends it when it fits. Returns false if there was no
+    /// space.
     pub(super) fn send(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
         if report.base.essential {
             return self.send_essential(report, now, probe, out);
@@ -190,7 +197,7 @@ impl Destination {
             return false;
         };
         self.lens[at] = len as u16;
-        // The slot's previous report is overwritten.
+        // The slot's previous report is overwritten, so it can no longer be sent.
         if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
             self.skip_unsent();
         }
@@ -212,12 +219,12 @@ impl Destination {
         self.unsent = Some(first.wrapping_add(1)).filter(|next| *next != self.next);
     }
 
-    /// Sends and retransmits due reports, in order, as far as they fit.
+    /// Sends and retransmits due reports in order, as many as fit.
     pub(super) fn pump(&mut self, now: u64, out: &mut Outbox) {
         while now >= self.waits_until && self.pump_one(out) {}
     }
 
-    /// Sends the first of them; false: there is none, or it does not fit.
+    /// Sends the first due report. Returns false if there is none, or it does not fit.
     fn pump_one(&mut self, out: &mut Outbox) -> bool {
         let Some(sequence) = self.unsent else { return false };
         if !out.push(self.number, self.buffered(sequence)) {
@@ -240,8 +247,8 @@ impl Destination {
             .unwrap_or(&[])
     }
 
-    /// Processes a NACK: the translator lacks the reports after `last`. `overload`: because it could not queue them; then only the
-    /// first is retransmitted at once, the others when congestion is over.
+    /// Processes a NACK: the translator lacks the reports after `last`. With `overload` (it could not queue them), only the
+    /// first is retransmitted at once, the others when the congestion is over.
     pub(super) fn nack(&mut self, last: u16, overload: bool, now: u64, repeat: &Repeat, out: &mut Outbox) {
         let missing = self.reports_after(last);
         let again = self
@@ -252,8 +259,8 @@ impl Destination {
             return;
         }
         let sent = u64::from(missing) <= self.stats.essential;
-        // A translator that knows an earlier reporter asks about one of the first reports. Later, what it would get with other numbers
-        // is what it has: it would execute these reports again.
+        // A translator that knows an earlier reporter with our ID asks about one of the first reports. Later, renumbered
+        // reports would be ones that it already has, and would execute again.
         if !sent && (self.confirmed || self.stats.essential > WINDOW as u64) {
             self.stats.unbelieved += 1;
             return;
@@ -289,7 +296,7 @@ impl Destination {
         self.pump(now, out);
     }
 
-    /// Number of reports after the one with sequence `last`.
+    /// Returns the number of reports after sequence number `last`.
     fn reports_after(&self, last: u16) -> u16 {
         self.next
             .wrapping_add(self.shift)
@@ -297,9 +304,9 @@ impl Destination {
             .wrapping_sub(1)
     }
 
-    /// Takes `count` retransmissions from the allowance, if it has as many.
+    /// Takes `count` retransmissions from the allowance. Returns false if it does not have as many.
     fn allow(&mut self, count: u16, now: u64) -> bool {
-        // Later than possible: the clock was set back.
+        // Impossible value: the clock was set back.
         if self.spent_until > now.saturating_add(ALLOWANCE) {
             self.spent_until = now;
         }
@@ -323,8 +330,9 @@ impl Destination {
         self.unavailable_before = to.max(self.unavailable_before);
     }
 
-    /// Handles a `last` that was never sent: the translator continues the sequence of an earlier reporter with the same ID, and has
-    /// accepted no report yet. Renumbers the stored reports to follow `last`, and returns the number of missing reports.
+    /// Handles a `last` that was never sent: the translator continues the sequence of an earlier reporter with the same ID, and
+    /// has accepted no report of ours yet. Renumbers the stored reports to follow `last`, and returns the number of missing
+    /// reports.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;
         let first = self.next.wrapping_sub(self.buffered_count);
@@ -353,12 +361,12 @@ impl Destination {
         }
     }
 
-    /// Returns whether the translator has confirmed that it has all essential reports.
+    /// Returns whether the translator has confirmed all essential reports.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.stats.essential == 0 || self.probe.0 == u64::MAX
     }
 
-    /// Sends due reports: those that did not fit before, and the retransmission of the last one.
+    /// Sends due reports: those that did not fit before, and the retransmission of the last report.
     pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
         self.pump(now, out);
         let (at, left) = self.probe;
@@ -381,12 +389,12 @@ impl Destination {
         }
     }
 
-    /// Number of essential reports that are not sent yet.
+    /// Returns the number of essential reports that were not sent yet.
     pub(super) fn waiting(&self) -> u16 {
         self.unsent.map_or(0, |_| self.next.wrapping_sub(self.fresh))
     }
 
-    /// Sequence of the last essential report.
+    /// Returns the sequence number of the last essential report.
     pub(super) fn last_sequence(&self) -> Option<u16> {
         (self.buffered_count > 0).then(|| self.next.wrapping_add(self.shift).wrapping_sub(1))
     }

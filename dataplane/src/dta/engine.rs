@@ -1,4 +1,5 @@
-//! Executes mappings: from measurements to queued reports.
+//! Executes the mappings of a reporter: evaluates conditions and sampling, builds DTA operations from measurements, and queues
+//! their reports.
 
 use detect::Match;
 use wire::dta::{Base, Operation, Report};
@@ -11,27 +12,27 @@ use super::outbox::Outbox;
 use super::spread::Spread;
 use super::{SendError, SendOptions};
 
-/// Outcomes of the reports of a mapping: made = sent + pending + all fields after that.
+/// Outcomes of the reports of a mapping: made = sent + pending + all later fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappingStats {
-    /// Operations; for Append, entries.
+    /// Operations attempted; for Append, entries.
     pub made: u64,
-    /// Sent, or stored for later sending because there was no space.
+    /// Reports sent, or stored for later sending because there was no space.
     pub sent: u64,
     /// Entries that wait for a full batch.
     pub pending: u64,
-    /// Suppressed because of congestion.
+    /// Reports suppressed because of congestion.
     pub suppressed: u64,
-    /// A part of the key, or the value, was not known.
+    /// Reports for which a part of the key, or the value, was unknown.
     pub absent: u64,
-    /// An IPv6 address in a field of four bytes, or a key of another length than the field.
+    /// Reports with an IPv6 address in a field of four bytes, or a key of another length than the field.
     pub size: u64,
-    /// The outbox was full.
+    /// Reports for which the outbox was full.
     pub queue_full: u64,
 }
 
 impl MappingStats {
-    /// Returns whether the sum adds up.
+    /// Returns whether the counts add up.
     pub fn is_balanced(&self) -> bool {
         let without_value = self.absent + self.size;
         self.made == self.sent + self.pending + self.suppressed + without_value + self.queue_full
@@ -42,22 +43,22 @@ impl MappingStats {
 pub(super) struct Engine {
     pub(super) reporter: u32,
     mappings: Vec<Compiled>,
-    /// The mappings of each trigger.
+    /// Indices of the mappings of each trigger.
     by_trigger: [Vec<u16>; Trigger::ALL.len()],
     pub(super) spread: Spread,
     pub(super) destinations: Vec<Destination>,
     pub(super) repeat: Repeat,
     data: Vec<u8>,
-    /// Reports sent for the first time, of mappings and others.
+    /// Number of reports sent for the first time, with and without a mapping.
     pub(super) reports: u64,
 }
 
 #[derive(Debug)]
 struct Compiled {
     mapping: Mapping,
-    /// Whether a field uses the hop that the report is about.
+    /// True if a field uses the hop that the report is about.
     needs_hop: bool,
-    /// The mapping's bit in the records of a table, for [`Trigger::Passed`].
+    /// Bit of the mapping in a table's record, for [`Trigger::Passed`].
     bit: u8,
     seen: u32,
     batches: Vec<PendingBatch>,
@@ -71,11 +72,11 @@ struct PendingBatch {
     collector: u8,
     bytes: Vec<u8>,
     count: u8,
-    /// Arrival time of the first, ns.
+    /// Arrival time of the first entry, ns.
     since: u64,
 }
 
-/// The reason for which a mapping made no report.
+/// The reason why a mapping did not make a report.
 enum MappingError {
     Value(ValueError),
     Send(SendError),
@@ -165,8 +166,8 @@ impl Engine {
         self.mappings.iter().map(|one| (&one.mapping, &one.stats))
     }
 
-    /// Executes the mappings of a trigger. `passed`: the mappings that have already reported this record. Returns them with the
-    /// new ones.
+    /// Executes the mappings of a trigger. `passed` is the set of mappings (bits) that have already reported this record.
+    /// Returns it together with the new ones.
     pub(super) fn report(
         &mut self,
         context: &Context<'_>,
@@ -189,7 +190,7 @@ impl Engine {
         reported
     }
 
-    /// Executes one mapping. True if its conditions were met. The postcards of a path count as one.
+    /// Executes one mapping. Returns true if its conditions were met. The postcards of a path count as one report.
     fn execute_mapping(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
@@ -210,7 +211,7 @@ impl Engine {
         }
         let needs_hop = one.needs_hop;
         let mut met = false;
-        // A path is reported completely or not at all.
+        // A path is sampled completely or not at all.
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
@@ -362,7 +363,7 @@ impl Engine {
         Ok(SendOutcome::Sent)
     }
 
-    /// Adds an entry to a list.
+    /// Adds an entry to a list, and sends the batch when it is full.
     fn append(
         &mut self,
         index: usize,
@@ -421,12 +422,12 @@ impl Engine {
                 stats.sent += waited;
                 Ok(SendOutcome::Sent)
             }
-            // The batch waits until it fits.
+            // The batch waits until it fits into the outbox.
             Err(_) => Ok(SendOutcome::Pending),
         }
     }
 
-    /// Sends an operation without a mapping.
+    /// Sends an operation that does not come from a mapping.
     pub(super) fn send(
         &mut self,
         collector: u8,
@@ -454,7 +455,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends entries that have waited long enough, and the due reports of destinations.
+    /// Sends batches that have waited long enough, and the due reports of destinations.
     pub(super) fn tick(&mut self, now: u64, out: &mut Outbox) {
         for to in &mut self.destinations {
             to.tick(now, &self.repeat, out);
@@ -539,7 +540,7 @@ impl Compiled {
         }
     }
 
-    /// Returns the time at which the first batch that is not full must be sent, ns.
+    /// Returns the time at which the first batch must be sent even if it is not full, ns.
     fn next_flush(&self) -> Option<u64> {
         let Action::Append { hold, .. } = self.mapping.action else {
             return None;
@@ -548,14 +549,14 @@ impl Compiled {
         waiting.map(|batch| batch.since.saturating_add(hold)).min()
     }
 
-    /// Returns whether this report is in the sample of one in `every`.
+    /// Advances the sampling of one report in `every`. Returns whether this report is in the sample.
     fn sample(&mut self) -> bool {
         let chosen = self.comes_next();
         self.seen = (self.seen + 1) % self.mapping.every.max(1);
         chosen
     }
 
-    /// Returns whether the next one will be.
+    /// Returns whether the next report will be in the sample.
     fn comes_next(&self) -> bool {
         self.seen == 0
     }
@@ -568,8 +569,8 @@ impl Compiled {
     }
 }
 
-/// Returns the position of this switch on the path, from 1; 0: unknown. A sink is the last; elsewhere it is the difference of the hop limit
-/// from one of the usual initial values of hosts.
+/// Returns the position of this switch on the path, from 1; 0 if unknown. A sink is the last one. Elsewhere the position is the
+/// distance of the TTL from the usual initial values of hosts (64, 128, 255).
 fn hop_number(context: &Context<'_>) -> u8 {
     if context.trigger == Trigger::Path {
         return context.hops().min(usize::from(u8::MAX)) as u8;
@@ -582,7 +583,7 @@ fn hop_number(context: &Context<'_>) -> u8 {
     if limit == 0 { 0 } else { first - limit }
 }
 
-/// Delivery mode, reporter and time of a report.
+/// Delivery options, reporter and time of a report.
 #[derive(Clone, Copy)]
 struct Delivery {
     options: SendOptions,
@@ -591,7 +592,7 @@ struct Delivery {
     probe: u64,
 }
 
-/// Sends the entries of a batch. They are not suppressed: that was decided when they arrived.
+/// Sends the entries of a batch. Congestion does not suppress them, because that was decided when they arrived.
 fn flush(
     batch: &mut PendingBatch,
     entry_len: usize,

@@ -1,7 +1,7 @@
-//! Fields: the parts of a report's key, data or condition, as text in a configuration and as bytes in a report.
+//! Fields: the parts of a report's key, data or condition. Written as text in a configuration, and as bytes in a report.
 //!
-//! A field is written as its name (`flow`, `hop_latency`), with another width (`hop_latency:u16`), as a list over the first hops
-//! of the path (`node[5]`), or as a number with its width (`7:u32`). Numbers are big-endian.
+//! The text of a field is a name (`flow`, `hop_latency`), a name with a width (`hop_latency:u16`), a list over the first hops
+//! of the path (`node[5]`), or a number with its width (`7:u32`). Numbers are big-endian.
 
 mod text;
 
@@ -15,14 +15,14 @@ pub(super) use text::parse_number;
 use super::context::{Context, Sums};
 use super::pint;
 
-/// The longest key of a table, bytes: an IPv6 flow and a few more bytes.
+/// Maximum length of a table's key, bytes: an IPv6 flow and a few more bytes.
 pub const MAX_KEY: usize = 40;
 
 /// A part of a key, of data, or of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     what: FieldKind,
-    /// Width in bytes; for a list, of each element; for addresses and flows, in data.
+    /// Width in bytes: of each element for a list; of the form in data for addresses and flows.
     width: u8,
     /// Number of elements of a list; 0 if it is not a list.
     count: u8,
@@ -31,7 +31,7 @@ pub struct Field {
 /// Kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
-    /// Source, destination, ports, protocol: 13 bytes, or 37 if IPv6 is possible.
+    /// Source, destination, ports, protocol: 13 bytes, or 37 if `wide` (16-byte addresses).
     Flow {
         wide: bool,
     },
@@ -39,7 +39,7 @@ enum FieldKind {
         source: bool,
         wide: bool,
     },
-    /// The key of the table's record, or of the most frequent one.
+    /// The key of the table's record, or of the key with the most packets (`top`).
     Key {
         top: bool,
     },
@@ -49,7 +49,7 @@ enum FieldKind {
 
 macro_rules! numbers {
     ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $width:literal;)+) => {
-        /// A number that a switch may know.
+        /// Numeric fields, which a switch may know.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Number { $($(#[doc = $doc])+ $name),+ }
 
@@ -57,7 +57,7 @@ macro_rules! numbers {
             const ALL: &[(Self, &str, u8)] = &[$((Self::$name, $word, $width)),+];
         }
 
-        /// All numeric fields: name, default width in bytes, and meaning.
+        /// All numeric fields: (name, default width in bytes, meaning).
         pub const NUMBERS: &[(&str, u8, &str)] = &[$(($word, $width, concat!($($doc),+))),+];
     };
 }
@@ -139,7 +139,7 @@ numbers! {
     PintDigest = "pint_digest", 1;
 }
 
-/// Fields that are not numbers: name, bytes in data, and meaning.
+/// All other fields: (name, bytes in data, meaning).
 pub const NAMES: &[(&str, u8, &str)] = &[
     (
         "flow",
@@ -171,19 +171,19 @@ pub const NAMES: &[(&str, u8, &str)] = &[
     ),
 ];
 
-/// The reason for which a report cannot be made from the known values.
+/// The reason why a report cannot be made from the known values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
-    /// A part of a key, or a required value, is not known.
+    /// A part of a key, or a required value, is unknown.
     Absent,
     /// An IPv6 address in a field of four bytes, or a key of another length than the field.
     Size,
 }
 
-/// The reason for which a text is not a field or condition.
+/// The reason why a text is not a field or condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// There is no field with this name; the text.
+    /// No field has this name; the value is the text.
     Unknown(String),
     /// The text after the colon is not a width.
     Width(String),
@@ -229,7 +229,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 impl Number {
-    /// Returns whether the field belongs to a hop, so that it can be a list.
+    /// Returns whether the field belongs to a hop, so that it can be a list over hops.
     fn is_per_hop(self) -> bool {
         use Number as N;
         matches!(
@@ -251,7 +251,7 @@ impl Number {
         matches!(self, Self::PintN | Self::PintDigest)
     }
 
-    /// Returns whether a value that does not fit is truncated to its low bits; other numbers saturate.
+    /// Returns whether a value that does not fit is truncated to its low bits. Other numbers saturate.
     fn wraps(self) -> bool {
         use Number as N;
         matches!(
@@ -294,7 +294,7 @@ impl Number {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedHop {
     pub(super) hop: Option<Hop>,
-    /// The position of the hop on the path, from 1; 0: unknown.
+    /// Position of the hop on the path, from 1; 0 if unknown.
     pub(super) number: u8,
 }
 
@@ -311,7 +311,7 @@ impl ReportedHop {
 }
 
 impl Field {
-    /// Returns the value, if it is a number and known; for a list, the first element.
+    /// Returns the value if it is a number and known.
     pub(super) fn number(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         match self.what {
             FieldKind::Constant(value) => Some(value),
@@ -320,7 +320,7 @@ impl Field {
         }
     }
 
-    /// Returns the value as 32 bits: an IPv4 address, a flow's id, or a number that fits.
+    /// Returns the value in 32 bits: an IPv4 address, a Flow ID, or a number (saturated).
     pub(super) fn word(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u32> {
         match self.what {
             FieldKind::Flow { .. } => whole(context.flow).ok().map(FlowKey::flow_id),
@@ -382,7 +382,7 @@ impl Field {
         matches!(self.what, FieldKind::Number(number) if number.is_per_hop()) && self.count == 0
     }
 
-    /// Returns whether it is of a table's record, or of a window.
+    /// Returns whether the field belongs to a table's record or window.
     pub(super) fn needs_table(&self) -> bool {
         use Number as N;
         match self.what {
@@ -406,7 +406,7 @@ impl Field {
         }
     }
 
-    /// Returns whether it is of a packet's flow.
+    /// Returns whether the field belongs to a packet's flow.
     pub(super) fn needs_flow(&self) -> bool {
         use Number as N;
         match self.what {
@@ -416,7 +416,7 @@ impl Field {
         }
     }
 
-    /// Returns whether it is a number, so that it can be a value or a part of a condition.
+    /// Returns whether it is a number, so that it can be a value or part of a condition.
     pub fn is_number(&self) -> bool {
         matches!(self.what, FieldKind::Number(_) | FieldKind::Constant(_))
             && (self.count == 0 || self.is_pint())
@@ -426,7 +426,7 @@ impl Field {
         matches!(self.what, FieldKind::Number(number) if number.is_pint())
     }
 
-    /// Returns the length in data, bytes; `None` if that is not fixed.
+    /// Returns the length in data in bytes, or `None` if it is not fixed.
     pub fn data_len(&self) -> Option<usize> {
         match self.what {
             FieldKind::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),
@@ -447,7 +447,7 @@ impl Field {
         }
     }
 
-    /// Writes it as a part of a key: all of it must be known.
+    /// Writes the field as part of a key. All of it must be known.
     fn put_key(
         &self,
         context: &Context<'_>,
@@ -481,7 +481,7 @@ impl Field {
         }
     }
 
-    /// Writes it as a part of data: an unknown number is all ones, as in INT.
+    /// Writes the field as part of data. An unknown number is all ones, as in INT.
     fn put_data(
         &self,
         context: &Context<'_>,
@@ -550,7 +550,7 @@ impl Field {
         (key.len()..len).try_for_each(|_| out.put(&[0]))
     }
 
-    /// Writes the item of the first hops, the source first; zero for hops that the path does not have.
+    /// Writes an item of the first hops, the source first; zero for hops beyond the path.
     fn put_list(
         &self,
         number: Number,
@@ -572,7 +572,8 @@ impl Field {
         Ok(())
     }
 
-    /// Returns a number in this field's width: see [`Number::wraps`]. The largest one is reserved for "unknown".
+    /// Fits a number into this field's width: it wraps or saturates, see [`Number::wraps`]. The largest value is reserved for
+    /// "unknown".
     fn fitted(&self, value: u64) -> u64 {
         let wraps = matches!(self.what, FieldKind::Number(number) if number.wraps());
         let most = max_of_width(self.width);
@@ -584,7 +585,7 @@ fn nonzero(value: u32) -> Option<u64> {
     (value != 0).then_some(u64::from(value))
 }
 
-/// Writes a key of these fields into `out` and returns its length.
+/// Writes a key of these fields into `out`, and returns its length in bytes.
 pub(super) fn write_key(
     fields: &[Field],
     context: &Context<'_>,
@@ -599,7 +600,7 @@ pub(super) fn write_key(
     Ok(scratch.len)
 }
 
-/// Writes data of these fields into `out` and returns their length.
+/// Writes data of these fields into `out`, and returns their length in bytes.
 pub(super) fn write_data(
     fields: &[Field],
     context: &Context<'_>,
@@ -619,13 +620,14 @@ fn max_of_width(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * u32::from(width.clamp(1, 8)))
 }
 
-/// Returns the flow, if more than its Flow ID is known.
+/// Returns the flow if its 5-tuple is known, not only its Flow ID.
 fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, ValueError> {
     flow.filter(|flow| flow.known_id().is_none())
         .ok_or(ValueError::Absent)
 }
 
-/// Writes the canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol. `wide`: with 16-byte addresses.
+/// Writes the canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol; with 16-byte addresses if
+/// `wide`.
 fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), ValueError> {
     let from = if wide { 0 } else { 12 };
     out.put(&flow.src_octets()[from..])?;
@@ -635,7 +637,7 @@ fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), Val
     out.put_number(ports, 5)
 }
 
-/// A buffer for a key or data that is being written.
+/// Cursor over the buffer of a key or data that is being written.
 #[derive(Debug)]
 struct Scratch<'a> {
     bytes: &'a mut [u8],

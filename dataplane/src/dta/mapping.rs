@@ -1,4 +1,4 @@
-//! Mappings: which trigger turns which measurements into which operation.
+//! Mappings: each defines which DTA operation a trigger causes, and with which measurements.
 
 use detect::Match;
 use wire::dta::hash::{MAX_COPIES, MAX_KEY};
@@ -12,19 +12,19 @@ use super::{ConfigError, Part, SendOptions};
 /// Maps the measurements of a switch to a DTA operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
-    /// A name for people.
+    /// Name of the mapping for users.
     pub name: String,
     /// The event that causes the report.
     pub on: Trigger,
-    /// The table, for triggers of records or windows.
+    /// Index of the table, for triggers of records or windows.
     pub table: Option<usize>,
-    /// The flows. Triggers without a flow match only if this matches every flow.
+    /// The flows to which it applies. Triggers without a flow match only if this matches every flow.
     pub flows: Match,
     /// Conditions that must all be met.
     pub when: Vec<Condition>,
-    /// Sampling: one in `every` of the matching reports is sent; 1: all. The postcards of a path count as one.
+    /// Sampling: one of `every` matching reports is sent; 1 sends all. The postcards of a path count as one.
     pub every: u32,
-    /// Reports each hop of a path separately, instead of the path.
+    /// Reports each hop of a path separately instead of the path.
     pub each_hop: bool,
     /// Options of its reports.
     pub options: SendOptions,
@@ -32,62 +32,62 @@ pub struct Mapping {
     pub action: Action,
 }
 
-/// An operation with the fields of its contents.
+/// A DTA operation, with the fields that make up its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A value under a key.
+    /// Writes a value under a key (Key-Write).
     KeyWrite {
         /// The number of the store.
         store: u16,
-        /// Copies, 1 to 4.
+        /// Number of copies, 1 to 4.
         copies: u8,
         /// The parts of the key.
         key: Vec<Field>,
         /// The parts of the value.
         data: Vec<Field>,
     },
-    /// An entry at the end of a list.
+    /// Adds an entry to the end of a list (Append).
     Append {
-        /// The list, or the first of them.
+        /// The list, or the first of several.
         list: u32,
-        /// Number of lists that entries are spread over by `spread`; 1: a single list.
+        /// Number of lists over which `spread` distributes entries; 1 for a single list.
         lists: u16,
         /// The fields that select the list.
         spread: Vec<Field>,
-        /// The parts of the entry.
+        /// The fields that make up an entry.
         entry: Vec<Field>,
-        /// Entries that go into one report, 1 to 255.
+        /// Number of entries per report, 1 to 255.
         entries: u8,
-        /// Longest time that an entry waits for others, ns.
+        /// Maximum time that an entry waits for others, ns.
         hold: u64,
     },
-    /// Adds to the counters of a key.
+    /// Adds to the counters of a key (Key-Increment).
     KeyIncrement {
         /// The number of the store.
         store: u16,
-        /// Counters, 1 to 4.
+        /// Number of counters, 1 to 4.
         copies: u8,
         /// The parts of the key.
         key: Vec<Field>,
-        /// The number that is added.
+        /// The number to add.
         delta: Field,
     },
-    /// One hop of the path of a key; for a path, each of its hops.
+    /// Reports one hop of a key's path (Postcarding); for a path, each of its hops.
     Postcard {
         /// The number of the store.
         store: u16,
         /// The parts of the key.
         key: Vec<Field>,
-        /// Value of the hop.
+        /// The value of the hop.
         value: Field,
     },
 }
 
-/// Maximum number of lists that a mapping spreads entries over.
+/// Maximum number of lists over which a mapping spreads entries.
 pub const MAX_SPREAD: u16 = 256;
 
 impl Mapping {
-    /// Iterates over all fields, in the order in which they are written.
+    /// Returns all fields in the order in which they are written, each with the name of its setting.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Field)> {
         let none: &[Field] = &[];
         let (key, spread, data) = match &self.action {
@@ -108,7 +108,7 @@ impl Mapping {
             .chain(when)
     }
 
-    /// Bytes of its longest report.
+    /// Returns the bytes of its longest report.
     pub(super) fn longest(&self) -> usize {
         BASE_LEN
             + match &self.action {
@@ -123,8 +123,8 @@ impl Mapping {
             }
     }
 
-    /// Checks whether it can be executed. `index` is its number, `tables` the number of tables, `longest` the maximum length of a
-    /// report.
+    /// Checks that the mapping can be executed. `index` is its index, `tables` the number of tables, `longest` the maximum
+    /// length of a report.
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
         let part = Part::Mapping(index);
         self.check_trigger(part, tables)?;
@@ -251,12 +251,12 @@ impl Mapping {
     }
 }
 
-/// Returns the longest key of these fields, bytes.
+/// Returns the maximum length of a key of these fields, bytes.
 fn longest_key(key: &[Field]) -> usize {
     key.iter().map(Field::longest_in_key).sum()
 }
 
-/// Checks that it is a key of at most `most` bytes.
+/// Checks that the fields make a key of at most `most` bytes. Returns the error message.
 pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
     match longest_key(key) {
         0 => Err("a key needs a field, such as [\"flow\"]".to_owned()),
@@ -280,7 +280,7 @@ fn check_data(data: &[Field]) -> Result<(), String> {
     }
 }
 
-/// Length of data made of these fields, bytes.
+/// Returns the length of data made of these fields in bytes, or `None` if it is not fixed.
 pub fn data_len(data: &[Field]) -> Option<usize> {
     data.iter().map(Field::data_len).sum()
 }

@@ -1,14 +1,14 @@
-//! The reporter of Direct Telemetry Access: it maps measurements of a switch to operations on a collector's memory (the DTA
+//! The reporter of Direct Telemetry Access (DTA): maps measurements of a switch to operations on a collector's memory (the DTA
 //! paper, 3.1 and 4.1; wire-formats 5).
 //!
-//! A [`Mapping`] defines the operation that a [`Trigger`] causes, and the [`Field`]s of its key and data, which are read from the
-//! [`Context`]. Triggers are events of single packets, and of [`table`]s, which count per key. [`sketches`] summarise packets and
-//! are sent column by column. Tables and sketches have a fixed size. The key, list or sketch of a report selects its collector
-//! ([`Spread`]). Essential reports are numbered, buffered, and retransmitted when a translator misses them. Under congestion,
-//! reports of low priority are suppressed.
+//! A [`Mapping`] defines the operation that a [`Trigger`] causes, and the [`Field`]s of its key and data, which are read from
+//! the [`Context`]. Triggers are events of single packets, or of [`table`]s, which count per key. [`sketches`] summarise
+//! packets and are sent column by column. Tables and sketches have a fixed size. The key, list or sketch of a report selects
+//! its collector ([`Spread`]). Essential reports are numbered, buffered, and retransmitted when a translator misses them. Under
+//! congestion, reports of low priority are suppressed.
 //!
-//! No I/O and no clock: the input is packets, events, control messages and the time; the output is reports in an [`Outbox`]. All
-//! memory is allocated in [`Reporter::new`]. Everything that is not sent is counted by reason.
+//! No I/O and no clock: the input is packets, events, control messages and the time; the output is reports in an [`Outbox`].
+//! All memory is allocated in [`Reporter::new`]. Everything that is not sent is counted by reason.
 
 mod condition;
 pub mod context;
@@ -52,15 +52,15 @@ pub const MAX_MAPPINGS: usize = 64;
 pub const MAX_TABLES: usize = 16;
 /// Maximum number of sketches.
 pub const MAX_SKETCHES: usize = 16;
-/// Maximum number of mappings to [`Trigger::Passed`].
+/// Maximum number of mappings with [`Trigger::Passed`], which have one bit each in a record.
 const MAX_PASSED: usize = 8;
-/// Maximum number of reports of a sketch per call.
+/// Maximum number of reports of a sketch per tick.
 const BURST: usize = 64;
 
 /// Configuration of a reporter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Reporter ID; a switch's node id.
+    /// Reporter ID, which is the switch's node id.
     pub reporter: u32,
     /// Assignment of reports to collectors.
     pub spread: Spread,
@@ -72,20 +72,21 @@ pub struct Config {
     pub sketches: Vec<sketches::Config>,
     /// Retransmission of essential reports.
     pub repeat: Repeat,
-    /// Longest report, bytes of UDP payload.
+    /// Maximum length of a report, bytes of UDP payload.
     pub longest: usize,
-    /// Longest essential report of [`Reporter::send`], bytes; those of mappings and sketches follow from the configuration.
+    /// Maximum length of an essential report of [`Reporter::send`], bytes. The lengths for mappings and sketches follow from
+    /// the configuration.
     pub longest_essential: usize,
-    /// Sequence of the first essential report to each collector. A translator that knows the reporter accepts
-    /// numbers up to 32767 ahead of the last one as new and silently drops all others as old, so this should increase with the time
-    /// of the start.
+    /// Sequence number of the first essential report to each collector. A translator that knows the reporter accepts numbers up
+    /// to 32767 ahead of the last one as new, and silently drops all others as old. So this should increase with the time of
+    /// the start.
     pub first_sequence: u16,
-    /// Hash seed: prevents senders from filling one slot of a table on purpose.
+    /// Hash seed, which keeps senders from targeting one slot of a table.
     pub seed: u64,
 }
 
 impl Default for Config {
-    /// Returns settings with one collector, nothing to report, and reports of at most 1400 bytes.
+    /// Returns a configuration with one collector, nothing to report, and reports of at most 1400 bytes.
     fn default() -> Self {
         Self {
             reporter: 0,
@@ -107,13 +108,13 @@ impl Default for Config {
 pub struct SendOptions {
     /// Under congestion, reports of low priority are dropped first.
     pub priority: Priority,
-    /// Reliable: it is numbered, buffered, and retransmitted if lost.
+    /// Reliable delivery: the report is numbered, buffered, and retransmitted if lost.
     pub essential: bool,
-    /// The collector's CPU is notified.
+    /// Notifies the collector's CPU (RDMA immediate).
     pub immediate: bool,
 }
 
-/// The reason for which no report was sent.
+/// The reason why no report was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// Congestion suppresses reports of its priority.
@@ -127,9 +128,9 @@ pub enum SendError {
 pub struct ConfigError {
     /// The part of the configuration.
     pub part: Part,
-    /// The setting of that part.
+    /// Name of the invalid setting in that part.
     pub key: &'static str,
-    /// The error, and how to correct it.
+    /// The error, and its correction.
     pub why: String,
 }
 
@@ -179,7 +180,7 @@ pub struct Stats {
     pub controls: u64,
     /// Control messages that could not be read.
     pub bad_controls: u64,
-    /// Control messages for another reporter.
+    /// Control messages addressed to another reporter.
     pub misdirected: u64,
     /// SKETCH-NACKs about a sketch that this switch does not have.
     pub unknown_sketches: u64,
@@ -235,11 +236,11 @@ impl Reporter {
         })
     }
 
-    /// Replaces the assignment of reports to collectors, also for entries that wait for a full batch. Those so far keep their numbers and
-    /// sequences; more may follow, whose first essential report has sequence `first`.
+    /// Replaces the assignment of reports to collectors, also for entries that wait for a full batch. Existing collectors keep
+    /// their numbers and sequences. More may be added, whose first essential report has sequence number `first`.
     ///
     /// # Errors
-    /// There are fewer collectors than before; nothing was changed.
+    /// There are fewer collectors than before; nothing is changed then.
     pub fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
         self.engine.set_spread(spread, first)
     }
@@ -269,7 +270,7 @@ impl Reporter {
         self.engine.report(context, None, 0, now, out);
     }
 
-    /// Processes another event, see [`Trigger`]; tables count packets that are dropped.
+    /// Processes any other event, see [`Trigger`]. Tables count packets that are dropped.
     pub fn report(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.triggers += 1;
         if context.trigger == Trigger::Drop {
@@ -290,7 +291,7 @@ impl Reporter {
     /// Sends an operation without a mapping, to the collector of its key, list or sketch.
     ///
     /// # Errors
-    /// It was not sent.
+    /// The operation was not sent, for the reason returned.
     pub fn send(
         &mut self,
         operation: &Operation<'_>,
@@ -307,7 +308,7 @@ impl Reporter {
         self.engine.send(collector, operation, options, now, out)
     }
 
-    /// Processes a UDP payload from the translator of the collector with this number, or counts it as refused.
+    /// Processes a UDP payload from the translator of the collector with this number; counts an invalid one as refused.
     pub fn control(&mut self, collector: u8, payload: &[u8], now: u64, out: &mut Outbox) {
         let control = match Control::parse(payload) {
             Ok(control) if control.reporter == self.engine.reporter => control,
@@ -351,8 +352,8 @@ impl Reporter {
         }
     }
 
-    /// Runs the timers: pending entries, ends of periods and epochs, retransmissions. To be called about every millisecond, and at the
-    /// time that [`Reporter::next`] returns.
+    /// Runs the timers for batches, ends of periods and epochs, and retransmissions. Call it about every millisecond, and at
+    /// the time that [`Reporter::next`] returns.
     pub fn tick(&mut self, now: u64, out: &mut Outbox) {
         let Self {
             engine,
@@ -415,8 +416,8 @@ impl Reporter {
         self.sketches.iter().map(|sketch| (&sketch.config, &sketch.stats))
     }
 
-    /// Returns the state of each collector: counters, congestion level, essential reports not sent yet, and the sequence number of the last
-    /// one.
+    /// Returns the state of each collector: counters, congestion level, number of unsent essential reports, and the last
+    /// sequence number.
     pub fn destinations(&self, now: u64) -> impl ExactSizeIterator<Item = Destination> {
         self.engine.destinations.iter().map(move |to| Destination {
             stats: to.stats,
@@ -445,22 +446,22 @@ impl Reporter {
     }
 }
 
-/// The state of the path to a collector.
+/// The reporter's state towards one collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Counters of the destination.
     pub stats: DestinationStats,
-    /// Level of congestion, 0 to 3.
+    /// Congestion level, 0 to 3.
     pub level: u8,
-    /// Essential reports not sent yet.
+    /// Number of essential reports that were not sent yet.
     pub waiting: u16,
-    /// Sequence of the last essential report.
+    /// Sequence number of the last essential report.
     pub last: Option<u16>,
-    /// The translator has confirmed that it has all essential reports. It confirms the last one when that is retransmitted.
+    /// True if the translator has confirmed all essential reports. It confirms the last one when that is retransmitted.
     pub acknowledged: bool,
 }
 
-/// Passes the records of a table to their mappings.
+/// Passes the records of a table to the mappings with its triggers.
 struct TableReports<'a> {
     engine: &'a mut Engine,
     index: usize,
@@ -480,10 +481,10 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
     BASE_LEN + 12 + usize::from(sketch.per_report) * column
 }
 
-/// Checks that this can be executed.
+/// Checks that the configuration can be executed.
 ///
 /// # Errors
-/// The first invalid setting.
+/// Returns the first invalid setting.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     for (key, count, most) in [
         ("map", config.mappings.len(), MAX_MAPPINGS),

@@ -1,7 +1,7 @@
-//! Reports that are ready to be sent.
+//! The output of a reporter: reports that are ready to be sent, in memory that is allocated once.
 
-/// Reports that are ready to be sent, each to a collector. Its memory is allocated once; reports that do not fit are rejected, and
-/// counted by the reporter. The caller sends the reports and clears the outbox.
+/// Reports that are ready to be sent, each to a collector. Reports that do not fit are rejected, and counted by the reporter.
+/// The caller sends the reports and clears the outbox.
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct Outbox {
 /// A report in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Number of its collector.
+    /// Number of the destination collector.
     pub collector: u8,
     /// The UDP payload, without headers.
     pub payload: &'a [u8],
@@ -26,7 +26,7 @@ struct Slot {
 }
 
 impl Outbox {
-    /// Returns an outbox for at most `reports` reports of `bytes` bytes in total.
+    /// Creates an outbox for at most `reports` reports of `bytes` bytes in total.
     pub fn new(bytes: usize, reports: usize) -> Self {
         let bytes = bytes.min(u32::MAX as usize);
         Self {
@@ -64,7 +64,7 @@ impl Outbox {
         })
     }
 
-    /// Returns a buffer for a report of at most `len` bytes; `None` if it does not fit.
+    /// Returns a buffer for a report of at most `len` bytes, or `None` if it does not fit.
     #[inline]
     pub(super) fn buffer(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.slots.len() == self.slots.capacity() {
@@ -84,7 +84,7 @@ impl Outbox {
         self.used += len;
     }
 
-    /// Adds a complete report; false: it does not fit.
+    /// Adds a complete report. Returns false if it does not fit.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
         let Some(buffer) = self.buffer(payload.len()) else {

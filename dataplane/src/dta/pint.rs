@@ -1,18 +1,18 @@
-//! Contents of PINT reports (PINT's static per-flow aggregation, as the DTA paper's Table 2 maps it): one byte about one hop of the
-//! path, selected by the packet.
+//! Contents of PINT reports: PINT's static per-flow aggregation, as Table 2 of the DTA paper maps it. A report has one byte
+//! about one hop of the path, and the packet selects the hop.
 //!
-//! n = f(packet) is less than a number K, and selects the hop and the hash of that hop's id. So a query for a flow's K bytes knows
-//! what each of them encodes, and can identify the path's nodes among those of the network. The keys of the reports are `flow, n`:
-//! the copies of one DTA key all have the same value, so the redundancies of the paper are different keys here.
+//! n = f(packet) is less than a number K, and selects both the hop and the hash of that hop's id. So a query for a flow's K
+//! bytes knows what each of them encodes, and can identify the path among the network's nodes. The keys of the reports are
+//! (flow, n): all copies of one DTA key have the same value, so the paper's redundancies are different keys here.
 
 use super::context::Context;
 
-/// n of a packet, less than `count`. `packet`: any number that differs between packets.
+/// Returns n of a packet, less than `count`. `packet` is any number that differs between packets.
 pub fn n(packet: u32, count: u8) -> u8 {
     ((u64::from(packet) * u64::from(count)) >> 32) as u8
 }
 
-/// n of a packet. Not every sender numbers its packets, so the ingress timestamp is included.
+/// Returns n of a packet. Includes the ingress timestamp, because not every sender numbers its packets.
 pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
     let came = context
         .metadata
@@ -21,8 +21,9 @@ pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
     n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
-/// Returns the hop of a path of `hops` nodes that is reported under `n`, from 0. Each node decides without knowing how many follow: the i-th
-/// replaces the value with probability 1/i, and the last one that does is reported (reservoir sampling). All nodes are equally likely.
+/// Returns the hop of a path of `hops` nodes that is reported under `n`, from 0. Each node decides without knowing how many
+/// follow: the i-th replaces the value with probability 1/i, and the last one that does so is reported (reservoir sampling). So
+/// all nodes are equally likely.
 pub fn hop(n: u8, hops: usize) -> Option<usize> {
     (0..hops as u64)
         .rev()
@@ -35,14 +36,14 @@ pub fn digest(node: u32, n: u8) -> u8 {
     (mix(u64::from(n) << 40 | 1 << 39 | u64::from(node)) >> 56) as u8
 }
 
-/// Returns the digest of the selected hop of a path.
+/// Returns the digest of the selected hop, or `None` if it is unknown.
 pub(super) fn digest_of(context: &Context<'_>, count: u8) -> Option<u8> {
     let n = n_of(context, count);
     let node = context.node_of(hop(n, context.hops())?)?;
     Some(digest(node, n))
 }
 
-/// Returns a hash without a seed: reporter and reader must use the same one.
+/// Returns an unseeded hash, because reporter and reader must compute the same one.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     let value = (value ^ value >> 27).wrapping_mul(0x81da_def4_bc2d_d44d);

@@ -1,6 +1,6 @@
-//! Sketches that a switch fills packet by packet, and sends column by column when an epoch ends (wire-formats 5.4): Count and
-//! Count-Min, HyperLogLog, AROMA. There are two buffers: one is filled while the other is sent and then retained until the next epoch
-//! is over, so that columns can be retransmitted.
+//! Sketches that a switch fills packet by packet, and sends column by column when an epoch ends (wire-formats 5.4): Count,
+//! Count-Min, HyperLogLog and AROMA. There are two buffers: one is filled while the other is sent, and then retained until the
+//! next epoch ends, so that columns can be retransmitted.
 
 use detect::Match;
 use wire::dta::layout::{Columns, SketchKind};
@@ -12,13 +12,13 @@ use super::table::At;
 
 /// Maximum number of counters of a sketch.
 pub const MAX_COUNTERS: u64 = 1 << 24;
-/// Maximum delay that a larger burst makes up for, ns: somewhat more than the time between ticks.
+/// Maximum delay that the pacing makes up for with a burst, ns; a little more than the time between ticks.
 const CATCH_UP: u64 = 2_000_000;
-/// NACKs have all columns of an epoch sent again at most this many times: messages are not authenticated, so one of 20 bytes must not
-/// cause any number of reports.
+/// NACKs can cause at most this many retransmissions of all columns per epoch. Control messages are not authenticated, so one
+/// of 20 bytes must not cause an unlimited number of reports.
 const REPEATS: u64 = 4;
 
-/// The increment for a packet.
+/// The amount that a packet adds to its counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
     /// One for each packet.
@@ -28,32 +28,32 @@ pub enum Counts {
     Bytes,
 }
 
-/// Configuration of a sketch. It must be the same at all switches whose sketches are merged, except for `at` and `flows`.
+/// Configuration of a sketch. Must be equal at all switches whose sketches are merged, except for `at` and `flows`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The name in configuration and statistics.
+    /// Name in configuration and statistics.
     pub name: String,
-    /// The id of the sketch in reports.
+    /// ID of the sketch in reports.
     pub id: u16,
     /// Kind of the sketch.
     pub kind: SketchKind,
     /// Rows, columns and bytes per counter.
     pub shape: Columns,
-    /// The key that is counted or distinguished: at most 64 bytes.
+    /// The key that is counted or distinguished, at most 64 bytes.
     pub key: Vec<Field>,
-    /// AROMA: the sampled value of a packet, a number of 32 bits.
+    /// For AROMA, the sampled value of a packet: a number of 32 bits.
     pub item: Option<Field>,
-    /// Count and Count-Min: the increment for a packet.
+    /// For Count and Count-Min, the amount that a packet adds.
     pub counts: Counts,
-    /// Packets that are counted.
+    /// Flows whose packets are counted.
     pub flows: Match,
-    /// The switches at which packets are counted.
+    /// Switches at which packets are counted.
     pub at: At,
-    /// Length of an epoch, ns. Epochs of all switches end together, as far as their clocks agree.
+    /// Length of an epoch, ns. The epochs of all switches end together, as far as their clocks agree.
     pub epoch: u64,
-    /// Columns in a report, at most 255.
+    /// Number of columns per report, at most 255.
     pub per_report: u8,
-    /// Shortest time between two reports, ns.
+    /// Minimum time between two reports, ns.
     pub pace: u64,
     /// Options of its reports.
     pub options: super::SendOptions,
@@ -62,25 +62,25 @@ pub struct Config {
 /// Counters of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets that were counted.
+    /// Packets counted in the sketch.
     pub counted: u64,
-    /// Packets without a value of the key.
+    /// Packets for which the key is unknown.
     pub keyless: u64,
-    /// Epochs that are over.
+    /// Number of finished epochs.
     pub epochs: u64,
     /// Columns sent for the first time.
     pub columns: u64,
     /// Columns retransmitted because of a NACK.
     pub again: u64,
-    /// Columns that were not sent before the next epoch was over.
+    /// Columns that were not sent before the next epoch ended.
     pub expired: u64,
-    /// Columns that congestion suppressed: all remaining ones of an epoch, because columns must arrive in order.
+    /// Columns suppressed by congestion: all remaining ones of an epoch, because columns must arrive in order.
     pub suppressed: u64,
     /// NACKs that were processed.
     pub nacks: u64,
-    /// NACKs about an epoch that is no longer stored, or columns that were not sent.
+    /// NACKs about an epoch that is no longer stored, or about columns that were never sent.
     pub stale: u64,
-    /// NACKs ignored: its columns would be sent again more than four times in all, or not before the epoch ends.
+    /// NACKs ignored because columns would exceed the limit of retransmissions, or would not be sent before the epoch ends.
     pub limited: u64,
 }
 
@@ -89,17 +89,17 @@ pub(super) struct Sketch {
     pub(super) config: Config,
     filling: Vec<u64>,
     sealed: Vec<u64>,
-    /// The current epoch, counted from the clock's zero.
+    /// The current epoch: time divided by the epoch's length.
     epoch: Option<u64>,
-    /// Epoch of the sealed buffer.
+    /// Number of the epoch in `sealed`, low 16 bits.
     sealed_epoch: u16,
-    /// The next column of it to send, and the first that was never sent.
+    /// The next column of `sealed` to send, and the first that was never sent.
     cursor: u32,
     fresh: u32,
-    /// Columns of it that NACKs may still have sent again.
+    /// Number of columns of `sealed` that NACKs may still cause to be retransmitted.
     allowance: u64,
     next_send: u64,
-    /// Buffer for the counters of a report.
+    /// Buffer for the encoded counters of a report.
     scratch: Vec<u8>,
     pub(super) stats: Stats,
 }
@@ -170,6 +170,7 @@ impl Sketch {
         }
     }
 
+    /// Returns the hashes of the key that the packet has for this sketch, and the 32-bit item to count (0 without one).
     fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), ValueError> {
         let fields = self.config.key.iter().chain(&self.config.item);
         let subject = ReportedHop::for_fields(fields, context);
@@ -182,7 +183,7 @@ impl Sketch {
         Ok((hash::hashes(&key[..len]), item))
     }
 
-    /// Closes the current buffer at the end of an epoch.
+    /// Seals the current buffer if its epoch has ended.
     fn rotate(&mut self, now: u64) {
         let epoch = now / self.config.epoch.max(1);
         let Some(before) = self.epoch else {
@@ -205,7 +206,8 @@ impl Sketch {
         self.next_send = self.next_send.max(now);
     }
 
-    /// Sends due columns, at most `most` reports. `send` returns whether a report fitted, and whether congestion suppresses it.
+    /// Sends due columns, in at most `most` reports. `send` returns an error if a report did not fit, or congestion suppresses
+    /// it.
     pub(super) fn tick(
         &mut self,
         now: u64,
@@ -240,7 +242,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the next `count` columns.
+    /// Builds the operation for the next `count` columns.
     fn operation(&mut self, count: u32) -> Operation<'_> {
         let Columns { depth, width, .. } = self.config.shape;
         let first = self.cursor as usize * usize::from(depth);
@@ -262,7 +264,7 @@ impl Sketch {
         }
     }
 
-    /// Processes a SKETCH-NACK: the translator expects `column`.
+    /// Processes a SKETCH-NACK: the translator expects `column` next.
     pub(super) fn nack(&mut self, epoch: u16, column: u32, now: u64) {
         if epoch != self.sealed_epoch || column >= self.fresh {
             self.stats.stale += 1;

@@ -1,18 +1,20 @@
-//! Selects the collector of a report, without state, so that a later query can find the report.
+//! Assigns reports to collectors by key, list or sketch. Stateless, so that a later query can compute which collector has the
+//! report.
 
 use wire::dta::hash::collector_of;
 
 /// Maximum number of collectors of a reporter.
 pub const MAX_COLLECTORS: usize = 64;
 
-/// Tables of collectors: by key, by list, and one for all sketches. Every reporter and every query client needs the same ones.
+/// Tables of collectors: by key, by list, and one collector for all sketches. All reporters and query clients must have the
+/// same tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// The collector of each value of `collector_of(key)`.
+    /// Collector for each value of `collector_of(key)`.
     by_key: [u8; 256],
-    /// First list, last list, collector; other lists are assigned round-robin.
+    /// (First list, last list, collector), sorted. All other lists are assigned round-robin.
     lists: Vec<(u32, u32, u8)>,
-    /// The collector of sketches: all columns of all switches go to one.
+    /// Collector of all sketches: the columns of all switches must go to one.
     sketches: u8,
     collectors: u8,
 }
@@ -20,7 +22,7 @@ pub struct Spread {
 impl Spread {
     /// Returns an even assignment to `collectors`, at least one and at most [`MAX_COLLECTORS`].
     ///
-    /// From n to n + 1 collectors, only 1 in n + 1 keys moves, to the new collector, in equal parts from each of the others.
+    /// From n to n + 1 collectors, only 1 of n + 1 keys moves, to the new collector, in equal parts from each of the others.
     pub fn even(collectors: usize) -> Self {
         let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
         let mut by_key = [0; 256];
@@ -33,11 +35,11 @@ impl Spread {
         }
     }
 
-    /// Returns the table by key with one more collector, with the next number: keys move only to it. A table that is grown this way from
-    /// one collector equals that of [`Spread::even`]; other tables keep their own assignments otherwise.
+    /// Returns the table by key with one more collector, which gets the next number. Keys move only to it. A table grown this
+    /// way from one collector equals [`Spread::even`]; other tables keep their assignments apart from that.
     ///
     /// # Errors
-    /// There are [`MAX_COLLECTORS`] already; the message.
+    /// Returns a message if there are already [`MAX_COLLECTORS`].
     pub fn grown(&self) -> Result<[u8; 256], String> {
         if self.collectors() >= MAX_COLLECTORS {
             return Err(format!(
@@ -49,10 +51,10 @@ impl Spread {
         Ok(by_key)
     }
 
-    /// Returns a spread with these tables; `lists`: first and last list, and collector.
+    /// Creates a spread from tables. `lists` has (first list, last list, collector).
     ///
     /// # Errors
-    /// The first unknown collector, or range of lists that is reversed or overlaps another; the message.
+    /// Returns a message about the first unknown collector, or the first range of lists that is reversed or overlaps another.
     pub fn new(
         collectors: usize,
         by_key: Option<[u8; 256]>,
@@ -101,7 +103,7 @@ impl Spread {
         usize::from(self.collectors)
     }
 
-    /// Returns the table by [`collector_of`].
+    /// Returns the table of collectors, indexed by [`collector_of`].
     pub fn by_key(&self) -> &[u8; 256] {
         &self.by_key
     }
@@ -134,8 +136,8 @@ impl Spread {
     }
 }
 
-/// Gives the collector `new`, the last of `new + 1`, its share of the 256 values. In each step the collector with the most values
-/// (the first of equal ones) passes on the first of its values.
+/// Gives the collector `new`, the last of `new + 1`, its share of the 256 values. In each step the collector with the most
+/// values (the first of several) passes on its first value.
 fn assign_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
         let mut pending = [0_u16; 256];
@@ -191,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_first_collectors_match_a_manual_calculation() {
-        // The second gets the first 128 values, the third 85: in each step one from the collector with most values, so alternating.
+        // The second collector gets the first 128 values. The third gets 85: in each step one from the collector with the most
+        // values, alternating.
         let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
         assert_eq!(*Spread::even(2).by_key(), two);
         let three = *Spread::even(3).by_key();

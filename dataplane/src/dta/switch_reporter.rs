@@ -1,4 +1,4 @@
-//! A reporter at a switch, which converts packets and measurements to [`Context`].
+//! A DTA reporter at a switch: converts packets and measurements of the switch to [`Context`].
 
 use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
 
@@ -7,24 +7,24 @@ use super::{Context, Outbox, PacketFacts, Reporter, Trigger};
 use crate::packet::{Headers, ParsedPacket, TCP};
 use crate::visit::Visit;
 
-/// A reporter, its outbox, and whether the switch also sends Telemetry Reports.
+/// A reporter with its outbox.
 #[derive(Debug)]
 pub struct SwitchReporter {
     /// The reporter with its tables and sketches.
     pub reporter: Reporter,
     /// Reports that are ready to be sent. The caller sends and clears them.
     pub outbox: Outbox,
-    /// The switch also sends Telemetry Reports; otherwise DTA replaces them.
+    /// True if the switch also sends Telemetry Reports; otherwise DTA replaces them.
     pub also_reports: bool,
-    /// The result of [`Reporter::needs_packets`].
+    /// Cached result of [`Reporter::needs_packets`].
     needs_packets: bool,
 }
 
-/// An event about a packet, with data that the packet does not contain.
+/// An event about a packet, with data that the packet itself does not have.
 #[derive(Clone, Copy)]
 pub(crate) struct Event<'a> {
     pub(crate) trigger: Trigger,
-    /// The measurement of this node.
+    /// The measurement of this node, if it is not on the stack.
     pub(crate) metadata: Option<&'a Hop>,
     pub(crate) reason: Option<u8>,
     pub(crate) congested: Option<bool>,
@@ -42,7 +42,7 @@ impl<'a> Event<'a> {
 }
 
 impl SwitchReporter {
-    /// Returns a reporter with an outbox of the usual size.
+    /// Creates a switch reporter with an outbox of the default size.
     pub fn new(reporter: Reporter, also_reports: bool) -> Self {
         let needs_packets = reporter.needs_packets();
         Self {
@@ -67,7 +67,7 @@ impl SwitchReporter {
         self.reporter.packet(&context, visit.egress_ts, &mut self.outbox);
     }
 
-    /// Processes another event about a packet. True: DTA replaces the Telemetry Report.
+    /// Processes any other event about a packet. Returns true if DTA replaces the Telemetry Report.
     pub(crate) fn report(
         &mut self,
         node: u32,
@@ -81,7 +81,7 @@ impl SwitchReporter {
         !self.also_reports
     }
 
-    /// Counts a dropped packet without a drop report in the tables.
+    /// Counts in the tables a dropped packet that causes no drop report.
     pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
@@ -89,7 +89,7 @@ impl SwitchReporter {
             .count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
 
-    /// Processes an event about a queue. True: DTA replaces the Telemetry Report.
+    /// Processes an event about a queue. Returns true if DTA replaces the Telemetry Report.
     pub(crate) fn queue(&mut self, node: u32, metadata: &Hop, congested: bool, now: u64) -> bool {
         let context = Context {
             metadata: Some(metadata),
@@ -118,7 +118,7 @@ fn context<'a>(
     let facts = flow
         .zip(seen.headers)
         .map(|(flow, headers)| facts(frame, flow, &headers));
-    // For other protocols and fragments, the length is that of an untagged frame.
+    // For other protocols and fragments, the length assumes an untagged frame.
     let other = PacketFacts {
         bytes: frame.len().saturating_sub(14) as u32,
         ..PacketFacts::default()
@@ -144,7 +144,7 @@ fn context<'a>(
     }
 }
 
-/// Fields of the headers, with or without INT.
+/// Reads the fields of the headers, with or without INT.
 fn facts(frame: &[u8], flow: &FlowKey, headers: &Headers) -> PacketFacts {
     let rest = frame.get(headers.ip..).unwrap_or_default();
     let (ident, hop_limit) = if headers.v6 {
@@ -254,7 +254,7 @@ mod tests {
         .unwrap()
     }
 
-    /// List and entry of each report.
+    /// (List, entry) of each report.
     fn reported(switch: &mut Switch) -> Vec<(u32, Vec<u8>)> {
         let switch_reporter = switch.dta_mut().unwrap();
         let read = |payload| match Report::parse(payload).unwrap().operation {

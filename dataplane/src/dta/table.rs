@@ -1,4 +1,4 @@
-//! Tables of counters per key, as in a switch: of fixed size, with one slot per key. A key that hashes to the slot of another
+//! Tables of counters per key, as in a switch: of fixed size, each key with one slot. A key that hashes to another key's slot
 //! evicts it (TurboFlow's microflow records, Marple's key-value cache, Sonata's reduce).
 
 use detect::Match;
@@ -8,9 +8,9 @@ use super::context::{Context, Counter, Sums, Trigger, Window};
 pub use super::field::MAX_KEY;
 use super::field::{self, Field, ReportedHop, ValueError};
 
-/// Maximum number of records of a table.
+/// Maximum number of records in a table.
 pub const MAX_SLOTS: usize = 1 << 20;
-/// Records processed per call at the end of a period.
+/// Number of records processed per call at the end of a period.
 const SWEEP: usize = 4096;
 
 settings::choice! {
@@ -28,7 +28,7 @@ settings::choice! {
 }
 
 impl At {
-    /// Returns whether to count the packet of `context`.
+    /// Returns whether this switch counts the packet of `context`.
     #[inline]
     pub(super) fn is_here(self, context: &Context<'_>) -> bool {
         match self {
@@ -42,19 +42,20 @@ impl At {
 /// Configuration of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The name by which mappings refer to the table.
+    /// Name by which mappings refer to the table.
     pub name: String,
-    /// The fields of a key, at most [`MAX_KEY`] bytes.
+    /// The fields of the key, at most [`MAX_KEY`] bytes.
     pub key: Vec<Field>,
-    /// Packets that are counted.
+    /// Flows whose packets are counted.
     pub flows: Match,
-    /// The switches at which packets are counted.
+    /// Switches at which packets are counted.
     pub at: At,
-    /// Records, a power of two up to [`MAX_SLOTS`].
+    /// Number of records, a power of two up to [`MAX_SLOTS`].
     pub slots: usize,
-    /// Length of a period, ns; 0: there are none.
+    /// Length of a period, ns; 0 for no periods.
     pub period: u64,
-    /// Conditions: records that do not meet all of them are not reported at the end of a period, and not part of its window.
+    /// Conditions at the end of a period: records that do not meet all of them are not reported, and are not part of the
+    /// window.
     pub having: Vec<Condition>,
 }
 
@@ -63,9 +64,9 @@ pub(super) struct Table {
     pub(super) config: Config,
     records: Vec<Record>,
     seed: u64,
-    /// End of the period, ns.
+    /// End of the current period, ns.
     end: u64,
-    /// Position of the sweep.
+    /// Position of the sweep at the end of a period, while it runs.
     sweep: Option<usize>,
     round: SweepTotals,
     pub(super) stats: Stats,
@@ -76,15 +77,15 @@ pub(super) struct Table {
 pub struct Stats {
     /// Packets counted, including dropped ones.
     pub counted: u64,
-    /// Packets without a value of the key, for example of a protocol without ports.
+    /// Packets for which the key is unknown, for example of a protocol without ports.
     pub keyless: u64,
-    /// Records that were inserted.
+    /// Number of records inserted.
     pub made: u64,
-    /// Records evicted by others.
+    /// Number of records evicted by others.
     pub evicted: u64,
-    /// Records removed because they were idle for a period.
+    /// Number of records removed because they were idle for a period.
     pub idle: u64,
-    /// Periods that are over.
+    /// Number of finished periods.
     pub periods: u64,
     /// Current number of records.
     pub records: u64,
@@ -94,10 +95,10 @@ pub struct Stats {
 struct Record {
     key: [u8; MAX_KEY],
     len: u8,
-    /// Mappings that have reported this record (bits).
+    /// Mappings that have reported this record, one bit each.
     passed: u8,
     total: Sums,
-    /// Totals at the last report.
+    /// Value of `total` at the last report.
     last_reported: Sums,
     first: u64,
     last: u64,
@@ -132,13 +133,13 @@ impl Record {
     }
 }
 
-/// Result of a sweep.
+/// Totals of a sweep.
 #[derive(Clone, Copy, Debug)]
 struct SweepTotals {
     keys: u64,
     sums: Sums,
     top: Sums,
-    /// The key of `top`, because the record may belong to another key by the end of the sweep.
+    /// Copy of the key of `top`, because its slot may have another key by the end of the sweep.
     top_key: [u8; MAX_KEY],
     top_len: u8,
 }
@@ -153,7 +154,8 @@ impl SweepTotals {
     };
 }
 
-/// Receives the reports of a table: the record or window, and the mappings that have reported it. Returns these with the new ones.
+/// Receives the reports of a table: a record or window, and the mappings (bits) that have already reported it. Returns these
+/// bits with the new ones.
 pub(super) trait RecordSink {
     fn report(&mut self, context: &Context<'_>, passed: u8) -> u8;
 }
@@ -227,13 +229,13 @@ impl Table {
         Ok(field::write_key(&self.config.key, context, &subject, now, key)? as u8)
     }
 
-    /// Reports a finished period; a part of it in each call.
+    /// Reports a finished period, a part of the records in each call.
     pub(super) fn tick(&mut self, node: u32, now: u64, report: &mut impl RecordSink) {
         if self.config.period == 0 {
             return;
         }
         if self.end == 0 {
-            // Periods of all switches end together, as far as their clocks agree.
+            // Aligned to the clock, so that the periods of all switches end together as far as their clocks agree.
             self.end = (now / self.config.period + 1) * self.config.period;
         }
         let Some(from) = self.sweep.or((now >= self.end).then_some(0)) else {
@@ -252,7 +254,7 @@ impl Table {
         self.end = (now / self.config.period + 1) * self.config.period;
     }
 
-    /// Processes one record at the end of a period.
+    /// Reports and resets one record at the end of a period; removes it if it was idle.
     fn sweep_record(&mut self, at: usize, node: u32, now: u64, report: &mut impl RecordSink) {
         let record = &mut self.records[at];
         if record.len == 0 {
@@ -290,7 +292,7 @@ impl Table {
         record.passed = 0;
     }
 
-    /// Reports the totals at the end of a sweep.
+    /// Reports the totals of a period at the end of the sweep.
     fn finish(&mut self, node: u32, report: &mut impl RecordSink) {
         let SweepTotals {
             keys,
@@ -321,7 +323,7 @@ impl Table {
     }
 }
 
-/// Returns the hash of a key. The seed prevents senders from filling one slot on purpose.
+/// Returns the hash of a key. The seed keeps senders from targeting one slot.
 #[inline]
 fn hash(key: &[u8; MAX_KEY], seed: u64) -> u64 {
     let words = key.as_chunks::<8>().0;

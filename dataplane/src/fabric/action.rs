@@ -1,4 +1,4 @@
-//! Actions on a running fabric.
+//! Actions that a scenario can schedule on a running fabric: link failures, bursts, new flows, diversions.
 
 use crate::flow::FlowSpec;
 
@@ -9,7 +9,7 @@ pub struct FlowId(pub(super) u32);
 /// An action on a running fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Cuts the link between two nodes (the first, if there are several).
+    /// Cuts the link between two nodes; the first one, if there are several.
     CutLink {
         /// Node id of one end.
         a: u32,
@@ -23,35 +23,35 @@ pub enum Action {
         /// Node id of the other end.
         b: u32,
     },
-    /// The link loses packets on the way from `from` to `to`, unseen by both.
+    /// Makes the link lose packets from `from` to `to`, undetected by both ends.
     LoseOnLink {
         /// The sending end's id.
         from: u32,
         /// The receiving end's id.
         to: u32,
-        /// Packets lost, per million; 0: none.
+        /// Packets lost, per million; 0 for none.
         loss: u32,
     },
-    /// A flow sends `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
+    /// Makes a flow send `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
-        /// The flow that sends.
+        /// The sending flow.
         flow: FlowId,
-        /// Number of packets of the burst.
+        /// Number of packets in the burst.
         packets: u32,
         /// Time between packets, ns.
         gap: u64,
     },
-    /// A new flow begins.
+    /// Adds a flow, which begins at its start time.
     AddFlow(FlowSpec),
-    /// A flow sends no more packets.
+    /// Stops a flow from sending more packets.
     StopFlow(FlowId),
     /// Clears the SF-INT registers of a switch, as a restart does.
     Wipe {
         /// Node id of the switch.
         node: u32,
     },
-    /// `node` sends all packets for host `to` to its neighbour `via`, regardless of the routes; `None` ends
-    /// this. It can cause a loop.
+    /// Makes `node` send all packets for host `to` to its neighbour `via`, regardless of the routes; `None` ends the diversion.
+    /// It can cause a loop.
     Divert {
         /// Node id of the switch.
         node: u32,

@@ -1,4 +1,5 @@
-//! The channel of report datagrams to the collector: delay, loss, duplication, reordering, and the ground truth.
+//! The channel that carries report datagrams to the collector: delay, loss, duplication and reordering, with ground-truth
+//! accounting.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +15,9 @@ pub struct Channel {
     pub loss: u32,
     /// Datagrams that arrive twice, per million.
     pub duplication: u32,
-    /// Datagrams that take `extra` longer, per million.
+    /// Datagrams delayed by `extra`, per million.
     pub reordering: u32,
-    /// The extra delay of a delayed datagram, or of the second copy of a duplicated one, ns.
+    /// Extra delay of a delayed datagram, or of the second copy of a duplicated one, ns.
     pub extra: u64,
 }
 
@@ -33,7 +34,7 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Decides the outcome of one datagram. The three faults exclude each other.
+    /// Draws the outcome of one datagram. The three faults exclude each other.
     pub(crate) fn outcome(&self, random: &mut Random) -> DatagramOutcome {
         if random.chance(self.loss) {
             DatagramOutcome::Lost
@@ -58,9 +59,9 @@ pub struct ChannelTotals {
     pub sent: u64,
     /// Datagrams that were lost.
     pub lost: u64,
-    /// Arrivals of a datagram that had arrived before.
+    /// Arrivals of datagrams that had already arrived.
     pub duplicated: u64,
-    /// First arrivals after that of a datagram that was sent later.
+    /// First arrivals after the arrival of a later datagram.
     pub reordered: u64,
     /// Datagrams that arrived, without repetitions.
     pub arrived: u64,
@@ -75,12 +76,12 @@ pub(crate) struct ChannelAccounting {
 #[derive(Debug, Default)]
 struct Entry {
     totals: ChannelTotals,
-    /// One more than the order number of the latest datagram that has arrived.
+    /// Order number of the latest datagram that has arrived, plus one.
     latest: u64,
 }
 
 impl ChannelAccounting {
-    /// Records a datagram; returns its order number within its (node, hw_id), from 0.
+    /// Records a sent datagram. Returns its order number within its (node, hw_id), from 0.
     pub(crate) fn sent(&mut self, node: u32, hw_id: u8, outcome: DatagramOutcome) -> u64 {
         let entry = self.entry(node, hw_id);
         entry.totals.sent += 1;
@@ -88,7 +89,7 @@ impl ChannelAccounting {
         entry.totals.sent - 1
     }
 
-    /// Records an arrival of datagram number `order`.
+    /// Records an arrival of the datagram with number `order`, and marks whether a later one overtook it.
     pub(crate) fn arrived(&mut self, order: u64, mut arrival: Arrival) -> Arrival {
         let entry = self.entry(arrival.node, arrival.hw_id);
         arrival.overtaken = order + 1 < entry.latest;
@@ -102,7 +103,7 @@ impl ChannelAccounting {
         arrival
     }
 
-    /// Returns the totals, in order of node and subsystem.
+    /// Returns the totals, ordered by node and subsystem.
     pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
         let entries = self.entries.iter();
         entries

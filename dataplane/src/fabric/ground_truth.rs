@@ -1,4 +1,5 @@
-//! The ground truth of a simulation, to compare with the results of a collector.
+//! The ground truth of a simulation: what really happened to packets, reports and links, for comparison with a collector's
+//! results.
 
 use wire::FlowKey;
 use wire::int::Sf;
@@ -12,24 +13,24 @@ pub struct HopTruth {
     pub node: u32,
     /// Ingress interface of the packet.
     pub ingress_if: u16,
-    /// Egress interface, which is also the queue's id; 0 if it never reached a queue.
+    /// Egress interface of the packet, which is also the queue's ID; 0 if it never reached a queue.
     pub egress_if: u16,
-    /// Occupancy of the egress queue on its arrival, in the fabric's queue unit.
+    /// Occupancy of the egress queue on the packet's arrival, in the fabric's queue unit.
     pub queue_occupancy: u32,
-    /// Transmit utilization of the egress link when it left, in hundredths of a percent.
+    /// Transmit utilization of the egress link when the packet left, in hundredths of a percent.
     pub tx_utilization: u32,
-    /// Arrival of its last bit, true time, ns.
+    /// Time at which its last bit arrived, true time, ns.
     pub ingress: u64,
-    /// Departure of its first bit, true time, ns; for a packet that was dropped here, the time of the drop.
+    /// Time at which its first bit left, true time, ns; the time of the drop if it was dropped here.
     pub egress: u64,
-    /// Offset of the node's clock from the true time, ns.
+    /// Offset of the node's clock from true time, ns.
     pub clock_offset: i64,
-    /// The switch's record is in the packet's INT stack, or the switch sent it in a separate report.
+    /// True if the switch's record is in the packet's INT stack, or was sent in a separate report.
     pub recorded: bool,
 }
 
 impl HopTruth {
-    /// Time inside the switch, ns.
+    /// Returns the time inside the switch, ns.
     pub fn hop_latency(&self) -> u64 {
         self.egress - self.ingress
     }
@@ -56,32 +57,33 @@ pub struct PacketTrace<'a> {
     pub sent: u64,
     /// True time at which the packet arrived at the host, or was dropped, ns.
     pub ended: u64,
-    /// The switches that it passed.
+    /// The switches that it passed, in order.
     pub hops: &'a [HopTruth],
 }
 
 impl PacketTrace<'_> {
-    /// Returns the nodes that it passed.
+    /// Returns the ids of the nodes that it passed, in order.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
 }
 
 wire::named! {
-    /// The reason for which a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
+    /// The reason why a packet was dropped. The codes equal the device's drop codes in reports (those of fabric-tna where
+    /// it has one).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]
     pub enum DropReason, name {
-        /// It passed too many switches: a loop.
+        /// It passed too many switches, because of a loop.
         TooManyHops = 26 => "ttl_zero",
         /// No route to its destination.
         NoRoute = 29 => "no_route",
         /// The egress queue was full (traffic manager).
         QueueFull = 71 => "queue_full",
-        /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
+        /// The egress link was cut while routes had not changed yet, or while the packet was in the queue.
         LinkDown = 128 => "link_down",
-        /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch can detect it, so nothing
-        /// reports it.
+        /// It was on a link that was cut, or the link lost it ([`super::Impairments`]). No switch can detect this, so it is
+        /// never reported.
         LostOnLink = 0 => "lost_on_link",
     }
 }
@@ -93,20 +95,20 @@ impl DropReason {
     }
 }
 
-/// Expected contents of one report.
+/// The expected contents of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTruth {
     /// Kind of the report.
     pub kind: ReportKind,
     /// Number of the packet that caused it.
     pub packet: u64,
-    /// The 5-tuple of that packet (a queue report does not carry it).
+    /// The 5-tuple of that packet (not contained in a queue report).
     pub flow: FlowKey,
-    /// The switches whose records it contains, in forwarding order, the reporter last.
+    /// The switches whose records the report has, in forwarding order, the reporter last.
     pub hops: Vec<HopTruth>,
-    /// The reason of the drop (drop reports).
+    /// The reason of the drop, for drop reports.
     pub reason: Option<DropReason>,
-    /// The carried record of an SF-INT packet that is not urgent. `hops` contains the records of one packet.
+    /// The carried record of an SF-INT packet that is not urgent; `hops` has the records of one packet only.
     pub sf: Option<SfTruth>,
 }
 
@@ -115,20 +117,20 @@ pub struct ReportTruth {
 pub struct SfTruth {
     /// State, and the number that the source gave to the packet of the record.
     pub sf: Sf,
-    /// Number in this run of that packet, and its values at the node; `None`: it is too old and no longer stored.
+    /// Number of that packet in this run, and its values at the node; `None` if it is too old to be stored.
     pub carried: Option<(u64, HopTruth)>,
-    /// The values at the reporter of the packet that caused the report.
+    /// Values at the reporter of the packet that caused the report.
     pub reporter: HopTruth,
 }
 
 impl ReportTruth {
-    /// Returns the nodes whose records it contains.
+    /// Returns the ids of the nodes whose records it has.
     pub fn path(&self) -> Vec<u32> {
         self.hops.iter().map(|hop| hop.node).collect()
     }
 }
 
-/// Outcome of a datagram of reports in the channel to the collector.
+/// Outcome of a report datagram in the channel to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOutcome {
     /// The datagram arrived once.
@@ -137,11 +139,11 @@ pub enum DatagramOutcome {
     Lost,
     /// The datagram arrived twice.
     Duplicated,
-    /// It arrived once, later than the channel's delay.
+    /// The datagram arrived once, later than the channel's delay.
     Delayed,
 }
 
-/// A datagram of reports, recorded when it is sent.
+/// A report datagram, recorded when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatagramTruth {
     /// True time at which the datagram left the node, ns.
@@ -154,14 +156,14 @@ pub struct DatagramTruth {
     pub seq: u32,
     /// Outcome of the datagram in the channel.
     pub outcome: DatagramOutcome,
-    /// The reports in it, in order.
+    /// The reports in the datagram, in order.
     pub reports: Vec<ReportTruth>,
 }
 
 /// An arrival of a datagram at the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Arrival time, true time, ns.
+    /// Arrival time at the collector, true time, ns.
     pub at: u64,
     /// The node that sent it.
     pub node: u32,
@@ -169,31 +171,31 @@ pub struct Arrival {
     pub hw_id: u8,
     /// Sequence number of the datagram.
     pub seq: u32,
-    /// Whether the same datagram had arrived before.
+    /// True if the same datagram had already arrived.
     pub duplicate: bool,
-    /// A datagram sent later by the same subsystem had arrived before.
+    /// True if a datagram that the same subsystem sent later had already arrived.
     pub overtaken: bool,
 }
 
-/// An event of the ground truth.
+/// An event of the ground truth, in the order of simulated time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroundTruth<'a> {
     /// A packet reached its host.
     Delivered(PacketTrace<'a>),
-    /// A packet was lost, at `node`; for [`DropReason::LostOnLink`] the node before the link.
+    /// A packet was lost at `node`; for [`DropReason::LostOnLink`] the node before the link.
     Dropped {
-        /// The path up to the drop; `ended` is its time.
+        /// The path up to the drop; its `ended` is the time of the drop.
         trace: PacketTrace<'a>,
-        /// Id of the node that lost it.
+        /// ID of the node that lost it.
         node: u32,
         /// The reason of the drop.
         reason: DropReason,
-        /// The node sent a drop report.
+        /// True if the node sent a drop report.
         reported: bool,
     },
-    /// A packet of the flow arrived by another path than the previous packet.
+    /// A packet of a flow arrived by another path than the previous packet.
     PathChange {
-        /// When it arrived, true time, ns.
+        /// Arrival time, true time, ns.
         at: u64,
         /// The flow whose path changed.
         flow: FlowKey,
@@ -202,24 +204,24 @@ pub enum GroundTruth<'a> {
         /// The path of this packet.
         new: &'a [u32],
     },
-    /// A datagram of reports was sent.
+    /// A report datagram was sent.
     Datagram(&'a DatagramTruth),
-    /// A datagram of reports arrived.
+    /// A report datagram arrived.
     Arrival(Arrival),
     /// A link was cut or restored.
     Link {
-        /// When, true time, ns.
+        /// Time of the change, true time, ns.
         at: u64,
         /// Node id of one end.
         a: u32,
         /// Node id of the other end.
         b: u32,
-        /// Whether it is up now.
+        /// True if the link is up now.
         up: bool,
     },
     /// All switches use the new routes.
     Converged {
-        /// When, true time, ns.
+        /// Time of the change, true time, ns.
         at: u64,
     },
 }

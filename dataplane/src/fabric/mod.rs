@@ -1,17 +1,17 @@
-//! A fabric of executable INT switches in simulated time: hosts send packets, links carry them, queues delay and drop them,
-//! switches report them, and the ground truth is recorded.
+//! A fabric of executable INT switches in simulated time (a discrete-event simulation): hosts send packets, links carry them,
+//! queues delay and drop them, switches report them, and the ground truth is recorded.
 //!
 //! The model, so that results can be checked by hand:
-//! - A frame is received when its last bit has arrived (store and forward); that is the ingress time. After a fixed pipeline
-//!   delay it is offered to the queue of its egress port, and reports the occupancy at that time. The frame being
-//!   transmitted is not in the queue.
-//! - When the port is free, the first queued frame leaves: that is the egress time. INT is written at that time, so a frame
-//!   may be longer on the link than it was in the queue. Hop latency is egress minus ingress.
-//! - When a link is cut, frames on it are lost, and queued frames are dropped, as are frames that routes still send to it,
+//! - A frame is received when its last bit has arrived (store and forward); that is its ingress time. After a fixed pipeline
+//!   delay it is offered to the queue of its egress port, and records the occupancy at that time. The frame being transmitted
+//!   is not in the queue.
+//! - When the port is free, the first queued frame leaves; that is its egress time. INT is written at that time, so a frame may
+//!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
+//! - When a link is cut, frames on it are lost, and queued frames are dropped. So are frames that old routes still send to it,
 //!   until all switches use new shortest paths one convergence delay after the change.
-//! - A host's NIC has the rate of its link and a deep queue; the depth of a link is that of the queues at its switch ends.
-//! - Simultaneous events are executed in the order in which they were scheduled. The same topology, configuration, seed
-//!   and calls give the same bytes.
+//! - A host's NIC has the rate of its link and a deep queue. The depth of a link applies to the queues at its switch ends.
+//! - Simultaneous events are executed in the order in which they were scheduled. The same topology, configuration, seed and
+//!   calls give the same bytes.
 //!
 //! ```
 //! use dataplane::{Config, Fabric, FabricSink, FlowSpec, Reporter, Topology, Watch, fabric};
@@ -73,7 +73,7 @@ use routing::{Edge, Routes};
 use traffic::Schedule;
 use transfer::Packet;
 
-/// Configuration of a fabric. The default is a network without faults that reports every packet.
+/// Configuration of a fabric. The default is a network without faults.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// True time at which the run begins, ns since an arbitrary epoch.
@@ -84,22 +84,22 @@ pub struct Config {
     pub pipeline: u64,
     /// Delay from a link's change to new routes at all switches, ns.
     pub convergence: u64,
-    /// Largest IP packet that a switch sends, bytes.
+    /// Maximum length of an IP packet that a switch sends, bytes.
     pub mtu: u16,
     /// The INT configuration of switches.
     pub switch: switch::Config,
-    /// The flows that they watch.
+    /// The flows that the switches watch.
     pub watchlist: Watchlist,
     /// The channel of reports to the collector.
     pub channel: Channel,
-    /// Loss and reordering on links.
+    /// Loss and reordering on all links.
     pub links: Impairments,
-    /// Longest time a group of reports waits to be filled, ns.
+    /// Maximum time that a group of reports waits to be filled, ns.
     pub group_delay: u64,
-    /// The frames that the sink receives.
+    /// Selects the frames passed to the [`FabricSink`].
     pub frames: Frames,
-    /// Switches are routers, which decrement the hop limit, and each packet differs from the others of its flow; otherwise they
-    /// are bridges, and all packets of a flow are equal.
+    /// Whether switches are routers, which decrement the TTL, and each packet differs from the others of its flow; otherwise
+    /// they are bridges, and all packets of a flow are equal.
     pub routed: bool,
 }
 
@@ -122,14 +122,14 @@ impl Default for Config {
     }
 }
 
-/// Impairments of links that are up. By default none.
+/// Impairments of links that are up; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Impairments {
     /// Frames lost on each link, per million.
     pub loss: u32,
-    /// Frames that take `extra` longer on each link, so that later ones overtake them, per million.
+    /// Frames delayed by `extra` on each link, so that later ones overtake them, per million.
     pub reordering: u32,
-    /// The extra delay, ns.
+    /// Extra delay of a delayed frame, ns.
     pub extra: u64,
 }
 
@@ -143,7 +143,7 @@ pub enum QueueUnit {
 }
 
 impl QueueUnit {
-    /// Queue depth of a host's NIC: 64 MiB or 65,536 frames.
+    /// Returns the queue depth of a host's NIC: 64 MiB or 65,536 frames.
     fn host_depth(self) -> u32 {
         match self {
             Self::Bytes => 1 << 26,
@@ -152,10 +152,10 @@ impl QueueUnit {
     }
 }
 
-/// The frames that the sink receives.
+/// Selects the frames passed to the [`FabricSink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// The sink receives no frames.
+    /// No frames at all.
     None,
     /// Frames that arrive at hosts.
     Delivered,
@@ -168,7 +168,7 @@ pub enum Frames {
 pub struct Reporter {
     /// Id of the node.
     pub node: u32,
-    /// The source address: 192.168.0.0/16 plus the id's low 16 bits.
+    /// Source address: 192.168.0.0/16 plus the low 16 bits of the node id.
     pub address: IpAddr,
     /// The UDP source port.
     pub port: u16,
@@ -176,17 +176,18 @@ pub struct Reporter {
 
 /// Receives the results of a fabric. All methods do nothing by default.
 pub trait FabricSink {
-    /// A datagram (UDP payload) of reports arrives at the collector at `t`, ns.
+    /// Receives a report datagram (UDP payload) that arrives at the collector at `t`, ns.
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let _ = (t, from, payload);
     }
 
-    /// A frame passes `node` at `t`, ns, by its interface `interface` (egress for [`Frames::Sent`], ingress otherwise).
+    /// Receives a frame that passes `node` at `t` (ns) through `interface`: the egress for [`Frames::Sent`], the ingress
+    /// otherwise.
     fn frame(&mut self, t: u64, node: u32, interface: u16, frame: &[u8]) {
         let _ = (t, node, interface, frame);
     }
 
-    /// An event of the ground truth.
+    /// Receives an event of the ground truth.
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         let _ = truth;
     }
@@ -202,14 +203,15 @@ pub struct Fabric {
     topology: Topology,
     now: u64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Counts scheduled events: the tie-break of simultaneous events.
+    /// Number of scheduled events, which breaks ties between simultaneous ones.
     order: u64,
     stations: Vec<NodeState>,
-    /// Two per link: 2 * link is the end at its `a`, 2 * link + 1 the end at its `b`.
+    /// Two ports per link: 2 * link is the end at its `a`, 2 * link + 1 the end at its `b`. So `port ^ 1` is the other end.
     ports: Vec<Port>,
     /// The times at which each link was cut, ns, ascending.
     cuts: Vec<Vec<u64>>,
     routes: Routes,
+    /// Diverted routes: node index, index of the destination host, and egress port.
     diversions: Vec<(usize, usize, u32)>,
     flows: Vec<Flow>,
     packets: Vec<Packet>,
@@ -236,7 +238,7 @@ struct NodeState {
 #[derive(Debug)]
 struct Flow {
     totals: FlowTotals,
-    /// A frame of this flow; all are equal.
+    /// A frame of this flow, the template of all its packets.
     frame: Vec<u8>,
     hash: u64,
     from: usize,
@@ -260,9 +262,10 @@ enum EventKind {
     Send { flow: u32 },
     /// A packet of a burst that an action started; `left` more follow.
     Burst { flow: u32, left: u32, gap: u64 },
-    /// A packet has passed the link to this port and the pipeline.
+    /// A packet arrives at this port, after the link and the pipeline.
     Arrive { packet: u32, port: u32 },
-    /// The port has finished a transmission, unless its link was cut before the end: then the port's epoch has changed.
+    /// The port has finished a transmission. If its link was cut before the end, the port's epoch has changed and the event is
+    /// void.
     Sent { port: u32, epoch: u32 },
     /// An action that [`Fabric::schedule`] scheduled.
     Act { action: u32 },
@@ -270,12 +273,12 @@ enum EventKind {
     Converge,
     /// A datagram of reports arrives at the collector.
     Report { datagram: u32, duplicate: bool },
-    /// A node's open groups must be sent.
+    /// The open report groups of a node must be sent.
     Flush { node: u32 },
 }
 
 impl Fabric {
-    /// Returns a fabric without traffic.
+    /// Creates a fabric without traffic.
     ///
     /// # Errors
     /// The switch configuration contradicts itself.
@@ -416,12 +419,12 @@ impl Fabric {
         self.now = self.now.max(t);
     }
 
-    /// Time of the next event; `None` if none is scheduled.
+    /// Returns the time of the next event, or `None` if none is scheduled.
     pub fn next_event_time(&self) -> Option<u64> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
 
-    /// True time reached, ns.
+    /// Returns the true time reached, ns.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -431,12 +434,12 @@ impl Fabric {
         &self.topology
     }
 
-    /// Returns the switch with this id.
+    /// Returns the switch with this node id.
     pub fn switch(&self, node: u32) -> Option<&Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref()
     }
 
-    /// Ports of a switch by number, from 1, each with the id of the node at its other end.
+    /// Returns the ports of a switch in the order of their numbers, from 1, each with the id of the node at the other end.
     pub fn ports(&self, node: u32) -> impl Iterator<Item = (u16, u32)> + '_ {
         let ports = self
             .topology
@@ -448,7 +451,7 @@ impl Fabric {
         })
     }
 
-    /// Returns the port of node `peer` at the other end of port `number` of `node`.
+    /// Returns (node id, port number) at the other end of port `number` of `node`.
     pub fn peer(&self, node: u32, number: u16) -> Option<(u32, u16)> {
         let index = self.topology.index(node)?;
         let port = *self.stations[index]
@@ -458,7 +461,7 @@ impl Fabric {
         Some((self.topology.nodes[peer.node].id, peer.number))
     }
 
-    /// Sets whether a port of a switch is an INT source and sink. Until then, ports to hosts are both.
+    /// Sets whether a port of a switch is an INT source and an INT sink. By default, ports to hosts are both.
     pub fn set_roles(&mut self, node: u32, number: u16, source: bool, sink: bool) {
         let index = self.topology.index(node);
         let port = index.and_then(|index| {
@@ -473,12 +476,12 @@ impl Fabric {
         }
     }
 
-    /// Returns the switch with this id, to change its watchlist or configuration.
+    /// Returns the switch with this node id, to change its watchlist or configuration.
     pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref_mut()
     }
 
-    /// Outcomes of each flow's packets, in the order in which flows were added.
+    /// Returns the outcomes of each flow's packets, in the order in which flows were added.
     pub fn flows(&self) -> impl Iterator<Item = FlowTotals> + '_ {
         self.flows.iter().map(|flow| flow.totals)
     }
@@ -488,7 +491,7 @@ impl Fabric {
         (0..self.flows.len() as u32).map(FlowId)
     }
 
-    /// Outcomes of each node's datagrams, by node and subsystem.
+    /// Returns the outcomes of each node's datagrams, ordered by node and subsystem.
     pub fn channel_totals(&self) -> Vec<ChannelTotals> {
         self.reporting.totals()
     }
@@ -592,7 +595,7 @@ impl Fabric {
         self.diversions.push((node_index, to, port as u32));
     }
 
-    /// Returns the port of a node at its link to another one.
+    /// Returns the index of a node's port on its link to another node.
     fn port_towards(&self, node: u32, to: u32) -> Option<usize> {
         let link = self.link(node, to).ok()?;
         let side = usize::from(self.ports[link * 2].node != self.topology.index(node)?);
@@ -630,6 +633,7 @@ impl Fabric {
         self.routes = Routes::compute(&edges, &is_host);
     }
 
+    /// Returns the node index and the addresses of the host with node id `id`.
     fn host(&self, id: u32) -> Result<(usize, Address), String> {
         let index = self.topology.index(id).ok_or_else(|| no_node(id))?;
         match self.topology.nodes[index].kind {

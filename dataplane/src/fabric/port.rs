@@ -1,19 +1,19 @@
-//! An egress port: its queue, its transmitter and its meter.
+//! An egress port of the simulation: its queue, its transmitter, and the utilization meter of its link.
 
 use std::collections::VecDeque;
 
 use super::topology::Wire;
 
-/// One end of a link.
+/// One end of a link, for the direction away from its node.
 #[derive(Debug)]
 pub(crate) struct Port {
     /// Index of its node.
     pub(crate) node: usize,
     /// Interface number on that node, from 1; also the queue's id.
     pub(crate) number: u16,
-    /// Packets that enter here are compared with the watchlist.
+    /// True if packets that enter here are compared with the watchlist (INT source).
     pub(crate) source: bool,
-    /// Packets that leave here lose their INT.
+    /// True if packets that leave here lose their INT (INT sink).
     pub(crate) sink: bool,
     /// Whether the link is up.
     pub(crate) up: bool,
@@ -23,14 +23,15 @@ pub(crate) struct Port {
     pub(crate) loss: u32,
     /// Number of times the link was cut; distinguishes transmissions before and after a cut.
     pub(crate) epoch: u32,
-    /// A frame is being transmitted.
+    /// True while a frame is being transmitted.
     pub(crate) busy: bool,
     pub(crate) meter: Meter,
+    /// Queued frames: slot, and size in bytes.
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
 }
 
-/// The frame does not fit into the queue.
+/// Error: the frame does not fit into the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     /// Occupancy of the queue when the frame arrived.
@@ -38,7 +39,7 @@ pub(crate) struct Full {
 }
 
 impl Port {
-    /// Returns an idle port of node `node`; `wire.depth` bounds its queue. `edge`: it is source and sink.
+    /// Creates an idle port of node `node`, whose queue is bounded by `wire.depth`. `edge` makes it source and sink.
     pub(crate) fn new(node: usize, number: u16, edge: bool, wire: Wire) -> Self {
         Self {
             node,
@@ -56,9 +57,9 @@ impl Port {
         }
     }
 
-    /// Appends packet `slot` of `size` queue units to the queue and returns the occupancy before it. The frame being
-    /// transmitted is not in the queue. A frame that would exceed the depth is refused (tail drop), but a frame that can be
-    /// transmitted at once is never queued and always accepted.
+    /// Appends packet `slot` of `size` queue units to the queue, and returns the occupancy before it. The frame being
+    /// transmitted is not in the queue. A frame that would exceed the depth is refused (tail drop); one that can be transmitted
+    /// at once is always accepted.
     pub(crate) fn offer(&mut self, slot: u32, size: u32) -> Result<u32, Full> {
         let occupancy = self.occupancy;
         let after = occupancy.saturating_add(size);
@@ -70,23 +71,23 @@ impl Port {
         Ok(occupancy)
     }
 
-    /// Removes the first queued packet.
+    /// Removes and returns the first queued packet.
     pub(crate) fn dequeue(&mut self) -> Option<u32> {
         let (slot, size) = self.waiting.pop_front()?;
         self.occupancy -= size;
         Some(slot)
     }
 
-    /// Time to transmit `bytes`, ns, rounded up.
+    /// Returns the time to transmit `bytes`, ns, rounded up.
     pub(crate) fn duration(&self, bytes: usize) -> u64 {
         (bytes as u64 * 8_000_000_000).div_ceil(self.wire.rate)
     }
 }
 
-/// Utilization as a weighted average over windows of 1 ms, each weighing a quarter; integer arithmetic only.
+/// Utilization meter: an exponential moving average over windows of 1 ms with weight 1/4, in integer arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
-    /// The capacity of one window, bits.
+    /// Capacity of one window, bits.
     full: u64,
     window: u64,
     bits: u64,
@@ -95,6 +96,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Length of a window, ns.
     const WINDOW: u64 = 1_000_000;
 
     pub(crate) fn new(rate: u64) -> Self {
@@ -106,13 +108,13 @@ impl Meter {
         }
     }
 
-    /// Counts a frame whose transmission starts now.
+    /// Counts a frame whose transmission starts at `now`.
     pub(crate) fn count(&mut self, now: u64, bytes: usize) {
         self.roll(now);
         self.bits += bytes as u64 * 8;
     }
 
-    /// Returns the average at `now`, in hundredths of a percent, at most 10,000, without the current window.
+    /// Returns the average at `now` without the current window, in hundredths of a percent, at most 10,000.
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         self.roll(now);
         (self.average >> 16).min(10_000) as u32

@@ -1,16 +1,16 @@
-//! A small seeded generator (xoshiro256**), so that a run is the same on every machine.
+//! A small seeded generator (xoshiro256**), so that a run gives the same result on every machine.
 //!
-//! Nothing here calls the platform's math library: logarithms of two libraries may differ in the last bit, and one bit is
+//! Nothing here calls the platform's math library: the logarithms of two libraries may differ in the last bit, and one bit is
 //! enough to change the order of two packets.
 
-/// Seeded pseudo-random numbers; not for secrets.
+/// A generator of seeded pseudo-random numbers; not for secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// Returns a generator with this seed.
+    /// Creates a generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut walk = seed;
         Self {
@@ -28,17 +28,17 @@ impl Random {
         result
     }
 
-    /// Returns a number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in `per_million` of a million calls.
+    /// Returns true with a probability of `per_million` / 1,000,000.
     pub(crate) fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < u64::from(per_million)
     }
 
-    /// Exponentially distributed with the given mean, rounded down, at least 1.
+    /// Returns an exponentially distributed number with the given mean, rounded down, at least 1.
     pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
         let unit = ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         ((-ln(unit) * mean as f64) as u64).max(1)
@@ -53,15 +53,16 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Mixes two numbers into one; used where a choice must depend on ids only (ECMP), not on the generator's state.
+/// Mixes two numbers into one. Used where a choice must depend only on ids (ECMP), not on the generator's state.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut walk = a ^ b.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     split_mix(&mut walk)
 }
 
-/// Natural logarithm of a positive normal number by exponent and series, accurate to about 1e-13: only additions,
-/// multiplications and one division, which IEEE 754 fixes to the bit.
+/// Returns the natural logarithm of a positive normal number by exponent and series, accurate to about 1e-13. Uses only
+/// additions, multiplications and one division, whose results IEEE 754 defines to the bit.
 fn ln(x: f64) -> f64 {
+    // The 52 stored bits of an IEEE 754 double's significand; the exponent is above them, with bias 1023.
     const SIGNIFICAND: u64 = (1 << 52) - 1;
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;

@@ -1,4 +1,5 @@
-//! From a switch's outbox to the collector: the ground truth of each report, and the channel's faults.
+//! Carries reports from a switch's outbox to the collector: records the ground truth of each report, and applies the channel's
+//! faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,16 +13,16 @@ use super::random::Random;
 use super::{Event, EventKind, Fabric, FabricSink, Reporter, Topology};
 use crate::report::Carrying;
 
-/// Reports between the switches and the collector.
+/// The reports in flight between the switches and the collector.
 #[derive(Debug)]
 pub(super) struct Reporting {
     channel: Channel,
     random: Random,
     accounting: ChannelAccounting,
     reporters: Vec<Reporter>,
-    /// Ground truth of reports in open groups, by node index and subsystem, oldest first.
+    /// Ground truth of reports in open groups, by (node index, subsystem), oldest first.
     waiting: BTreeMap<(usize, u8), VecDeque<ReportTruth>>,
-    /// Nodes with a scheduled flush of their groups.
+    /// Whether a flush of the node's groups is scheduled, by node index.
     flush_due: Vec<bool>,
     in_flight: Vec<InFlight>,
     idle: Vec<u32>,
@@ -56,7 +57,7 @@ impl Reporting {
         self.accounting.totals()
     }
 
-    /// A copy of a datagram arrives.
+    /// Delivers a copy of a datagram to the sink.
     pub(super) fn arrive(
         &mut self,
         datagram: u32,
@@ -99,7 +100,7 @@ impl Reporting {
 }
 
 impl Fabric {
-    /// Sends the reports in the outbox that switch `node` made about packet `slot`, and records their ground truth.
+    /// Sends the reports that switch `node` made about packet `slot` and put into the outbox, and records their ground truth.
     pub(super) fn send_reports(
         &mut self,
         slot: u32,
@@ -160,7 +161,7 @@ impl Fabric {
         self.send(node, sink);
     }
 
-    /// Passes the outbox's datagrams to the channel and empties it.
+    /// Passes the outbox's datagrams to the channel, and empties the outbox.
     fn send(&mut self, node: usize, sink: &mut (impl FabricSink + ?Sized)) {
         let outbox = std::mem::take(&mut self.outbox);
         let reporting = &mut self.reporting;
@@ -220,18 +221,19 @@ impl Fabric {
     }
 }
 
-/// The SF-INT records that nodes have made, so that the contents of later reports are known.
+/// SF-INT records that nodes have made, to look up the contents of later reports that carry them.
 #[derive(Debug, Default)]
 pub(super) struct Records {
+    /// Packet number and measurement of each record.
     entries: BTreeMap<RecordKey, (u64, HopTruth)>,
     order: VecDeque<RecordKey>,
 }
 
-/// Flow, the packet's number from its source, node.
+/// (Flow, number that the source gave to the packet, node).
 type RecordKey = (u32, u16, u32);
 
 impl Records {
-    /// Maximum number of records; the oldest are removed.
+    /// Maximum number of records; the oldest are removed first.
     const MAX_ENTRIES: usize = 1 << 18;
 
     pub(super) fn insert(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
@@ -245,6 +247,7 @@ impl Records {
         }
     }
 
+    /// Returns the packet number and the measurement of the record that a packet of `flow` carries.
     fn get(&self, flow: u32, carrying: Carrying) -> Option<(u64, HopTruth)> {
         self.entries
             .get(&(flow, carrying.sf.packet_id, carrying.node))
@@ -252,7 +255,7 @@ impl Records {
     }
 }
 
-/// Returns the records of one packet in an SF-INT report: the carried one, and the reporter's if it is of the same packet.
+/// Returns the records of one packet in an SF-INT report: the carried one, and the reporter's if it belongs to the same packet.
 fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
         return vec![sf.reporter];
@@ -264,7 +267,7 @@ fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     hops
 }
 
-/// Returns the hops of a packet that a report contains.
+/// Returns the hops of a packet that a report has.
 fn reported(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
     let Some((reporter, before)) = hops.split_last() else {
         return Vec::new();

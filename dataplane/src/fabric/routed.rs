@@ -1,10 +1,11 @@
-//! Changes of packets in a routed network besides INT: each packet has a number, and each switch decrements its hop limit.
+//! Changes to packets in a routed network apart from INT: each packet is numbered, and each switch decrements the TTL or hop
+//! limit.
 
 use wire::ethernet;
 
 use crate::packet::{TCP, fill_l4};
 
-/// Writes the number of a packet, a copy of its flow's template: as IPv4 identification, and at the start of its payload.
+/// Writes a packet's number into a copy of its flow's template: as the IPv4 identification, and at the start of the payload.
 pub(super) fn write_number(frame: &mut [u8], number: u64) {
     let ip = ethernet::HEADER_LEN;
     let is_v4 = frame[ip] >> 4 == 4;
@@ -23,7 +24,7 @@ pub(super) fn write_number(frame: &mut [u8], number: u64) {
     let room = frame.len().saturating_sub(payload).min(4);
     if room > 0 {
         frame[payload..payload + room].copy_from_slice(&(number as u32).to_be_bytes()[4 - room..]);
-        // The checksum is computed again from all bytes.
+        // Compute the L4 checksum again from all bytes.
         let at = l4 + if proto == TCP { 16 } else { 6 };
         frame[at..at + 2].fill(0);
         let length = frame.len() - l4;
@@ -31,7 +32,7 @@ pub(super) fn write_number(frame: &mut [u8], number: u64) {
     }
 }
 
-/// Decrements a packet's time to live or hop limit.
+/// Decrements a packet's TTL or hop limit.
 pub(super) fn decrement_hop_limit(frame: &mut [u8]) {
     let ip = ethernet::HEADER_LEN;
     if frame[ip] >> 4 != 4 {
@@ -42,7 +43,7 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8]) {
     }
 }
 
-/// Updates a checksum after a header word decreased by this amount (RFC 1624).
+/// Updates a checksum after a header word decreased by `less` (RFC 1624).
 fn add_to_checksum(frame: &mut [u8], at: usize, less: u32) {
     let mut sum = u32::from(u16::from_be_bytes([frame[at], frame[at + 1]])) + less;
     while sum > 0xffff {

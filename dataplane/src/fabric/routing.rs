@@ -1,17 +1,17 @@
-//! Shortest paths over the links that are up, with equal-cost choices by flow hash.
+//! Routing of the fabric: shortest paths over the links that are up, with ECMP by flow hash.
 
 use std::collections::VecDeque;
 
 use super::random::mix;
 
-/// A direction of a link for routing, from the port's node to its peer.
+/// A link as seen from one of its nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The node at the other end.
     pub(crate) peer: usize,
     /// Index of the port in the fabric.
     pub(crate) port: u32,
-    /// Whether both directions are up.
+    /// True if the link is up in both directions.
     pub(crate) up: bool,
 }
 
@@ -19,16 +19,16 @@ pub(crate) struct Edge {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     choices: Vec<Vec<Vec<u32>>>,
-    /// Index of each host in the second level of `choices`.
+    /// Index of each host in the second level of `choices`, by node.
     column: Vec<Option<usize>>,
 }
 
 impl Routes {
-    /// Computes all routes. `edges[n]` are node `n`'s ports; only switches forward.
+    /// Computes all routes. `edges[n]` are the ports of node `n`. Only switches forward.
     pub(crate) fn compute(edges: &[Vec<Edge>], is_host: &[bool]) -> Self {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
-        // A host has only one port and needs no routes.
+        // A host has a single port and needs no routes.
         let mut choices: Vec<Vec<Vec<u32>>> = is_host
             .iter()
             .map(|is_host| {
@@ -55,9 +55,9 @@ impl Routes {
         Self { choices, column }
     }
 
-    /// Returns the egress port of switch `node` towards `host` for the flow with `hash`; `None` without a route.
+    /// Returns the egress port of switch `node` towards `host` for the flow with `hash`, or `None` without a route.
     ///
-    /// Highest random weight hashing: if one of the choices disappears, only its flows move.
+    /// Uses highest random weight (rendezvous) hashing: if one of the choices disappears, only its flows move.
     pub(crate) fn next(&self, node: usize, host: usize, hash: u64) -> Option<u32> {
         let ports = &self.choices[node][self.column[host]?];
         match ports.as_slice() {
@@ -71,7 +71,7 @@ impl Routes {
     }
 }
 
-/// Number of hops from every node to `host`, `u32::MAX` without a route. Other hosts do not forward.
+/// Returns the number of hops from every node to `host`, `u32::MAX` without a route. Other hosts do not forward.
 fn distances(edges: &[Vec<Edge>], is_host: &[bool], host: usize) -> Vec<u32> {
     let mut distance = vec![u32::MAX; edges.len()];
     distance[host] = 0;
@@ -94,7 +94,7 @@ fn distances(edges: &[Vec<Edge>], is_host: &[bool], host: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Nodes 0, 1 are hosts below switches 2 and 3, which two spines 4 and 5 connect. Ports are numbered in order.
+    /// Nodes 0 and 1 are hosts below switches 2 and 3, which two spines 4 and 5 connect. Ports are numbered in order.
     fn square(cut: Option<(usize, usize)>) -> (Vec<Vec<Edge>>, Vec<bool>) {
         let links = [(2, 0), (3, 1), (2, 4), (2, 5), (3, 4), (3, 5)];
         let mut edges = vec![Vec::new(); 6];

@@ -1,8 +1,8 @@
-//! Nodes and links: standard shapes, and a builder for others.
+//! The topology of a fabric: standard shapes (line, leaf–spine, fat tree), and a builder for others.
 
 use crate::flow::Address;
 
-/// Nodes and links. Ports of a node are numbered from 1 in the order of the links; a port's number is also its queue's id.
+/// Nodes and links. Ports of a node are numbered from 1 in the order of its links; a port's number is also the ID of its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     pub(crate) nodes: Vec<Node>,
@@ -12,13 +12,13 @@ pub struct Topology {
 /// A switch or a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The node id in reports. Hosts have ids too (10001 and up in the standard shapes), used only in the ground truth.
+    /// Node id in reports. Hosts have ids too (10001 and up in the standard shapes), but only the ground truth uses them.
     pub id: u32,
-    /// A name for people.
+    /// Name of the node for users.
     pub name: String,
-    /// Whether the node is a switch or a host.
+    /// Kind of the node: switch or host.
     pub kind: Kind,
-    /// Offset of this node's clock from the true time, ns.
+    /// Offset of this node's clock from true time, ns.
     pub clock_offset: i64,
 }
 
@@ -31,7 +31,7 @@ pub enum Kind {
     Host(Address),
 }
 
-/// A full-duplex link between two nodes (indices into the nodes).
+/// A full-duplex link between two nodes, given as indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) a: usize,
@@ -42,16 +42,16 @@ pub(crate) struct Link {
 /// Properties of a link and the egress queues at its two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// Rate, bit/s. A frame takes `ceil(bytes * 8e9 / rate)` ns; preamble and gap are not counted.
+    /// Rate in bit/s. A frame takes `ceil(bytes * 8e9 / rate)` ns; preamble and inter-packet gap are not counted.
     pub rate: u64,
     /// Propagation delay of the link, ns.
     pub delay: u64,
-    /// Depth of the egress queue at each switch end, in the fabric's queue unit, without the frame being transmitted.
+    /// Depth of the egress queue at each switch end, in the fabric's queue unit, not counting the frame being transmitted.
     pub depth: u32,
 }
 
 impl Default for Wire {
-    /// 10 Gb/s, 1 µs, 256 KiB.
+    /// Returns a link with 10 Gb/s, 1 µs and 256 KiB.
     fn default() -> Self {
         Self {
             rate: 10_000_000_000,
@@ -62,7 +62,7 @@ impl Default for Wire {
 }
 
 impl Topology {
-    /// `n` switches 101, 102, … in a row, a host at each end (10001 left, 10002 right).
+    /// Returns a line of `n` switches 101, 102, …, with a host at each end (10001 left, 10002 right).
     pub fn line(n: u32, wire: Wire) -> Result<Self, String> {
         within("line: the number of switches", n, 1, 99)?;
         let mut plan = Plan::default();
@@ -75,8 +75,8 @@ impl Topology {
         plan.finish()
     }
 
-    /// Leaves 101, 102, …; spines 201, 202, …; `hosts` hosts under each leaf, 10001 up, leaf by leaf. Ports of a leaf: hosts
-    /// first, then spines.
+    /// Returns a leaf–spine fabric: leaves 101, 102, …; spines 201, 202, …; `hosts` hosts per leaf, from 10001, leaf by leaf.
+    /// Ports of a leaf lead to its hosts first, then to the spines.
     pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, wire: Wire) -> Result<Self, String> {
         within("leaf-spine: the number of leaves", leaves, 1, 99)?;
         within("leaf-spine: the number of spines", spines, 1, 99)?;
@@ -93,10 +93,10 @@ impl Topology {
         plan.finish()
     }
 
-    /// Returns a k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
-    /// up), k/2 hosts per edge switch (10001 up).
+    /// Returns a k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores
+    /// (3001 up), and k/2 hosts per edge switch (10001 up).
     pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, String> {
-        within("fat-tree: k", k, 2, 16)?; // 1,024 hosts; routes grow with switches times hosts
+        within("fat-tree: k", k, 2, 16)?; // 1,024 hosts at k = 16; the size of the routes grows with switches times hosts
         if !k.is_multiple_of(2) {
             return Err(format!("fat-tree: k must be even, not {k}"));
         }
@@ -124,12 +124,12 @@ impl Topology {
         plan.finish()
     }
 
-    /// Returns a topology of any shape, node by node and link by link.
+    /// Returns a builder for a topology of any shape.
     pub fn builder() -> TopologyBuilder {
         TopologyBuilder::default()
     }
 
-    /// Returns the nodes, in the order they were made.
+    /// Returns the nodes, in the order in which they were added.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -157,7 +157,7 @@ impl Topology {
             .map(|node| node.id)
     }
 
-    /// Sets a node's clock offset, ns; false if there is no such node.
+    /// Sets a node's clock offset, ns. Returns false if there is no such node.
     pub fn set_clock_offset(&mut self, id: u32, offset: i64) -> bool {
         let node = self.nodes.iter_mut().find(|node| node.id == id);
         node.map(|node| node.clock_offset = offset).is_some()
@@ -172,6 +172,7 @@ impl Topology {
 #[derive(Clone, Debug, Default)]
 pub struct TopologyBuilder {
     nodes: Vec<Node>,
+    /// Node ids of the two ends, and the properties of the link.
     links: Vec<(u32, u32, Wire)>,
 }
 
@@ -187,7 +188,7 @@ impl TopologyBuilder {
         self
     }
 
-    /// Adds a host. Without an address it gets the default one for its position among the hosts.
+    /// Adds a host. Without an address it gets a default one, by its position among the hosts.
     pub fn host(mut self, id: u32, address: Option<Address>) -> Self {
         let hosts = self.nodes.iter().filter(|node| node.kind != Kind::Switch).count() as u32;
         let kind = Kind::Host(address.unwrap_or_else(|| Address::numbered(0, hosts + 1)));
@@ -200,17 +201,17 @@ impl TopologyBuilder {
         self
     }
 
-    /// Connects two nodes by a full-duplex link. Ports of a node are numbered in the order of its links.
+    /// Connects two nodes with a full-duplex link. Ports of a node are numbered in the order of its links.
     pub fn link(mut self, a: u32, b: u32, wire: Wire) -> Self {
         self.links.push((a, b, wire));
         self
     }
 
-    /// Returns the topology.
+    /// Checks the topology and returns it.
     ///
     /// # Errors
-    /// A node id that is used twice; a link to a node that does not exist, to itself, or without a rate; a host without
-    /// exactly one link to a switch; a switch with more than 255 links.
+    /// A node id is used twice; a link leads to a node that does not exist or to itself, or has no rate; a host does not have
+    /// exactly one link, to a switch; or a switch has more than 255 links.
     pub fn build(self) -> Result<Topology, String> {
         let mut plan = Plan {
             nodes: self.nodes,
@@ -227,7 +228,7 @@ impl TopologyBuilder {
     }
 }
 
-/// Nodes and links before they are checked.
+/// Nodes and links that are not checked yet.
 #[derive(Default)]
 struct Plan {
     nodes: Vec<Node>,
@@ -248,7 +249,7 @@ impl Plan {
         (first..self.nodes.len()).collect()
     }
 
-    /// Adds a host below `switch`; `at` is its number in addresses.
+    /// Adds a host below `switch`; `at` is the switch's number in the host's address.
     fn host(&mut self, switch: usize, at: usize, wire: Wire) {
         self.hosts += 1;
         let below = 1 + self.links.iter().filter(|link| link.a == switch).count() as u32;

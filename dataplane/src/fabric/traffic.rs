@@ -1,4 +1,4 @@
-//! Departure times of a flow's packets.
+//! Generates the departure times of a flow's packets: constant, Poisson, on-off, or none.
 
 use wire::FlowKey;
 
@@ -10,7 +10,7 @@ use crate::flow::{FlowSpec, Pattern};
 pub(crate) struct Schedule {
     pattern: Pattern,
     stop: u64,
-    /// Time at which the current burst ends, ns (on-off only).
+    /// Time at which the current burst ends, ns (on-off pattern only).
     burst_ends: u64,
 }
 
@@ -32,7 +32,7 @@ impl Schedule {
         now < self.stop
     }
 
-    /// Returns the first packet's time, not before `start`.
+    /// Returns the time of the first packet, not before `start`; `None` if the flow does not send.
     pub(crate) fn first(&mut self, start: u64, random: &mut Random) -> Option<u64> {
         let at = match self.pattern {
             Pattern::Idle => return None,
@@ -48,7 +48,7 @@ impl Schedule {
         (at < self.stop).then_some(at)
     }
 
-    /// Returns the next packet's time after one that left at `now`.
+    /// Returns the time of the packet after one that left at `now`; `None` if the flow has ended.
     pub(crate) fn next(&mut self, now: u64, random: &mut Random) -> Option<u64> {
         let at = match self.pattern {
             Pattern::Idle => return None,
@@ -94,7 +94,7 @@ pub struct FlowTotals {
     pub sent: u64,
     /// Packets that arrived at their host.
     pub delivered: u64,
-    /// Packets that were lost. The rest is in flight.
+    /// Packets that were lost. All remaining ones are in flight.
     pub dropped: u64,
 }
 

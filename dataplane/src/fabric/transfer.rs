@@ -1,4 +1,4 @@
-//! The stages of a packet: sent by a host, offered to a queue, transmitted, received, delivered or dropped.
+//! The stages of a packet in the fabric: sent by a host, offered to a queue, transmitted, received, and delivered or dropped.
 
 use super::ground_truth::{DropReason, GroundTruth, HopTruth, PacketTrace};
 use super::{EventKind, Fabric, FabricSink, Frames, QueueUnit, routed};
@@ -11,12 +11,12 @@ pub(super) struct Packet {
     number: u64,
     flow: u32,
     made: u64,
-    /// Time at which its transmission on the current link began, ns.
+    /// Start of its transmission on the current link, ns.
     left: u64,
     hops: Vec<HopTruth>,
 }
 
-/// The end of a packet that did not arrive.
+/// Place, time and reason of a packet's loss.
 struct End {
     node: usize,
     at: u64,
@@ -24,11 +24,11 @@ struct End {
     reported: bool,
 }
 
-/// Maximum number of switches on a path; a packet beyond it is in a loop.
+/// Maximum number of switches on a path; a packet that exceeds it is in a loop.
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
-    /// Creates the next packet of a flow and passes it to the host's NIC.
+    /// Creates the next packet of a flow, and passes it to the host's NIC.
     pub(super) fn inject(&mut self, flow: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let slot = self.idle.pop().unwrap_or_else(|| {
             self.packets.push(Packet::default());
@@ -51,7 +51,7 @@ impl Fabric {
         self.enqueue(slot, port, sink);
     }
 
-    /// Processes the arrival of a packet at `port`, unless the link was cut while it was on it.
+    /// Processes the arrival of a packet at `port`, unless the link was cut while the packet was on it.
     pub(super) fn arrive(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let node = self.ports[port as usize].node;
         let pipeline = self.pipeline_of(node);
@@ -109,7 +109,7 @@ impl Fabric {
             .or_else(|| self.routes.next(node, flow.to, flow.hash))
     }
 
-    /// Offers a packet to the queue of `port` and starts the transmitter if it is idle.
+    /// Offers a packet to the queue of `port`, and starts the transmitter if it is idle.
     fn enqueue(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let packet = &mut self.packets[slot as usize];
         let out = &mut self.ports[port as usize];
@@ -134,7 +134,7 @@ impl Fabric {
         }
     }
 
-    /// Starts the transmission of the first queued packet at an idle port.
+    /// Starts the transmission of the first queued packet of an idle port.
     pub(super) fn transmit(&mut self, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         while let Some(slot) = self.ports[port as usize].dequeue() {
             if self.pass_egress(slot, port, sink) == Verdict::Discard {
@@ -186,7 +186,7 @@ impl Fabric {
         }
     }
 
-    /// INT processing at egress: the switch adds its record, or the sink removes INT.
+    /// Performs INT processing at egress: the switch adds its record, or the sink removes INT.
     fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
         let (from_edge, from_border) = self.entrance(slot, self.ports[port as usize].node);
         let out = &mut self.ports[port as usize];
@@ -206,7 +206,7 @@ impl Fabric {
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
-            // A sink makes a record for a packet only if it is also the source.
+            // A sink creates a record for a packet only if it is also the source.
             let made = step.recorded && (visit.from_edge || !visit.to_edge);
             if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
                 self.records
@@ -218,7 +218,7 @@ impl Fabric {
         step.verdict
     }
 
-    /// Returns whether the port by which the packet came to this node is a source, and whether it is a sink.
+    /// Returns (true if the port by which the packet entered this node is a source, true if it is a sink).
     fn entrance(&self, slot: u32, node: usize) -> (bool, bool) {
         let hop = self.packets[slot as usize].hops.last();
         let number = hop.map_or(0, |hop| usize::from(hop.ingress_if));
@@ -232,7 +232,7 @@ impl Fabric {
         )
     }
 
-    /// Drops a packet at a switch, which reports it if it watches the flow, or at a host.
+    /// Drops a packet at a switch (which reports it if it watches the flow) or at a host.
     pub(super) fn drop_here(
         &mut self,
         slot: u32,
@@ -286,7 +286,7 @@ impl Fabric {
         self.idle.push(slot);
     }
 
-    /// A packet reaches its host.
+    /// Delivers a packet to its host.
     fn deliver(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         if self.config.frames == Frames::Delivered {
             let port = &self.ports[port as usize];
@@ -317,7 +317,7 @@ impl Fabric {
         self.idle.push(slot);
     }
 
-    /// Cuts a link in both directions. Packets on it are lost at the time when they would have arrived.
+    /// Cuts a link in both directions. Packets on it are lost, which takes effect at the time of their arrival.
     pub(super) fn cut(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
         if !self.ports[link * 2].up {
             return;
@@ -371,6 +371,7 @@ impl Fabric {
         self.packets[slot as usize].flow
     }
 
+    /// Returns the number of a packet, its flow, and the hops that it has passed.
     pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {
         let packet = &self.packets[slot as usize];
         (
@@ -381,7 +382,7 @@ impl Fabric {
     }
 }
 
-/// Returns the switch's measurement of a leaving packet, by its own clock.
+/// Returns the switch's measurement of a leaving packet, by the switch's own clock.
 fn visit(hop: &HopTruth, mtu: u16) -> Visit {
     Visit {
         ingress_if: hop.ingress_if,

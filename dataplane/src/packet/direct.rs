@@ -1,7 +1,7 @@
-//! Reads common frames without the general walk: Ethernet, IPv4 without options or IPv6 with at most the INT option, UDP or TCP,
+//! Fast path of the parser, for common frames: Ethernet, IPv4 without options or IPv6 with at most the INT option, UDP or TCP,
 //! and INT-MD 2.x or SF-INT with the usual marks.
 //!
-//! Its result equals that of [`ParsedPacket::parse`], or it returns `None`: the general walk reads unusual, truncated and malformed
+//! It returns the same result as [`ParsedPacket::parse`], or `None`: the general parser reads unusual, truncated and malformed
 //! frames. Tests compare the two over all vectors and corrupted packets.
 
 use wire::ethernet::ethertype;
@@ -13,14 +13,14 @@ use wire::{FlowKey, Profile, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
 use super::{CarriedInt, HOP_BY_HOP, Headers, OPTION_HEAD, ParsedPacket, TCP, UDP};
 
-/// Offset of the IP header: behind Ethernet without tags.
+/// Offset of the IP header, after an Ethernet header without VLAN tags.
 const IP: usize = 14;
 /// Bit U of SF-INT, in the second byte of its header.
 const URGENT: u8 = 0x80;
-/// Bits State of SF-INT, likewise.
+/// State bits of SF-INT, in the same byte.
 const STATE: u8 = 0x60;
 
-/// The layout of the latest records: flows of one network have few instruction bitmaps.
+/// Layout of the latest records. Flows of one network use few instruction bitmaps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cache {
     bitmap: u16,
@@ -28,7 +28,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Returns the layout of the records of the latest frame.
+    /// Returns the record layout of the latest frame.
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
@@ -39,7 +39,7 @@ impl Cache {
         layout: Layout::EMPTY,
     };
 
-    /// Returns whether records of `bitmap` have `hop_ml` words, and caches the layout.
+    /// Returns whether records of `bitmap` have `hop_ml` words, and caches their layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
@@ -52,19 +52,19 @@ impl Cache {
     }
 }
 
-/// A common frame: the fields of its headers that the switch needs.
+/// A common frame: the header fields that the switch needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Common {
     pub(crate) headers: Headers,
-    /// End of the IP packet.
+    /// Offset of the end of the IP packet.
     pub(crate) ip_end: usize,
-    /// Source and destination port of the flow, as before INT.
+    /// Source and destination port of the flow, as before INT was inserted.
     ports: (u16, u16),
     proto: u8,
     pub(crate) int: Option<Int>,
 }
 
-/// INT in a common frame: MD of 2.x, or SF.
+/// INT-MD 2.x or SF-INT in a common frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Int {
     pub(crate) mark: Mark,
@@ -73,20 +73,20 @@ pub(crate) struct Int {
     pub(crate) shim: usize,
     /// Offset of the first byte after INT.
     pub(crate) end: usize,
-    /// Words of header and stack.
+    /// Length of metadata header and stack, in words.
     pub(crate) words: u8,
-    /// The first byte of the metadata header.
+    /// First byte of the metadata header: version and flags.
     first: u8,
     pub(crate) hop_ml: u8,
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
-    /// DS ID, DS instruction and DS flags; with SF-INT, the first is the packet ID.
+    /// DS ID, DS Instruction and DS Flags; with SF-INT, the first is the packet ID.
     domain: [u16; 3],
-    /// U and State of SF-INT, as on the wire; 0: not SF-INT.
+    /// U and State of SF-INT, as on the wire; 0 without SF-INT.
     sf: u8,
 }
 
-/// Reads a common frame; `None` means only that the fast path does not support it.
+/// Reads a common frame. `None` means only that the fast path does not support it.
 #[inline(always)]
 pub(crate) fn read(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common> {
     match u16_at(frame.first_chunk::<54>()?, 12) {
@@ -101,7 +101,7 @@ fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     let head = frame.first_chunk::<{ IP + ipv4::HEADER_LEN }>()?;
     let common = head[IP] == 0x45 && u16_at(head, IP + 6) & 0x3fff == 0;
     let bytes = frame.get(..IP + usize::from(u16_at(head, IP + 2)))?;
-    // The carries of the five words are folded at the end (RFC 1071).
+    // Sums 32-bit words; the carries are folded at the end (RFC 1071).
     let words = [0, 4, 8, 12, 16].map(|offset| u64::from(u32_at(head, IP + offset)));
     let sum = words[0] + words[1] + words[2] + words[3] + words[4];
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -132,7 +132,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     if next != HOP_BY_HOP {
         return Start::parse(bytes, L4, next, dscp, true)?.read_int(profile, cache);
     }
-    // Only the INT option and padding.
+    // The header may contain only the INT option and padding.
     let first = bytes
         .get(L4..)?
         .first_chunk::<{ OPTION_HEAD + OPTION_HEAD + shim::LEN + header::LEN_2 }>()?;
@@ -172,7 +172,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     })
 }
 
-/// The frame from its L4 header on.
+/// A frame whose headers up to L4 are parsed.
 #[derive(Clone, Copy)]
 struct Start<'a> {
     /// Bytes up to the end of the IP packet.
@@ -183,7 +183,8 @@ struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// Reads UDP or TCP, if its header is complete, its length is that of the packet, and its ports are not those of a tunnel.
+    /// Reads UDP or TCP if its header is complete, its length matches the packet, and its destination port is not that of a
+    /// tunnel.
     #[inline(always)]
     fn parse(bytes: &'a [u8], l4: usize, proto: u8, dscp: u8, v6: bool) -> Option<Self> {
         let rest = bytes.get(l4..)?;
@@ -216,7 +217,7 @@ impl<'a> Start<'a> {
         })
     }
 
-    /// Reads the INT after L4, if the DSCP or the destination port marks it.
+    /// Reads the INT after L4 if the DSCP or the destination port marks it.
     #[inline(always)]
     fn read_int(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
         let Self {
@@ -273,7 +274,7 @@ impl<'a> Start<'a> {
 }
 
 impl Int {
-    /// Reads INT-MD 2.x or SF-INT with whole records and without domain data, after the shim at `shim`.
+    /// Reads the INT-MD 2.x or SF-INT after the shim at `shim`, if it has whole records and no domain data.
     #[inline(always)]
     fn read(bytes: &[u8], shim: usize, mark: Mark, original: Original, cache: &mut Cache) -> Option<Self> {
         let head = bytes
@@ -294,7 +295,7 @@ impl Int {
         let has_sf_flag = flags & 0x0100 != 0;
         let sf = match kind {
             Shim2::MD if !has_sf_flag && (ds_id == 0 || ds_instruction == 0) => 0,
-            // The state is not 0.
+            // The state is checked below: it is never 0.
             Shim2::SF if has_sf_flag && bitmap & 0x8001 == 0x8000 && ds_instruction | ds_flags == 0 => {
                 flags as u8 & (URGENT | STATE)
             }
@@ -336,7 +337,7 @@ impl Int {
         })
     }
 
-    /// Returns whether it is SF-INT with one record.
+    /// Returns whether this is SF-INT that is not urgent, which carries one record.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.sf != 0 && self.sf & URGENT == 0
@@ -350,7 +351,7 @@ impl Int {
 }
 
 impl Common {
-    /// Returns the flow, before INT, of the frame from which this was read.
+    /// Returns the flow before INT of `frame`, from which this was read.
     #[inline(always)]
     pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
         let ports = Some(self.ports);

@@ -1,11 +1,11 @@
-//! Changes to common frames: length, DSCP, port and checksums, updated by the sums of added and removed bytes.
+//! Edits common frames: length, DSCP, port and checksums, which are updated by the sums of added and removed bytes.
 
 use wire::checksum::{complement, update_by_sum};
 use wire::{tcp, udp};
 
 use super::{Headers, UDP};
 
-/// Opens a gap of `len` bytes at `at`.
+/// Shifts the bytes from `at` on by `len`. The gap keeps arbitrary bytes.
 #[inline]
 pub(crate) fn open_gap(frame: &mut Vec<u8>, at: usize, len: usize) {
     let before = frame.len();
@@ -18,7 +18,7 @@ pub(crate) fn open_gap(frame: &mut Vec<u8>, at: usize, len: usize) {
     }
 }
 
-/// Sets the length of the IP packet, and its DSCP if there is a new one.
+/// Sets the length of the IP packet, and the DSCP if `dscp` has one. Updates the IPv4 checksum.
 #[inline(always)]
 pub(crate) fn set_length(frame: &mut [u8], headers: Headers, len: usize, dscp: Option<u8>) {
     const ECN: u8 = 0x03;
@@ -54,8 +54,8 @@ pub(crate) fn set_length(frame: &mut [u8], headers: Headers, len: usize, dscp: O
     [head[10], head[11]] = sum.to_be_bytes();
 }
 
-/// Updates the L4 checksum (RFC 1624) after the sum of the bytes it covers grew by `more`, and their length by `by`. UDP
-/// counts the length twice. `dst_port` is UDP's new destination port. Sums of 0 are treated as in [`Headers`].
+/// Updates the L4 checksum (RFC 1624) after the sum of the covered bytes grew by `more`, and their length by `by`, which UDP
+/// counts twice. `dst_port` is a new UDP destination port. A checksum of 0 is treated as in [`Headers`].
 #[inline(always)]
 pub(crate) fn update_l4(
     frame: &mut [u8],
@@ -68,7 +68,7 @@ pub(crate) fn update_l4(
         return;
     };
     let by = by.unwrap_or(0);
-    // A decrease of the length is an increase by the one's complement of the difference.
+    // A shorter length adds the one's complement of the difference.
     let longer = if by >> 15 == 0 {
         u64::from(by)
     } else {

@@ -1,6 +1,6 @@
-//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: proxy replies, requests for hosts, learning.
+//! ARP (RFC 826) and neighbour discovery (RFC 4861) on edge ports: proxy replies, requests for hosts, and learning.
 //!
-//! The switch has no IP address on the link. It replies to a request for any address with the port's hardware address, so hosts may
+//! The router has no IP address on the link. It replies to a request for any address with the port's MAC address, so hosts may
 //! use any gateway address, or none. It does not reply to requests for the requester's own address (gratuitous ARP, duplicate
 //! address detection) or for a neighbour that is known on the same link.
 
@@ -14,25 +14,28 @@ use super::packet::{self, ARP, ICMPV6, Ip};
 use super::stats::Drop;
 use super::{Router, Wires, neighbours};
 
-/// Bytes of ARP for Ethernet and IPv4.
+/// Length of an ARP packet for Ethernet and IPv4.
 const ARP_LEN: usize = 28;
-/// Hardware Ethernet, protocol IPv4, lengths 6 and 4.
+/// First bytes of such a packet: hardware type Ethernet, protocol type IPv4, address lengths 6 and 4.
 const ARP_HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
+// ARP operations (RFC 826).
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
 
+// ICMPv6 types of neighbour discovery (RFC 4861, section 4).
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// Neighbour discovery was not forwarded if its hop limit is still this.
+/// Hop limit of neighbour discovery: any other value means that the message was forwarded by a router.
 const UNFORWARDED: u8 = 255;
-/// Bytes of a solicitation or advertisement before its options.
+/// Length of a solicitation or advertisement before its options.
 const DISCOVERY_LEN: usize = 24;
-/// An option with an Ethernet address: type, length in units of eight bytes, address.
+/// Length of an option with an Ethernet address: type, length in units of eight bytes, address.
 const OPTION_LEN: usize = 8;
+// Option types: source and target link-layer address.
 const SOURCE_OPTION: u8 = 1;
 const TARGET_OPTION: u8 = 2;
 
-/// Returns whether it is a neighbour solicitation or advertisement.
+/// Returns whether a packet is a neighbour solicitation or advertisement.
 pub(super) fn is_discovery(frame: &[u8], ip: &Ip) -> bool {
     ip.proto == ICMPV6
         && ip.dst.is_ipv6()
@@ -43,7 +46,7 @@ pub(super) fn is_discovery(frame: &[u8], ip: &Ip) -> bool {
 }
 
 impl Router {
-    /// An ARP packet at offset `at`, from a host.
+    /// Handles an ARP packet from a host, at offset `at` of the frame.
     pub(super) fn arp(&mut self, slot: u32, port: usize, at: usize, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
         let Some(arp) = bytes.get(at..at + ARP_LEN).filter(|arp| arp[..6] == ARP_HEAD) else {
@@ -64,7 +67,7 @@ impl Router {
             && !self.neighbours.is_other(port as u16, target.into(), mac);
         let reply = replies.then(|| {
             let ours = self.config.ports[port].mac;
-            // The reply has the request's VLAN tags.
+            // The reply keeps the VLAN tags of the request.
             let mut reply = bytes[..at].to_vec();
             packet::set_macs(&mut reply, mac, ours);
             reply.extend(arp_packet(REPLY, (ours, target), (mac, sender)));
@@ -79,7 +82,7 @@ impl Router {
         }
     }
 
-    /// A solicitation or advertisement from a host.
+    /// Handles a neighbour solicitation or advertisement from a host.
     pub(super) fn discovery(&mut self, slot: u32, port: usize, ip: &Ip, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
         let (head, message) = bytes[..ip.at + ip.len].split_at(ip.at + ip.header);
@@ -126,8 +129,8 @@ impl Router {
         requester: Ipv6Addr,
         target: Ipv6Addr,
     ) -> Vec<u8> {
-        /// Flags R (router) and S (solicited) of a Neighbor Advertisement, RFC 4861, section 4.4. O (override) is not set: only the real
-        /// owner of the address may set it.
+        /// Flags R (router) and S (solicited) of a Neighbor Advertisement (RFC 4861, section 4.4). O (override) is clear: only
+        /// the true owner of the address may set it.
         const FLAGS: u8 = 0xc0;
         let ours = self.config.ports[port].mac;
         let ip = frame.len();
@@ -152,12 +155,12 @@ impl Router {
         frame
     }
 
-    /// Sends an ARP request or neighbour solicitation for `address` on an edge port.
+    /// Sends an ARP request or neighbour solicitation for `address` by an edge port.
     pub(super) fn send_request(&mut self, port: usize, address: IpAddr, out: &mut dyn Wires) {
         let mac = self.config.ports[port].mac;
         let frame = match address {
             IpAddr::V4(target) => {
-                // The sender address is 0.0.0.0, as in duplicate detection: hosts reply and learn no false address.
+                // The sender address is 0.0.0.0, as in duplicate address detection: hosts reply, but learn no wrong address.
                 let mut frame = icmp::ethernet_header([0xff; 6], mac, ARP, 0);
                 frame.extend(arp_packet(
                     REQUEST,
@@ -171,7 +174,7 @@ impl Router {
         self.originate(&frame, port, None, out);
     }
 
-    /// Handles a request without a reply within the retry interval.
+    /// Handles the timeout of a request: repeats it, or drops the frames that wait for the reply.
     pub(super) fn retry_resolution(&mut self, port: u16, address: IpAddr, out: &mut dyn Wires) {
         match self.neighbours.no_reply(port, address) {
             None => {}
@@ -195,7 +198,7 @@ impl Router {
         }
     }
 
-    /// Learns the sender's hardware address from any packet, if a route leads to the sender by that port.
+    /// Learns the sender's MAC address from any packet, if a route leads to the sender by that port.
     pub(super) fn learn_source(&mut self, slot: u32, port: usize, ip: &Ip, out: &mut dyn Wires) {
         let Some(mac) = packet::source_mac(&self.frames[slot as usize].bytes) else {
             return;
@@ -266,8 +269,8 @@ fn solicitation(mac: [u8; 6], target: Ipv6Addr) -> Vec<u8> {
     frame
 }
 
-/// Writes a Neighbor Solicitation or Advertisement without its checksum: type, flags, target, and one option with a link-layer address
-/// (RFC 4861, sections 4.3, 4.4 and 4.6.1).
+/// Writes a Neighbor Solicitation or Advertisement without its checksum: type, flags, target, and one option with a link-layer
+/// address (RFC 4861, sections 4.3, 4.4 and 4.6.1).
 fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) {
     let option = if kind == SOLICITATION {
         SOURCE_OPTION
@@ -281,12 +284,12 @@ fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, 
     message[26..32].copy_from_slice(&mac);
 }
 
-/// Returns the link-local address of a hardware address (RFC 4291, appendix A).
+/// Returns the link-local address for a MAC address (RFC 4291, appendix A).
 fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Returns the Ethernet address in an option of this type.
+/// Returns the Ethernet address in the option of type `wanted`.
 fn option(mut options: &[u8], wanted: u8) -> Option<[u8; 6]> {
     while let [kind, units, ..] = *options {
         let len = usize::from(units) * 8;

@@ -1,4 +1,4 @@
-//! ICMP and ICMPv6 errors for packets that cannot be forwarded (RFC 792, 1191, 4443).
+//! ICMP and ICMPv6 errors for packets that the router cannot forward (RFC 792, RFC 1191, RFC 4443).
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use wire::{checksum, ethernet, ipv4, ipv6};
 use super::packet::{self, ICMP, ICMPV6, Ip};
 use super::{LOCAL, Router, Wires};
 
-/// The reason for which a packet cannot be forwarded.
+/// The reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     TimeExceeded,
@@ -17,7 +17,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Type, code and the four bytes after the checksum.
+    /// Returns the type, the code and the four bytes after the checksum.
     fn fields(self, v6: bool) -> (u8, u8, u32) {
         match (self, v6) {
             (Self::TimeExceeded, false) => (11, 0, 0),
@@ -32,15 +32,16 @@ impl Reason {
     }
 }
 
-/// Rate limit of errors: 1000 per second, bursts of 100.
+/// Rate limit of ICMP errors, a token bucket: 1000 per second, bursts of 100.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
-    /// Tokens, in units of nanoseconds; an error costs [`Self::EACH`].
+    /// Tokens, in nanoseconds; an error costs [`Self::EACH`].
     saved: u64,
     at: u64,
 }
 
 impl RateLimit {
+    /// Cost of an error, ns: one token per millisecond permits 1000 errors per second.
     const EACH: u64 = 1_000_000;
     const MAX_SAVED: u64 = 100 * Self::EACH;
 
@@ -65,13 +66,13 @@ impl Default for RateLimit {
     }
 }
 
-/// Maximum length of an error's IP packet, which every host accepts (RFC 1812 4.3.2.3, RFC 4443 2.4).
+/// Maximum length of an error's IP packet, which every host accepts (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4).
 const LONGEST_4: usize = 576;
 const LONGEST_6: usize = 1280;
 const ICMP_HEADER: usize = 8;
 
 impl Router {
-    /// Reports to the sender of the packet in `slot` why it is not forwarded, if RFC 1812 allows an error.
+    /// Sends an ICMP error about the packet in `slot` to its sender, if RFC 1812 permits one and the rate limit is not reached.
     pub(super) fn error(&mut self, slot: u32, from: usize, ip: &Ip, reason: Reason, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
         if self.frames[slot as usize].from == LOCAL
@@ -85,7 +86,7 @@ impl Router {
             self.stats.errors_suppressed += 1;
             return;
         }
-        // The error quotes the packet as its sender sent it, without INT.
+        // The error quotes the packet as its sender sent it: without INT.
         let bare = self.switch.without_int(bytes);
         let quoted = bare.as_deref().unwrap_or(bytes);
         let Some(of) = packet::ip_of(quoted) else { return };
@@ -102,8 +103,8 @@ impl Router {
         self.originate(&frame, to, Some(next), out);
     }
 
-    /// Sends a frame that the router originates. `next`: the neighbour to which it is sent; `None`: its hardware addresses are
-    /// complete. False: too many frames are queued.
+    /// Sends a frame that the router originates, to the neighbour `next`; `None` means that its MAC addresses are already
+    /// written. Returns `false` if too many frames are queued.
     pub(super) fn originate(
         &mut self,
         frame: &[u8],
@@ -123,7 +124,7 @@ impl Router {
     }
 }
 
-/// Returns whether a packet is an ICMP error, about which no error is sent (RFC 1122 3.2.2).
+/// Returns whether a packet is an ICMP error, which must not cause another one (RFC 1122, section 3.2.2).
 fn is_error(frame: &[u8], ip: &Ip) -> bool {
     let kind = frame.get(ip.at + ip.header).copied();
     match ip.proto {
@@ -133,7 +134,9 @@ fn is_error(frame: &[u8], ip: &Ip) -> bool {
     }
 }
 
-/// Ethernet header and tags of the received packet; the addresses are written later.
+/// Returns a frame for an error, and the number of quoted bytes: the Ethernet header and tags of the received packet (its
+/// addresses are written later), space for the headers, and the quoted packet, cut so that the error has at most `longest`
+/// bytes.
 fn start(frame: &[u8], of: &Ip, longest: usize, header: usize) -> (Vec<u8>, usize) {
     let kept = of.len.min(longest - header - ICMP_HEADER);
     let mut error = frame[..of.at].to_vec();
@@ -155,7 +158,7 @@ fn error_4(frame: &[u8], of: &Ip, src: [u8; 4], reason: Reason) -> Vec<u8> {
     let ip = of.at;
     let IpAddr::V4(dst) = of.src else { return error };
     let total_len = (ipv4::HEADER_LEN + ICMP_HEADER + kept) as u16;
-    // Precedence 6, internetwork control (RFC 1812 4.3.2.5).
+    // Precedence 6, internetwork control (RFC 1812, section 4.3.2.5).
     let header = ipv4::Repr {
         src,
         dst: dst.octets(),
@@ -185,7 +188,7 @@ fn error_6(frame: &[u8], of: &Ip, src: [u8; 16], reason: Reason) -> Vec<u8> {
     error
 }
 
-/// Writes the IPv6 header before an ICMPv6 message, and the message's checksum.
+/// Writes the IPv6 header before an ICMPv6 message, and the checksum of the message.
 pub(super) fn emit_6(
     frame: &mut [u8],
     ip: usize,

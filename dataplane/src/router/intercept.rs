@@ -1,8 +1,9 @@
-//! Interception: UDP datagrams to [`Config::intercept`](super::Config::intercept) end here and go to a consumer in this process, as the
-//! reports of Direct Telemetry Access end at the translator of the last hop. Replies have these destinations as source address.
+//! Interception: the router consumes UDP datagrams to [`Config::intercept`](super::Config::intercept) and passes them to a
+//! consumer in this process, as the translator at the last hop does with Direct Telemetry Access. Replies have these
+//! destinations as source.
 //!
-//! Datagrams are not reassembled: a first fragment is dropped and counted; later ones have no port and are forwarded. Frames with
-//! VLAN tags are forwarded and counted, because replies would need the tags.
+//! Datagrams are not reassembled: a first fragment is dropped and counted; later ones have no port and are forwarded. Frames
+//! with VLAN tags are forwarded and counted, because a reply would need the tags.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,13 +15,13 @@ use super::stats::Drop;
 use super::{Router, Verdict, Visit, Wires};
 use crate::packet::{UDP, fill_l4};
 
-/// Next header: a fragment header.
+/// Next-header value of an IPv6 fragment header.
 const FRAGMENT: u8 = 44;
-/// Hop limit of replies.
+/// Initial TTL or hop limit of replies.
 const HOPS: u8 = 64;
 
 impl Router {
-    /// Consumes or drops a packet to an intercepted destination. False, with nothing changed, for any other packet.
+    /// Consumes or drops a packet to an intercepted destination. Returns `false`, with nothing changed, for any other packet.
     pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
         if ip.is_later_fragment || !self.config.intercept.iter().any(|address| address.ip() == ip.dst) {
             return false;
@@ -51,14 +52,14 @@ impl Router {
         true
     }
 
-    /// Returns the intercepted destination of a packet, by its index.
+    /// Returns the index of the intercepted destination to which a packet is sent.
     fn intercepted(&self, frame: &[u8], ip: &Ip) -> Option<usize> {
         let direct = udp_at(frame, ip).and_then(|header| self.position(ip.dst, header.dst_port()));
-        // INT may have changed the port, or lie before the UDP header.
+        // INT may have changed the port, or precede the UDP header.
         direct.or_else(|| {
             let flow = self.switch.flow_of(frame)?;
             let ports = flow.ports()?;
-            // In a tunnel, the parsed flow is the inner one.
+            // In a tunnel, the parsed flow is the inner one, which is not intercepted.
             let is_outer = flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP);
             if is_outer {
                 self.position(ip.dst, ports.1)
@@ -76,7 +77,7 @@ impl Router {
             .position(|address| *address == destination)
     }
 
-    /// Reports and strips a packet's INT.
+    /// Reports and strips the INT of a packet that ends here.
     fn end_int(&mut self, slot: u32, from: usize) -> Verdict {
         let queued = &mut self.frames[slot as usize];
         let port = &self.config.ports[from];
@@ -98,9 +99,9 @@ impl Router {
         self.switch.end_int(&mut queued.bytes, &visit, &mut self.outbox)
     }
 
-    /// Sends a datagram to the sender of an intercepted one, with its destination `from`
-    /// ([`Config::intercept`](super::Config::intercept), by index) as source. False, and counted: there is no route, it is too
-    /// long, or too many frames are queued.
+    /// Sends a datagram to `to`, the sender of an intercepted one, with destination number `from` of
+    /// [`Config::intercept`](super::Config::intercept) as its source. Returns `false`, and counts the reply as refused, if
+    /// there is no route, the datagram is too long, or too many frames are queued.
     pub fn reply(
         &mut self,
         now: u64,
@@ -131,7 +132,7 @@ impl Router {
     }
 }
 
-/// Returns the UDP header of an IP packet or of its first fragment.
+/// Returns the UDP header of an IP packet, or of its first fragment.
 fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
     let rest = frame.get(ip.at + ip.header..ip.at + ip.len)?;
     let rest = match ip.proto {
@@ -143,6 +144,7 @@ fn udp_at<'f>(frame: &'f [u8], ip: &Ip) -> Option<udp::Packet<&'f [u8]>> {
 }
 
 fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
+    // The More Fragments flag, and the 13 bits of the fragment offset.
     const MORE_OR_OFFSET: u16 = 0x3fff;
     if ip.dst.is_ipv6() {
         return ip.proto == FRAGMENT;
@@ -150,7 +152,7 @@ fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
     ipv4::Packet::new_checked(&frame[ip.at..]).is_ok_and(|header| header.fragment() & MORE_OR_OFFSET != 0)
 }
 
-/// Sender and payload of a datagram without INT to `to`, if its length and its checksum are correct.
+/// Returns the sender and the payload of a datagram without INT to `to`, if its length and checksum are correct.
 pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8])> {
     let ip = packet::ip_of(frame).filter(|ip| ip.dst == to.ip() && ip.proto == UDP)?;
     let segment = frame.get(ip.at + ip.header..ip.at + ip.len)?;
@@ -160,7 +162,7 @@ pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8
     let segment = segment
         .get(..usize::from(header.len()))
         .filter(|part| part.len() >= udp::HEADER_LEN)?;
-    // Without a checksum: allowed over IPv4 only (RFC 768, RFC 8200 8.1).
+    // A missing checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
     let unchecked = header.checksum() == 0 && ip.dst.is_ipv4();
     let addresses = if ip.dst.is_ipv4() { 12..20 } else { 8..40 };
     if !unchecked
@@ -174,7 +176,7 @@ pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8
     ))
 }
 
-/// Returns a frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
+/// Returns a frame with a datagram, without MAC addresses yet. Returns `None` if the address families differ or it is too long.
 fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let len = u16::try_from(udp::HEADER_LEN + payload.len()).ok()?;
     let v6 = to.is_ipv6();
@@ -190,7 +192,7 @@ fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     .emit(&mut frame);
     match (from.ip(), to.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            // Don't Fragment, so that the ident may be 0 (RFC 6864 4.1).
+            // With Don't Fragment, the identification may be 0 (RFC 6864, section 4.1).
             const DO_NOT_FRAGMENT: u16 = 0x4000;
             ipv4::Repr {
                 src: src.octets(),

@@ -1,4 +1,4 @@
-//! One direction of a port: a queue, a transmitter, and a link with delay, loss and reordering.
+//! One direction of a port: a queue, a transmitter with a rate, and a link with delay, loss and reordering.
 
 use std::collections::VecDeque;
 
@@ -9,22 +9,22 @@ use super::stats::QueueStats;
 /// Configuration of one direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// Bits per second of the transmitter; `None`: unlimited, and no frame is queued.
+    /// Transmission rate, bit/s; `None` means unlimited, so that no frame is queued.
     pub rate: Option<u64>,
-    /// Maximum number of queued bytes.
+    /// Maximum length of the queue, bytes.
     pub depth: u32,
-    /// Delay from the transmitter to the other end, ns.
+    /// Propagation delay from the transmitter to the other end, ns.
     pub delay: u64,
     /// Frames lost on the link, per million.
     pub loss: u32,
     /// Frames that take [`reorder_delay`](Self::reorder_delay) longer, per million.
     pub reorder: u32,
-    /// The extra delay, ns.
+    /// Additional delay of reordered frames, ns.
     pub reorder_delay: u64,
 }
 
 impl Default for LinkConfig {
-    /// Unlimited, without loss, delay or reordering; a depth of 256 KiB if it gets a rate.
+    /// Returns an unlimited link without loss, delay or reordering; the queue has 256 KiB if the link gets a rate.
     fn default() -> Self {
         Self {
             rate: None,
@@ -37,19 +37,21 @@ impl Default for LinkConfig {
     }
 }
 
-/// State of a link. The frame being transmitted is not in the queue.
+/// State of one direction of a port. The frame being transmitted is not in the queue.
 #[derive(Debug)]
 pub(super) struct LinkQueue {
     link: LinkConfig,
+    /// Queued frames: slot, and size in bytes.
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
     max_occupancy: u32,
     /// Time at which the transmitter is free, ns.
     free_at: u64,
-    /// An event is scheduled for that time.
+    /// Whether an event is scheduled for that time.
     scheduled: bool,
     meter: Meter,
-    /// Number of times the link went down; frames in flight at that time have an earlier one.
+    /// Number of times the link went down. A frame in flight keeps the value from its departure; if it differs on arrival, the
+    /// frame is lost.
     epoch: u32,
 }
 
@@ -83,7 +85,7 @@ impl LinkQueue {
         self.occupancy
     }
 
-    /// Returns whether frames pass unchanged and at once.
+    /// Returns whether frames pass unchanged and without delay.
     pub(super) fn is_plain(&self) -> bool {
         let LinkConfig {
             rate,
@@ -100,11 +102,11 @@ impl LinkQueue {
         self.link.rate.is_none() && self.waiting.is_empty()
     }
 
-    /// Appends a frame to the queue and returns the bytes queued before it. A frame that can be transmitted at once is always
+    /// Appends a frame to the queue, and returns the bytes queued before it. A frame that can be transmitted at once is always
     /// accepted.
     ///
     /// # Errors
-    /// The frame would exceed the depth; the bytes queued.
+    /// Returns the bytes queued if the frame would exceed the depth.
     pub(super) fn offer(&mut self, now: u64, slot: u32, size: u32) -> Result<u32, u32> {
         let found = self.occupancy;
         let after = found.saturating_add(size);
@@ -113,7 +115,7 @@ impl LinkQueue {
         }
         self.waiting.push_back((slot, size));
         self.occupancy = after;
-        // A frame that is transmitted at once is never queued.
+        // A frame that is transmitted at once does not count as queued.
         if self.free_at > now || found > 0 {
             self.max_occupancy = self.max_occupancy.max(after);
         }
@@ -130,7 +132,7 @@ impl LinkQueue {
         Some(slot)
     }
 
-    /// Starts the transmission of a frame of `len` bytes. Returns its end.
+    /// Starts the transmission of a frame of `len` bytes, and returns the time of its end, ns.
     pub(super) fn occupy(&mut self, now: u64, len: usize) -> u64 {
         let Some(rate) = self.link.rate else { return now };
         self.meter.count(now, len);
@@ -138,19 +140,19 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Returns whether an event must be scheduled for when the transmitter is free; if so, marks it as scheduled.
+    /// Returns whether an event must be scheduled for the time when the transmitter is free, and if so, marks it as scheduled.
     pub(super) fn schedule(&mut self) -> bool {
         let needed = !self.scheduled && !self.waiting.is_empty();
         self.scheduled |= needed;
         needed
     }
 
-    /// The scheduled event occurred.
+    /// Marks the scheduled event as executed.
     pub(super) fn freed(&mut self) {
         self.scheduled = false;
     }
 
-    /// Utilization in the last milliseconds, millionths; all-ones (unavailable) without a rate.
+    /// Returns the utilization in the last milliseconds, millionths; all-ones (unavailable) without a rate.
     pub(super) fn utilization(&mut self, now: u64) -> u32 {
         if self.link.rate.is_none() {
             u32::MAX
@@ -159,7 +161,7 @@ impl LinkQueue {
         }
     }
 
-    /// Replaces the link's properties. Queued frames stay queued; frames in flight are unaffected.
+    /// Changes the properties of the link. Queued frames stay queued; frames in flight are unaffected.
     pub(super) fn change(&mut self, link: LinkConfig) {
         if link.rate != self.link.rate {
             self.meter = Meter::new(link.rate.unwrap_or(1));
@@ -167,7 +169,7 @@ impl LinkQueue {
         self.link = link;
     }
 
-    /// Takes the link down: returns the queued frames; those in flight will not arrive.
+    /// Takes the link down, and returns the queued frames. Frames in flight are lost.
     pub(super) fn cut(&mut self) -> Vec<u32> {
         self.epoch = self.epoch.wrapping_add(1);
         self.occupancy = 0;

@@ -1,20 +1,23 @@
-//! A router in simulated time around one INT switch: the forwarding of the `switch` role between its interfaces.
+//! A router in simulated time around one INT switch, which implements the forwarding of the `switch` role between its
+//! interfaces.
 //!
 //! The caller passes frames and the time ([`Router::receive`], [`Router::advance`]). The router sends frames when they are due
-//! ([`Wires::send`]) and collects reports in [`Router::reports`]. It has no I/O and no clock: tests call it like the program does.
+//! ([`Wires::send`]) and collects reports in [`Router::reports`]. It has no I/O and no clock, so tests drive it as the program
+//! does.
 //!
 //! The model:
-//! - On an edge port, the router is a proxy: it replies to ARP requests and neighbour solicitations for any address, and needs no
-//!   address of its own. It learns the addresses of hosts by requests and from their packets. Any other port leads to a switch of
-//!   the same kind; every frame from there is accepted.
-//! - IPv4 and IPv6 are forwarded by longest prefix match; among equal routes, a hash of the flow selects one. The hop limit is
-//!   decremented. A packet that cannot be forwarded causes an ICMP error, at a limited rate. Packets are never fragmented.
-//! - Each port has a [`LinkConfig`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
-//!   transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]: occupancy is
-//!   the bytes queued when the frame was enqueued; utilization is in millionths.
-//! - UDP datagrams to configured addresses end here, for a consumer in this process, which replies with these source
-//!   addresses: see [`Wires::deliver`] and [`Router::reply`].
-//! - Every frame is accounted for: see [`Stats`].
+//! - On an edge port, the router is a proxy: it replies to ARP requests and neighbour solicitations for any address, and needs
+//!   no address of its own. It learns the MAC addresses of hosts by requests and from their packets. Any other port leads to a
+//!   switch of the same kind, and every frame from there is accepted.
+//! - IPv4 and IPv6 are forwarded by longest prefix match; a hash of the flow selects one of several equal routes. The TTL or
+//!   hop limit is decremented. A packet that cannot be forwarded causes an ICMP error, at a limited rate. Packets are never
+//!   fragmented.
+//! - Each port has a [`LinkConfig`] per direction, with rate, depth, delay, loss and reordering: frames pass the queue, then
+//!   the transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]:
+//!   occupancy is the number of bytes queued when the frame was enqueued; utilization is in millionths.
+//! - UDP datagrams to configured addresses are passed to a consumer in this process, which replies from these addresses: see
+//!   [`Wires::deliver`] and [`Router::reply`].
+//! - Every frame is accounted for; see [`Stats`].
 
 mod arp_nd;
 mod icmp;
@@ -49,23 +52,23 @@ pub use stats::{Drop, PortStats, QueueStats, Stats};
 /// Configuration of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The node's id in INT and reports.
+    /// Node id in INT and reports.
     pub node: u32,
     /// Configuration of the INT switch.
     pub switch: switch::Config,
     /// Flows that the switch watches.
     pub watchlist: Watchlist,
-    /// The ports, at most [`MAX_PORTS`].
+    /// Ports, at most [`MAX_PORTS`].
     pub ports: Vec<Port>,
-    /// Routes to all destinations.
+    /// Routes to all destinations; see [`Route`].
     pub routes: Vec<Route>,
-    /// Source address of its ICMP errors; 192.0.0.8, the dummy address of nodes without one, by default (RFC 7600).
+    /// Source address of ICMP errors. The default is 192.0.0.8, the dummy address of nodes without an address (RFC 7600).
     pub address: Ipv4Addr,
-    /// Source address of its ICMPv6 errors.
+    /// Source address of ICMPv6 errors.
     pub address6: Ipv6Addr,
-    /// Seed of loss and reordering.
+    /// Seed for random loss and reordering.
     pub seed: u64,
-    /// UDP destinations whose datagrams end here, at most [`MAX_INTERCEPTED`]: see [`Wires::deliver`].
+    /// UDP destinations whose datagrams are intercepted, at most [`MAX_INTERCEPTED`]; see [`Wires::deliver`].
     pub intercept: Vec<SocketAddr>,
 }
 
@@ -78,25 +81,26 @@ pub const MAX_PORTS: usize = 256;
 /// Configuration of a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
-    /// The number of the port in INT, from 1; also the id of its queue (the low eight bits).
+    /// Number of the port in INT, from 1; its low eight bits are also the id of its queue.
     pub number: u16,
-    /// The hardware address, different from the interface's, so that the system's network stack does not accept frames for it.
+    /// MAC address, which must differ from that of the interface, so that the network stack of the system does not accept its
+    /// frames.
     pub mac: [u8; 6],
-    /// The level-2 (logical) interface in INT; 0: the number of the port.
+    /// Level-2 (logical) interface in INT; 0 means the number of the port.
     pub logical: u32,
-    /// Hosts are behind it: it answers ARP there, and reads only frames that are addressed to it.
+    /// Whether hosts are behind the port: it answers ARP, and accepts only frames addressed to it.
     pub edge: bool,
-    /// Packets that enter here are compared with the watchlist. `None`: if it is an edge port.
+    /// Whether packets that enter here are compared with the watchlist; `None` means as `edge`.
     pub source: Option<bool>,
-    /// Packets that leave here lose their INT and are reported. `None`: if it is an edge port.
+    /// Whether packets that leave here lose their INT and are reported; `None` means as `edge`.
     pub sink: Option<bool>,
-    /// Longest IP packet, bytes.
+    /// Maximum length of an IP packet, bytes.
     pub mtu: u16,
     /// Whether the port is administratively up.
     pub up: bool,
-    /// The link on which frames leave.
+    /// Link on which frames leave.
     pub out: LinkConfig,
-    /// The link on which frames arrive.
+    /// Link on which frames arrive.
     pub into: LinkConfig,
 }
 
@@ -127,7 +131,7 @@ impl Port {
         self.sink.unwrap_or(self.edge)
     }
 
-    /// Returns a hardware address for port `number` of `node` that no NIC has: locally administered.
+    /// Returns a locally administered MAC address for port `number` of `node`, which no NIC has.
     pub fn mac_for(node: u32, number: u16) -> [u8; 6] {
         let [_, a, b, c] = node.to_be_bytes();
         let [d, e] = number.to_be_bytes();
@@ -135,22 +139,22 @@ impl Port {
     }
 }
 
-/// The reason for which a configuration was refused.
+/// The reason why a configuration was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The INT configuration is invalid.
     Switch(switch::ConfigError),
-    /// Two ports have this number, or it is 0.
+    /// Two ports have this number, or the number is 0.
     PortNumber(u16),
     /// There are more than [`MAX_PORTS`] ports.
     TooManyPorts,
     /// A route leads to a port that does not exist.
     NoSuchPort(u16),
-    /// A rate of 0, or a fraction above one.
+    /// The links of this port have a rate of 0, or a fraction above one.
     BadLink(u16),
-    /// There are more than [`MAX_INTERCEPTED`] destinations.
+    /// There are more than [`MAX_INTERCEPTED`] intercepted destinations.
     TooManyIntercepted,
-    /// Live changes cannot add, remove or renumber ports.
+    /// A live change adds, removes or renumbers ports.
     OtherPorts,
 }
 
@@ -176,18 +180,19 @@ impl From<switch::ConfigError> for ConfigError {
     }
 }
 
-/// Receives the frames that a router sends.
+/// Receives what a router emits: frames for its ports, and intercepted datagrams.
 pub trait Wires {
-    /// Sends a frame by the port with this index. The implementation may swap the buffer for another one, which the router reuses.
+    /// Sends a frame by the port with index `port`. The implementation may swap the buffer for another one, which the router
+    /// reuses.
     fn send(&mut self, port: usize, frame: &mut Vec<u8>);
 
-    /// Accepts a datagram from `from` to [`Config::intercept`]`[to]`, without headers. False: the consumer is full.
+    /// Accepts the payload of a datagram from `from` to [`Config::intercept`]`[to]`. Returns `false` if the consumer is full.
     fn deliver(&mut self, _to: usize, _from: SocketAddr, _payload: &[u8]) -> bool {
         false
     }
 }
 
-/// A router. See the module.
+/// A router with its ports, routes, neighbours and INT switch; see the module.
 #[derive(Debug)]
 pub struct Router {
     config: Config,
@@ -199,8 +204,9 @@ pub struct Router {
     frames: Vec<Frame>,
     idle: Vec<u32>,
     neighbours: Neighbours,
+    /// Scheduled events, earliest first: time (ns), sequence number, event.
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// Numbers events, so that simultaneous ones are executed in the order in which they were scheduled.
+    /// Sequence number of events, so that simultaneous ones are executed in the order in which they were scheduled.
     order: u64,
     now: u64,
     random: Random,
@@ -216,10 +222,10 @@ struct PortQueues {
     into: LinkQueue,
 }
 
-/// Maximum number of frames queued at once, in all queues and on all links.
+/// Maximum number of frames in the router, in all queues and on all links.
 const MAX_QUEUED: usize = 1 << 15;
 
-/// Ingress port of locally generated frames.
+/// Ingress port of frames that the router originates.
 const LOCAL: u16 = u16::MAX;
 
 /// A frame in the router.
@@ -228,15 +234,15 @@ struct Frame {
     bytes: Vec<u8>,
     /// Index of the ingress port, or [`LOCAL`].
     from: u16,
-    /// Time of the arrival, ns.
+    /// Time of arrival, ns.
     ingress: u64,
-    /// Bytes in the egress queue when it was enqueued.
+    /// Bytes in the egress queue when the frame was enqueued.
     found: u32,
-    /// Bytes in all egress queues at that time.
+    /// Bytes in all egress queues when the frame was enqueued.
     buffered: u32,
 }
 
-/// A direction of a port.
+/// The direction of frames at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Direction {
     Out,
@@ -245,7 +251,7 @@ enum Direction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The transmitter of a link is free.
+    /// The transmitter of a link becomes free.
     Free { port: u16, direction: Direction },
     /// A frame arrives at the end of a link.
     Arrive {
@@ -254,15 +260,15 @@ enum Event {
         slot: u32,
         epoch: u32,
     },
-    /// A neighbour has not replied within the retry interval.
+    /// The retry interval for resolving a neighbour's address has passed.
     Resolve { port: u16, address: IpAddr },
 }
 
 impl Router {
-    /// Creates a router.
+    /// Creates a router with empty queues and no known neighbours.
     ///
     /// # Errors
-    /// The configuration is invalid.
+    /// Returns an error if the configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
         let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
@@ -300,7 +306,7 @@ impl Router {
         &self.switch
     }
 
-    /// Returns the INT switch, to change it.
+    /// Returns the INT switch for changes.
     pub fn switch_mut(&mut self) -> &mut Switch {
         &mut self.switch
     }
@@ -310,41 +316,41 @@ impl Router {
         &self.stats
     }
 
-    /// Returns the current egress queue of a port.
+    /// Returns the current state of a port's egress queue.
     pub fn queue(&self, port: usize) -> QueueStats {
         self.port_queues
             .get(port)
             .map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
     }
 
-    /// Returns the current ingress queue of a port, if its ingress link has a rate.
+    /// Returns the current state of a port's ingress queue, which is used only if the ingress link has a rate.
     pub fn queue_in(&self, port: usize) -> QueueStats {
         self.port_queues
             .get(port)
             .map_or_else(QueueStats::default, |port_queues| port_queues.into.stats())
     }
 
-    /// Frames in queues, on links and pending for a neighbour's address.
+    /// Returns the number of frames in queues, on links, or waiting for a neighbour's MAC address.
     pub fn queued(&self) -> u64 {
         (self.frames.len() - self.idle.len()) as u64
     }
 
-    /// Number of known neighbours.
+    /// Returns the number of known neighbours.
     pub fn neighbours(&self) -> usize {
         self.neighbours.known()
     }
 
-    /// Reports that are ready to be sent. The caller sends and clears them.
+    /// Returns the reports that are ready to be sent. The caller sends and clears them.
     pub fn reports(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 
-    /// Moves reports of incomplete groups into [`Self::reports`].
+    /// Moves the reports of incomplete groups into [`Self::reports`].
     pub fn flush_reports(&mut self) {
         self.switch.flush(&mut self.outbox);
     }
 
-    /// Time of the next event, ns.
+    /// Returns the time of the next event, ns.
     pub fn next(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((at, _, _))| *at)
     }
@@ -357,7 +363,7 @@ impl Router {
         }
     }
 
-    /// Counts a frame received on the port with index `port` that cannot be processed: it was truncated, or cannot be segmented.
+    /// Counts a frame received on port index `port` that cannot be processed: it was truncated, or cannot be segmented.
     pub fn unreadable(&mut self, port: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.received += 1;
@@ -365,7 +371,7 @@ impl Router {
         }
     }
 
-    /// Counts a frame of `len` bytes received on the port with index `port` that the caller consumed itself.
+    /// Counts a frame of `len` bytes received on port index `port` that the caller consumed itself.
     pub fn consumed(&mut self, port: usize, len: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.received += 1;
@@ -374,7 +380,7 @@ impl Router {
         }
     }
 
-    /// Counts a frame of `len` bytes of the caller's own that it sends by the port with index `port`.
+    /// Counts a frame of `len` bytes that the caller itself sends by port index `port`.
     pub fn originated(&mut self, port: usize, len: usize) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             self.stats.originated += 1;
@@ -383,10 +389,10 @@ impl Router {
         }
     }
 
-    /// Replaces the watch list.
+    /// Replaces the watchlist.
     ///
     /// # Errors
-    /// The list contradicts the configuration; the old one remains.
+    /// Returns an error if the list contradicts the configuration; the old one then stays.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.switch.watch(watchlist.clone())?;
         self.config.watchlist = watchlist;
@@ -396,7 +402,7 @@ impl Router {
     /// Replaces the routes.
     ///
     /// # Errors
-    /// A route leads to a port that does not exist; the old routes stay.
+    /// Returns an error if a route leads to a port that does not exist; the old routes then stay.
     pub fn set_routes(&mut self, routes: Vec<Route>) -> Result<(), ConfigError> {
         let changed = Config {
             routes,
@@ -407,10 +413,10 @@ impl Router {
         Ok(())
     }
 
-    /// Changes a port, except its number. A port that goes down drops its queued frames.
+    /// Changes a port, except for its number. A port that goes down drops its queued frames.
     ///
     /// # Errors
-    /// No port has this index, or the links are invalid.
+    /// Returns an error if no port has this index, the number differs, or the links are invalid.
     pub fn set_port(&mut self, now: u64, index: usize, port: Port) -> Result<(), ConfigError> {
         let Some(before) = self.config.ports.get(index) else {
             return Err(ConfigError::NoSuchPort(0));
@@ -454,7 +460,7 @@ impl Router {
         Ok(())
     }
 
-    /// Processes a frame received on the port with index `port`. `ingress`: the time of its arrival, at most `now`.
+    /// Processes a frame received on port index `port`. `ingress` is the time of its arrival, ns, at most `now`.
     pub fn receive(&mut self, now: u64, port: usize, frame: &[u8], ingress: u64, out: &mut dyn Wires) {
         self.now = self.now.max(now);
         let Some(stats) = self.stats.ports.get_mut(port) else {
@@ -475,7 +481,7 @@ impl Router {
         }
     }
 
-    /// Executes all events until `now`.
+    /// Executes all events up to `now`.
     pub fn advance(&mut self, now: u64, out: &mut dyn Wires) {
         while let Some(&Reverse((at, _, event))) = self.due.peek() {
             if at > now {
@@ -513,7 +519,7 @@ impl Router {
         self.due.push(Reverse((at, self.order, event)));
     }
 
-    /// Copies a frame into the router's memory.
+    /// Copies a frame into the router's memory. Returns `None` if too many frames are queued.
     fn enqueue_frame(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
         let slot = match self.idle.pop() {
             Some(slot) => slot,
@@ -580,7 +586,7 @@ impl Router {
         self.release(slot);
     }
 
-    /// Decides where a frame goes.
+    /// Selects how to process a received frame: ARP, neighbour discovery, forwarding, or a drop.
     fn route(&mut self, slot: u32, out: &mut dyn Wires) {
         let from = usize::from(self.frames[slot as usize].from);
         let edge = self.config.ports[from].edge;
@@ -631,13 +637,13 @@ impl Router {
         self.forward(slot, to, next, out);
     }
 
-    /// Returns the port and the next hop's address for a frame to `dst`.
+    /// Returns the port index and the next hop's address for a frame to `dst`.
     fn choose(&self, frame: &[u8], dst: IpAddr) -> Option<(usize, IpAddr)> {
         let choices = self.routes.find(dst)?;
         let choice = if let [choice] = choices {
             choice
         } else {
-            // INT may have changed the packet's ports, so the flow is the one before INT.
+            // INT may have changed the packet's ports, so the hash is over the flow before INT.
             let flow = self.switch.flow_of(frame);
             let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
             let up = choices
@@ -649,7 +655,8 @@ impl Router {
         Some((usize::from(choice.port), choice.via.unwrap_or(dst)))
     }
 
-    /// Returns the MTU to report when a packet is too long for port `to`. A sink strips INT first; elsewhere INT reduces the MTU.
+    /// Returns the MTU to report if a packet is too long for port `to`; `None` if it fits without its INT. INT counts at other
+    /// than edge ports, and reduces the reported MTU there.
     fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
         let port = &self.config.ports[to];
         let bytes = &self.frames[slot as usize].bytes;
@@ -664,7 +671,7 @@ impl Router {
         (ip.len > usize::from(port.mtu)).then_some(port.mtu)
     }
 
-    /// Writes the hardware addresses and queues the frame at port `to`; if the next hop's address is unknown, requests it.
+    /// Writes the MAC addresses and queues the frame at port `to`. Requests the next hop's MAC address if it is unknown.
     fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
         let mac = self.config.ports[to].mac;
         if !self.config.ports[to].edge {
@@ -724,7 +731,7 @@ impl Router {
         self.transmit(port, direction, out);
     }
 
-    /// Transmits queued frames while the transmitter is free, and schedules the next one.
+    /// Transmits queued frames while the transmitter is free, and schedules the next transmission.
     fn transmit(&mut self, port: usize, direction: Direction, out: &mut dyn Wires) {
         let now = self.now;
         loop {
@@ -750,14 +757,14 @@ impl Router {
         }
     }
 
-    /// Bytes have left a queue.
+    /// Subtracts bytes that left an egress queue from the shared buffer.
     fn unbuffer(&mut self, direction: Direction, bytes: u32) {
         if direction == Direction::Out {
             self.buffered = self.buffered.saturating_sub(bytes);
         }
     }
 
-    /// A frame leaves the queue: INT, the transmitter, the link.
+    /// Moves a frame from the queue to the link: applies INT, occupies the transmitter, and applies loss and delay.
     fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
             return self.consume(slot);
@@ -800,7 +807,7 @@ impl Router {
         );
     }
 
-    /// Applies INT at the egress.
+    /// Passes a frame to the INT switch at its egress port, and returns whether to send it.
     fn measure(&mut self, slot: u32, port: usize) -> Verdict {
         let queued = &mut self.frames[slot as usize];
         let Some(from) = self.config.ports.get(usize::from(queued.from)) else {
@@ -827,7 +834,7 @@ impl Router {
             .verdict
     }
 
-    /// A frame arrives at the end of a link.
+    /// Handles the arrival of a frame at the end of a link.
     fn arrive(&mut self, port: u16, direction: Direction, slot: u32, epoch: u32, out: &mut dyn Wires) {
         let index = usize::from(port);
         if self.link_queue(index, direction).epoch() != epoch {
@@ -835,7 +842,7 @@ impl Router {
         }
         match direction {
             Direction::In => {
-                // The simulated ingress link delayed it.
+                // The simulated ingress link delayed the frame, so its arrival is now.
                 if !self.port_queues[index].into.is_plain() {
                     self.frames[slot as usize].ingress = self.now;
                 }

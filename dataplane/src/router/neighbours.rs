@@ -1,26 +1,27 @@
-//! Hardware addresses of the hosts behind edge ports: resolved, or being resolved while a few frames are queued.
+//! Neighbour table: MAC addresses of the hosts behind edge ports, resolved or being resolved while a few frames are queued.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Time between two requests, ns.
+/// Interval between two requests, ns.
 pub(super) const RETRY: u64 = 1_000_000_000;
-/// Requests before senders get "host unreachable".
+/// Number of requests before senders get "host unreachable".
 const TRIES: u8 = 3;
-/// A neighbour that is silent for this time is probed, ns; it remains in use until it has not replied to [`TRIES`] requests.
+/// Idle time after which a neighbour is probed, ns. The entry remains in use until [`TRIES`] probes had no reply.
 const FRESH: u64 = 60 * 1_000_000_000;
 /// Maximum number of neighbours.
 const MAX_NEIGHBOURS: usize = 4096;
-/// Maximum number of neighbours being resolved at once.
+/// Maximum number of neighbours that are being resolved at once.
 const MAX_UNRESOLVED: usize = 256;
 /// Maximum number of frames queued for one neighbour.
 const MAX_QUEUED: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
+    /// Neighbours by port index and IP address.
     entries: BTreeMap<(u16, IpAddr), Neighbour>,
     unresolved: usize,
-    /// The last frame's source: most frames come from the same one as the previous frame.
+    /// Source of the last frame: most frames come from the same neighbour as the previous one.
     last: Option<(u16, IpAddr, [u8; 6])>,
 }
 
@@ -37,12 +38,12 @@ enum Neighbour {
     },
 }
 
-/// Result of a look-up.
+/// Result of looking up a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     Known {
         mac: [u8; 6],
-        /// Whether the neighbour must be probed, because it was silent for [`FRESH`].
+        /// Whether to send a probe, because the neighbour was idle for [`FRESH`].
         probe: bool,
     },
     Unknown,
@@ -51,7 +52,7 @@ pub(super) enum Lookup {
 /// Result of queueing a frame for an unresolved neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
-    /// The frame is queued, and a request must be sent.
+    /// The frame is queued, and the caller must send a request.
     SendRequest,
     /// The frame is queued after others.
     Queued,
@@ -91,12 +92,12 @@ impl Neighbours {
         Lookup::Unknown
     }
 
-    /// Returns whether it is known at this port with another hardware address than `mac`.
+    /// Returns whether the neighbour is known at this port with a MAC address other than `mac`.
     pub(super) fn is_other(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         matches!(self.entries.get(&(port, address)), Some(Neighbour::Known { mac: known, .. }) if *known != mac)
     }
 
-    /// Queues a frame until the address is resolved.
+    /// Queues a frame until the MAC address of its next hop is resolved.
     pub(super) fn wait(&mut self, port: u16, address: IpAddr, slot: u32) -> WaitOutcome {
         if let Some(Neighbour::Pending { waiting, .. }) = self.entries.get_mut(&(port, address)) {
             if waiting.len() >= MAX_QUEUED {
@@ -122,8 +123,8 @@ impl Neighbours {
         WaitOutcome::SendRequest
     }
 
-    /// Called when no reply arrived within [`RETRY`]. `None`: no longer being resolved. `Ok`: send another request. `Err`: give up; the
-    /// queued frames.
+    /// Handles the timeout of a request, [`RETRY`] after it was sent. Returns `None` if the neighbour is no longer being
+    /// resolved, `Ok` to send another request, and `Err` with the queued frames to give up.
     pub(super) fn no_reply(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
         let Some(Neighbour::Pending { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
             return None;
@@ -138,13 +139,13 @@ impl Neighbours {
         Some(Err(waiting))
     }
 
-    /// Returns whether the last frame came from the same neighbour: then there is nothing to learn.
+    /// Returns whether the last frame came from the same neighbour, so that there is nothing to learn.
     pub(super) fn is_last(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         self.last == Some((port, address, mac))
     }
 
-    /// Learns an address; returns the frames that were queued for it. Only a reply to a request may evict another neighbour:
-    /// `unsolicited` packets can fill the table, but evict nothing.
+    /// Learns a MAC address, and returns the frames that were queued for it. Only a reply to a request may evict another
+    /// neighbour: `unsolicited` packets can fill the table, but never evict an entry.
     pub(super) fn learn(
         &mut self,
         now: u64,
@@ -178,7 +179,8 @@ impl Neighbours {
         Vec::new()
     }
 
-    /// Returns whether it is known with this address and was seen recently: then there is nothing to learn.
+    /// Resets the idle time of a neighbour that is known with this MAC address. Returns whether there is one: then there is
+    /// nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
         let Some(Neighbour::Known {
             mac: known,

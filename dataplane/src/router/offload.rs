@@ -1,16 +1,16 @@
-//! Offloads that a sender left to its NIC: checksums and segmentation of TCP and UDP. Within one machine, such frames arrive without
-//! them.
+//! Work that a sender left to its NIC: checksums, and segmentation of TCP and UDP. Frames that do not leave the machine, as
+//! over a veth pair, arrive with this work undone.
 
 use wire::ethernet::ethertype;
 use wire::{checksum, ipv4, ipv6, tcp, udp};
 
 use crate::packet::{TCP, UDP, fill_l4, network};
 
-/// Completes a checksum over everything from `start`. Its field, `offset` bytes after `start`, contains the sum of the pseudo
-/// header.
+/// Completes a checksum over everything from `start`. The checksum field, `offset` bytes after `start`, contains the sum of the
+/// pseudo-header.
 ///
 /// # Errors
-/// The positions are outside the frame.
+/// Returns an error if the positions are outside the frame.
 #[expect(clippy::result_unit_err, reason = "there is one reason")]
 pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()> {
     /// Offset of the checksum in UDP, where 0 means "none".
@@ -25,11 +25,12 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()>
     Ok(())
 }
 
-/// Segments a frame of TCP or UDP into frames with at most `size` bytes of payload, as a NIC does, and calls `each` with each of
-/// them. Their checksums are computed. `scratch` is overwritten.
+/// Segments a TCP or UDP frame into frames with at most `size` bytes of payload, as a NIC does, and calls `each` with each of
+/// them. Computes their checksums. Overwrites `scratch`.
 ///
 /// # Errors
-/// It is not TCP or UDP over IPv4 or IPv6 without extension headers, or its lengths are inconsistent.
+/// Returns an error if the frame is not TCP or UDP over IPv4 or IPv6 without extension headers, or its lengths are
+/// inconsistent.
 #[expect(clippy::result_unit_err, reason = "there is one reason")]
 pub fn segment(
     frame: &[u8],
@@ -76,7 +77,7 @@ pub fn segment(
     Ok(())
 }
 
-/// Offsets of the headers.
+/// Offsets of the headers in every segment.
 struct HeaderOffsets {
     ip: usize,
     l4: usize,
@@ -85,7 +86,7 @@ struct HeaderOffsets {
 }
 
 impl HeaderOffsets {
-    /// Writes the fields that differ between segments. `before`: bytes of payload in earlier segments.
+    /// Writes the header fields that differ between segments. `before` is the number of payload bytes in earlier segments.
     fn fix_headers(&self, frame: &mut [u8], index: usize, before: usize, last: bool) {
         let &Self { ip, l4, v6, proto } = self;
         let len = frame.len();
@@ -95,7 +96,7 @@ impl HeaderOffsets {
                 header.set_payload_len((len - ip - ipv6::HEADER_LEN) as u16);
             }
         } else {
-            // The identification of the IPv4 header, which differs for each segment.
+            // The IPv4 identification differs in each segment.
             let ident = u16::from_be_bytes([rest[4], rest[5]]).wrapping_add(index as u16);
             rest[4..6].copy_from_slice(&ident.to_be_bytes());
             if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
@@ -107,7 +108,7 @@ impl HeaderOffsets {
         if proto == TCP {
             const FIN_PSH: u8 = 0x09;
             const CWR: u8 = 0x80;
-            // Sequence number and flags of the TCP header: FIN and PSH belong to the last segment, CWR to the first.
+            // TCP sequence number and flags: FIN and PSH belong to the last segment, CWR to the first.
             let seq = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
             segment[4..8].copy_from_slice(&seq.wrapping_add(before as u32).to_be_bytes());
             segment[13] &= !(if last { 0 } else { FIN_PSH } | if index == 0 { 0 } else { CWR });

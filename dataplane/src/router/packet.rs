@@ -1,4 +1,4 @@
-//! Reading and changing of frames in a router.
+//! Parses and edits the Ethernet and IP headers of frames in a router.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,18 +8,19 @@ use wire::{checksum, ipv4, ipv6};
 use super::stats::Drop;
 use crate::packet::network;
 
+/// EtherType of ARP.
 pub(super) const ARP: u16 = 0x0806;
 /// Protocol number of ICMP.
 pub(super) const ICMP: u8 = 1;
 /// Protocol number of ICMPv6.
 pub(super) const ICMPV6: u8 = 58;
-/// Destination of frames on a link between switches: a locally administered address that no device has.
+/// Destination MAC address on a link between switches: locally administered, so no device has it.
 pub(super) const PEER: [u8; 6] = [0x02, 0x68, 0xff, 0xff, 0xff, 0xff];
 
-/// Content of a frame.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// ARP, at this offset.
+    /// ARP, at this offset of the frame.
     Arp(usize),
     Ip(Ip),
 }
@@ -27,23 +28,23 @@ pub(super) enum FrameKind {
 /// A complete IP packet with a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
-    /// Offset of the packet in the frame.
+    /// Offset of the IP packet in the frame.
     pub(super) at: usize,
     pub(super) len: usize,
-    /// Length of its header, without extension headers.
+    /// Length of the IP header, without extension headers.
     pub(super) header: usize,
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
     /// TTL or hop limit.
     pub(super) hops: u8,
-    /// Protocol, or first next header.
+    /// Protocol, or the first next-header value.
     pub(super) proto: u8,
-    /// Whether it is a fragment other than the first.
+    /// Whether the packet is a fragment other than the first.
     pub(super) is_later_fragment: bool,
 }
 
 impl Ip {
-    /// Returns whether its source or destination is an address with which routers do not forward packets, such as multicast or link-local.
+    /// Returns whether the source or destination is never forwarded, such as a multicast or link-local address.
     pub(super) fn is_not_forwarded(&self) -> bool {
         [self.src, self.dst].into_iter().any(|address| match address {
             IpAddr::V4(v4) => {
@@ -64,7 +65,7 @@ impl Ip {
     }
 }
 
-/// Reads a frame. `ours`: the hardware address to which frames must be sent, if checked; group addresses are accepted as well.
+/// Classifies a frame. If `ours` is given, unicast frames must be addressed to it; group addresses are accepted as well.
 pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind, Drop> {
     let header = ethernet::Packet::new_checked(frame).map_err(|_| Drop::Malformed)?;
     let dst = header.dst();
@@ -80,7 +81,7 @@ pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind
     }
 }
 
-/// Returns the IP packet in a frame, if it is valid.
+/// Returns the IP packet in a frame, or `None` if it is invalid.
 pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
     match classify(frame, None) {
         Ok(FrameKind::Ip(ip)) => Some(ip),
@@ -89,6 +90,7 @@ pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
 }
 
 fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
+    // The 13 bits of the fragment offset.
     const OFFSET: u16 = 0x1fff;
     let packet = ipv4::Packet::new_checked(bytes)
         .ok()
@@ -111,6 +113,7 @@ fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
 }
 
 fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
+    // Next-header value of a fragment header.
     const FRAGMENT: u8 = 44;
     let packet = ipv6::Packet::new_checked(bytes).ok()?;
     let len = ipv6::HEADER_LEN + usize::from(packet.payload_len());
@@ -119,9 +122,9 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     }
     let proto = packet.next_header();
     let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
-    // Of extension headers, only a fragment header directly after the IPv6 header is read. Behind others, a later fragment counts as a
-    // whole packet, but `proto` is the first extension header, so that its payload is not read as UDP or ICMPv6. At most it is answered by
-    // an error, which RFC 4443 permits for fragments.
+    // The only extension header that is read is a fragment header directly after the IPv6 header. Behind others, a later
+    // fragment counts as a whole packet, but `proto` is the first extension header, so its payload is not read as UDP or
+    // ICMPv6. At worst an error answers it, which RFC 4443 permits for fragments.
     let is_later_fragment =
         proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
     Some(Ip {
@@ -136,7 +139,7 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     })
 }
 
-/// Decrements TTL or hop limit, and updates the checksum of IPv4.
+/// Decrements the TTL or hop limit, and updates the IPv4 header checksum.
 pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
     let rest = &mut frame[ip.at..];
     if ip.dst.is_ipv6() {
@@ -145,7 +148,7 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
         }
         return;
     }
-    // TTL and protocol share the 16-bit word that changes.
+    // TTL and protocol form the 16-bit word that changes.
     let hops = ip.hops.saturating_sub(1);
     let [before, after] = [ip.hops, hops].map(|hops| u16::from_be_bytes([hops, ip.proto]));
     if let Ok(header) = ipv4::Packet::new_checked(&mut *rest) {
@@ -156,7 +159,7 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
     }
 }
 
-/// Writes the hardware addresses of a frame.
+/// Writes the destination and source MAC address of a frame.
 pub(super) fn set_macs(frame: &mut [u8], dst: [u8; 6], src: [u8; 6]) {
     if let Some(addresses) = frame.get_mut(..12) {
         addresses[..6].copy_from_slice(&dst);
@@ -164,13 +167,13 @@ pub(super) fn set_macs(frame: &mut [u8], dst: [u8; 6], src: [u8; 6]) {
     }
 }
 
-/// Returns the sender's hardware address.
+/// Returns the sender's MAC address, if it can be that of a host.
 pub(super) fn source_mac(frame: &[u8]) -> Option<[u8; 6]> {
     let mac = ethernet::Packet::new_checked(frame).ok()?.src();
     is_host(mac).then_some(mac)
 }
 
-/// Returns whether the address can be that of a single host.
+/// Returns whether a MAC address can be that of a single host.
 pub(super) fn is_host(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }

@@ -1,4 +1,4 @@
-//! Routes by the longest prefix that matches.
+//! Routing table with longest prefix match.
 
 use std::net::IpAddr;
 
@@ -6,14 +6,14 @@ use detect::Prefix;
 
 use super::{Config, ConfigError};
 
-/// A route. Several routes for one prefix share its flows (ECMP).
+/// A route. Several routes for one prefix share its traffic by flow (ECMP).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
-    /// The destinations of the route.
+    /// Destination prefix of the route.
     pub to: Prefix,
-    /// Number of the port.
+    /// Number of the egress port.
     pub port: u16,
-    /// On an edge port: the next router; otherwise frames go to the destination itself.
+    /// Next router, on an edge port; `None` means that the destination is directly attached.
     pub via: Option<IpAddr>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct NextHop {
     pub(super) via: Option<IpAddr>,
 }
 
-/// The routing table: for each prefix length, longest first, the networks in order. A look-up is a binary search per length.
+/// The routing table: for each prefix length, longest first, the networks in order. A lookup is one binary search per length.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     v4: Vec<Length>,
@@ -34,6 +34,7 @@ pub(super) struct Routes {
 #[derive(Debug)]
 struct Length {
     mask: u128,
+    /// Network address, as IPv4-mapped IPv6 for IPv4, and its next hops.
     entries: Vec<(u128, Vec<NextHop>)>,
 }
 
@@ -75,7 +76,7 @@ impl Routes {
         }
     }
 
-    /// Returns the next hops to `address`.
+    /// Returns the next hops for `address`, by the longest prefix that matches.
     pub(super) fn find(&self, address: IpAddr) -> Option<&[NextHop]> {
         let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
         let bits = wide(address);
@@ -87,7 +88,7 @@ impl Routes {
         })
     }
 
-    /// Returns whether `address` is a host behind the port with this index, without another router between them.
+    /// Returns whether `address` is directly attached to the port with this index, without another router between them.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
         let choices = self.find(address).unwrap_or_default();
         choices

@@ -1,5 +1,5 @@
-//! Common packets of INT-MD 2.x and SF-INT at a sink, for which [`direct`] has read the headers. Checksums are updated by
-//! the sums of added and removed bytes (RFC 1624).
+//! Fast path of the sink, for common packets of INT-MD 2.x and SF-INT whose headers [`direct`] has read. Checksums are updated
+//! by the sums of added and removed bytes (RFC 1624).
 //!
 //! [`direct`]: crate::packet::direct
 
@@ -16,8 +16,8 @@ use crate::visit::{Verdict, Visit};
 
 const HEADS: usize = shim::LEN + header::LEN_2;
 
-/// Reports the packet, unless a filter suppresses that, and removes INT. `None` if this packet needs the general code;
-/// nothing is changed then.
+/// Reports the packet, unless a filter suppresses the report, and removes INT. Returns `None`, with nothing changed, if this
+/// packet needs the general code.
 #[inline(always)]
 pub(crate) fn process(
     node: &mut Node,
@@ -63,7 +63,7 @@ pub(crate) fn process(
     })
 }
 
-/// Returns whether the filters suppress the report.
+/// Returns whether the filters suppress the report of a packet.
 #[inline]
 fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &Visit) -> bool {
     let Some(flow) = common.flow(frame) else {
@@ -81,7 +81,7 @@ fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &V
     )
 }
 
-/// Removes INT, and restores port or DSCP.
+/// Removes INT, and restores the port or DSCP.
 #[inline(always)]
 fn strip(frame: &mut Vec<u8>, common: Common, int: Int) -> Option<()> {
     let headers = common.headers;

@@ -1,4 +1,4 @@
-//! Common packets of INT-MD 2.x and SF-INT at a transit node, for which [`direct`] has read the headers. Checksums are
+//! Fast path of the transit node, for common packets of INT-MD 2.x and SF-INT whose headers [`direct`] has read. Checksums are
 //! updated by the sums of added and removed bytes (RFC 1624).
 //!
 //! [`direct`]: crate::packet::direct
@@ -15,7 +15,8 @@ use crate::visit::Visit;
 
 const HEADS: usize = shim::LEN + header::LEN_2;
 
-/// INT-MD, or SF-INT that is urgent: this node's record before the others.
+/// Adds this node's record before the others of an INT-MD packet or an urgent SF-INT packet. `None` means the general code is
+/// needed.
 #[inline(always)]
 pub(super) fn push(
     node: &Node,
@@ -48,13 +49,13 @@ pub(super) fn push(
     })
 }
 
-/// Returns the sum of the words of an SF-INT header that change with its state and packet.
+/// Returns the word sum of the SF-INT header fields that a swap changes: state and packet ID.
 fn header_sum(sf: Sf) -> u64 {
-    const STATE: u32 = 5; // offset of its bits in the first 16
+    const STATE: u32 = 5; // Offset of the state bits in the first 16 bits.
     (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id)
 }
 
-/// SF-INT: swaps the arriving record with the one in the register.
+/// Swaps the arriving record of an SF-INT packet with the one in the register. `None` means the general code is needed.
 #[inline(always)]
 pub(super) fn swap(
     node: &mut Node,

@@ -1,4 +1,4 @@
-//! IDs of programs and maps, to check whether the kernel still has them.
+//! IDs of BPF programs and maps, to check whether the kernel still has them.
 
 use std::fmt;
 use std::io;
@@ -16,10 +16,11 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Returns the ids that the kernel still has. It frees unreferenced ones with a delay, so call this again if there are some.
+    /// Returns the IDs that the kernel still has. It frees unreferenced objects with a delay, so call this again if some are
+    /// left.
     ///
     /// # Errors
-    /// This needs CAP_SYS_ADMIN.
+    /// CAP_SYS_ADMIN is missing.
     pub fn alive(&self) -> io::Result<Self> {
         Ok(Self {
             programs: openable(&self.programs, program_by_id)?,
@@ -55,7 +56,7 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
     text.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// Returns the IDs of `ids` that `open` can open; each descriptor is closed at once.
+/// Returns those of `ids` that `open` can open; each descriptor is closed at once.
 fn openable(ids: &[u32], open: fn(u32) -> io::Result<OwnedFd>) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for &id in ids {

@@ -1,4 +1,4 @@
-//! Maps, by whole keys and values.
+//! Access to BPF maps by whole keys and values: `bpf(2)` for elements, shared memory for arrays, and ring buffers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -20,9 +20,9 @@ pub struct Map {
     value: usize,
     entries: u32,
     id: u32,
-    /// Number of possible CPUs, for a per-CPU map, which has a value for each, padded to a multiple of eight bytes.
+    /// For a per-CPU map, the number of possible CPUs: there is a value for each, padded to a multiple of eight bytes.
     cpus: Option<usize>,
-    /// Keys are found by their hash.
+    /// True for hash maps.
     hashed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Map {
         })
     }
 
-    /// Returns the kernel's ID of it, as `bpftool map` shows it.
+    /// Returns the kernel's ID of the map, as `bpftool map` shows it.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -80,22 +80,22 @@ impl Map {
         &self.name
     }
 
-    /// Returns whether it is a hash map, whose keys come and go.
+    /// Returns whether it is a hash map, in which keys can be added and removed.
     pub fn is_hashed(&self) -> bool {
         self.hashed
     }
 
-    /// Maximum number of entries.
+    /// Returns the maximum number of entries.
     pub fn capacity(&self) -> u32 {
         self.entries
     }
 
-    /// Bytes of a key and of a value (of one CPU).
+    /// Returns the bytes of a key, and of a value (of one CPU).
     pub fn sizes(&self) -> (usize, usize) {
         (self.key, self.value)
     }
 
-    /// Bytes that the kernel reads or writes for one value.
+    /// Returns the bytes that the kernel reads or writes for one value.
     fn span(&self) -> usize {
         self.cpus
             .map_or(self.value, |cpus| self.value.next_multiple_of(8) * cpus)
@@ -113,8 +113,8 @@ impl Map {
         Error::new(call, format!("map {}", self.name), source)
     }
 
-    /// Reads the value of `key` into `value`; `false` if there is none. For a per-CPU map, `value` receives the values of all
-    /// possible CPUs, each padded to eight bytes: see [`Map::sum`].
+    /// Reads the value of `key` into `value`. Returns `false` if there is none. For a per-CPU map, `value` receives the values
+    /// of all possible CPUs, each padded to eight bytes: see [`Map::sum`].
     ///
     /// # Errors
     /// Wrong sizes, or the system refused.
@@ -128,7 +128,7 @@ impl Map {
         self.is_present(unsafe { bpf(command::MAP_LOOKUP, &mut arguments) })
     }
 
-    /// Returns whether the command that returned `result` found its key.
+    /// Returns whether the command with this result found its key.
     fn is_present(&self, result: io::Result<i32>) -> Result<bool, Error> {
         match result {
             Ok(_) => Ok(true),
@@ -137,7 +137,7 @@ impl Map {
         }
     }
 
-    /// Writes a value; for a per-CPU map, those of all possible CPUs.
+    /// Writes a value; for a per-CPU map, the values of all possible CPUs.
     ///
     /// # Errors
     /// Wrong sizes, no room, or the system refused.
@@ -170,7 +170,7 @@ impl Map {
         let mut next = key.clone();
         for count in 0..limit {
             let mut arguments = Element::of(self.fd.as_fd());
-            // None precedes the first one.
+            // A null key asks for the first one.
             arguments.key = if count == 0 { 0 } else { key.as_ptr() as u64 };
             arguments.value = next.as_mut_ptr() as u64;
             // SAFETY: both keys are as long as the kernel reads and writes for this map.
@@ -182,7 +182,7 @@ impl Map {
         Ok(limit)
     }
 
-    /// Removes a key; `false` if it was not there.
+    /// Removes a key. Returns `false` if it was absent.
     ///
     /// # Errors
     /// Wrong size, or the system refused.
@@ -194,7 +194,7 @@ impl Map {
         self.is_present(unsafe { bpf(command::MAP_DELETE, &mut arguments) })
     }
 
-    /// Returns the sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
+    /// Adds up a per-CPU value that consists of 64-bit counters, over all CPUs, and adds the result to `sums`.
     ///
     /// # Errors
     /// This is not a per-CPU map of such values, or the system refused.
@@ -211,7 +211,7 @@ impl Map {
         Ok(())
     }
 
-    /// Returns the memory of an array with `BPF_F_MMAPABLE`.
+    /// Maps the memory of an array that has the flag `BPF_F_MMAPABLE`.
     ///
     /// # Errors
     /// The map is not such an array.
@@ -246,7 +246,7 @@ impl AsFd for Map {
     }
 }
 
-/// An array shared with the kernel's programs, which change it at any time: so it is accessed by atomic words only.
+/// An array shared with the kernel's programs, which change it at any time. So it is accessed only as atomic words.
 #[derive(Debug)]
 pub struct Mapped {
     address: NonNull<u8>,
@@ -275,7 +275,7 @@ impl Mapped {
         Some(unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(at).cast()) })
     }
 
-    /// Reads what [`Mapped::word`] returns, with this ordering.
+    /// Loads the word that [`Mapped::word`] returns, with this ordering.
     pub fn load(&self, index: usize, offset: usize, ordering: Ordering) -> Option<u64> {
         self.word(index, offset).map(|word| word.load(ordering))
     }
@@ -312,7 +312,7 @@ impl Ring {
         Ok(Self { ring })
     }
 
-    /// Passes the waiting records to `take`, the oldest first, at most `most`; returns their number.
+    /// Passes at most `most` waiting records to `take`, the oldest first. Returns their number.
     pub fn consume(&mut self, most: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         while count < most {
@@ -323,7 +323,7 @@ impl Ring {
         count
     }
 
-    /// Waits at most `timeout_ms` until there are records; returns at once if there are.
+    /// Waits at most `timeout_ms` until there are records. Returns at once if there are some.
     ///
     /// # Errors
     /// The system refused.
@@ -342,7 +342,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl AsFd for Ring {
-    /// Readable when there are records.
+    /// Returns the descriptor, which is readable when there are records.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring's descriptor is open as long as the ring, which is borrowed for as long.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -350,13 +350,13 @@ impl AsFd for Ring {
 }
 
 impl AsRawFd for Ring {
-    /// Readable when there are records.
+    /// Returns the descriptor, which is readable when there are records.
     fn as_raw_fd(&self) -> RawFd {
         self.ring.as_raw_fd()
     }
 }
 
-/// CPUs that per-CPU maps have values for. A wrong number would let the kernel write beyond our memory.
+/// Returns the number of CPUs for which per-CPU maps have values. If it were too low, the kernel would write beyond our memory.
 fn possible_cpus() -> Result<usize, Error> {
     aya::util::nr_cpus().map_err(|(file, source)| {
         let advice = "it lists the possible CPUs: mount sysfs at /sys".to_owned();

@@ -1,4 +1,4 @@
-//! Programs: loaded, attached, run on test input.
+//! BPF programs: loads and attaches XDP programs, and runs them on test input.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,12 +11,12 @@ use crate::device::netlink::Netlink;
 use crate::error::Error;
 use crate::sys::bpf::{TestRun, attach_xdp, bpf, command};
 
-/// The place in the kernel where a program runs.
+/// The place in the kernel where an XDP program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// In the driver, before the kernel processes a frame.
+    /// In the driver, before the kernel allocates a packet buffer for the frame.
     Native,
-    /// In the stack, on any driver.
+    /// In the network stack (generic XDP), with any driver.
     Generic,
 }
 
@@ -31,8 +31,8 @@ pub struct Run {
     pub frame: Vec<u8>,
 }
 
-/// A program attached to an interface. It is detached when this is dropped, and when the process ends for any reason. (Kernels
-/// before 5.9 have no BPF links: there it stays attached when the process is killed, and is found by its name.)
+/// A program attached to an interface. Detached on drop, and when the process ends for any reason. (Kernels before 5.9 have no
+/// BPF links for XDP: there the program stays attached if the process is killed, and is found by its name.)
 #[derive(Debug)]
 pub struct Attachment {
     interface: u32,
@@ -44,8 +44,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Returns the kernel's id of the program that has replaced this one on the interface: 0 if there is none; `None` if this one
-    /// is there.
+    /// Returns the kernel's ID of the program that has replaced this one on the interface, 0 if there is none now; `None` if
+    /// this program is still attached.
     ///
     /// # Errors
     /// The system call failed.
@@ -61,7 +61,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.link.is_none() && self.replaced().is_ok_and(|other| other.is_none()) {
-            // No caller is left to report it to; the next start finds it by its name.
+            // No caller is left to receive an error; the next start finds the program by its name.
             let _ = crate::link::set_program(&self.netlink, self.interface, -1, self.mode.into());
         }
     }
@@ -76,7 +76,7 @@ impl From<Mode> for device::Mode {
     }
 }
 
-/// Returns an error of `aya`, with all its causes.
+/// Converts an error of `aya`, with the text of all its causes.
 pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Error) -> Error {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -96,7 +96,7 @@ pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Err
     }
 }
 
-/// Adds the missing capabilities to an error, if they are its cause.
+/// Adds advice about missing capabilities to an error, if they are its cause.
 pub(super) fn load_error(error: Error) -> Error {
     if error.errno() == Some(libc::EPERM) {
         let advice = "BPF programs need CAP_BPF and CAP_NET_ADMIN: grant both, or run as root";
@@ -171,7 +171,8 @@ pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
     Ok(info.id())
 }
 
-/// Attaches by a link, which the kernel removes with its last descriptor; by netlink where the kernel has no links.
+/// Attaches with a BPF link, which the kernel removes with its last descriptor; with netlink if the kernel has no links for
+/// XDP.
 pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
     let flags = device::Mode::from(mode).flag();
     match attach_xdp(descriptor(object, name)?, interface, flags) {
@@ -182,7 +183,7 @@ pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> R
             netlink: Netlink::open(libc::NETLINK_ROUTE)?,
             link: Some(link),
         }),
-        // The error of kernels without BPF links for XDP. A driver may return it too: then attaching by netlink fails likewise.
+        // EINVAL: the kernel has no BPF links for XDP. If a driver returned it, attaching by netlink fails with the same error.
         Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => {
             attach_by_netlink(object, name, interface, mode)
         }
@@ -190,7 +191,7 @@ pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> R
     }
 }
 
-/// Attaches as on old kernels.
+/// Attaches by netlink, as needed on old kernels.
 pub(super) fn attach_by_netlink(
     object: &Ebpf,
     name: &str,
@@ -209,8 +210,8 @@ pub(super) fn attach_by_netlink(
     })
 }
 
-/// Sends a frame `count` times through the program, each as a frame of its own that the program's verdict forwards or drops, as if it had
-/// arrived on `interface` of the caller's network namespace. Linux 5.18.
+/// Sends `count` copies of a frame through the program, whose verdict forwards or drops each copy, as if they had arrived on
+/// `interface` of the caller's network namespace. Needs Linux 5.18.
 pub(super) fn run_live(
     object: &Ebpf,
     name: &str,
@@ -223,7 +224,7 @@ pub(super) fn run_live(
     /// Frames sent at once.
     const BATCH: u32 = 64;
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    // `struct xdp_md`: data, its end, metadata, interface, queue, outgoing interface.
+    // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
     let context = [0, len, 0, interface, 0, 0];
     let mut arguments = TestRun {
         program: descriptor(object, name)?.cast_unsigned(),
@@ -236,7 +237,7 @@ pub(super) fn run_live(
         batch: BATCH,
         ..TestRun::default()
     };
-    // SAFETY: frame and context are as long as we say.
+    // SAFETY: frame and context have the lengths given in the arguments.
     let run = unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) };
     run.map(drop)
         .map_err(Error::failed("bpf", format_args!("live frames of {name}")))
@@ -254,7 +255,7 @@ pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> 
         repeat,
         ..TestRun::default()
     };
-    // SAFETY: both frames are as long as we say.
+    // SAFETY: both frames have the lengths given in the arguments.
     unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) }
         .map_err(Error::failed("bpf", format_args!("test run of {name}")))?;
     out.truncate(arguments.data_out_len as usize);

@@ -1,4 +1,4 @@
-//! A read buffer of fixed size over a file.
+//! A read buffer of fixed size over a capture file, which it decompresses if it is gzipped.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -6,13 +6,13 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::{Error, Fault};
 
-/// Size of the window. Large enough that the cost of system calls is negligible, small enough to stay in the cache.
+/// Size of the window: large enough that system calls cost little, small enough to stay in the cache.
 const SIZE: usize = 1 << 20;
 
 /// Maximum number of bytes that [`Buffer::need`] can provide.
 pub(super) const MAX_READ: usize = SIZE / 2;
 
-/// A window over the bytes of a file, decompressed if it is gzipped.
+/// A window over the (decompressed) bytes of a file.
 #[derive(Debug)]
 pub(super) struct Buffer<R> {
     input: Input<R>,
@@ -25,17 +25,17 @@ pub(super) struct Buffer<R> {
     held: Held,
 }
 
-/// Whether the bytes must stay where they are, because offsets that [`Buffer::consume`] returned are still in use.
+/// Tells whether the bytes must stay in place, because offsets that [`Buffer::consume`] returned are still in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
     No,
     Yes,
-    /// Whether more bytes were needed than the buffer has.
+    /// More bytes were needed than the buffer has.
     Exceeded,
 }
 
 impl<R: Read> Buffer<R> {
-    /// Opens `input`; gzip is recognised by its first bytes.
+    /// Opens `input`, and recognises gzip by its magic number.
     pub(super) fn new(input: R) -> Result<Self, Error> {
         let input = Input::Plain(Counted {
             inner: input,
@@ -61,19 +61,19 @@ impl<R: Read> Buffer<R> {
         Ok(buffer)
     }
 
-    /// Returns the bytes read and not consumed.
+    /// Returns the bytes that were read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// Offset of [`Buffer::bytes`] in the decompressed file.
+    /// Returns the offset of [`Buffer::bytes`] in the decompressed file.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes read from the file so far, before decompression.
+    /// Returns the number of bytes read from the file so far, before decompression.
     pub(super) fn bytes_read(&self) -> u64 {
         match &self.input {
             Input::Plain(file) => file.bytes,
@@ -81,7 +81,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Keeps the bytes where they are: until [`Buffer::release`], nothing is read from the file.
+    /// Keeps the bytes in place: nothing is read from the file until [`Buffer::release`].
     #[inline]
     pub(super) fn hold(&mut self) {
         self.held = Held::Yes;
@@ -93,7 +93,7 @@ impl<R: Read> Buffer<R> {
         std::mem::replace(&mut self.held, Held::No) == Held::Exceeded
     }
 
-    /// Returns whether the file may be read now; if not, notes that more bytes were needed.
+    /// Returns whether the file may be read now. If not, records that more bytes were needed.
     pub(super) fn may_read(&mut self) -> bool {
         if self.held != Held::No {
             self.held = Held::Exceeded;
@@ -101,8 +101,8 @@ impl<R: Read> Buffer<R> {
         self.held == Held::No
     }
 
-    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. False if the file ends before, or if they are not here
-    /// and the buffer is held. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
+    /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. Returns false if the file ends earlier, or if the
+    /// buffer is held and does not have them. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> Result<bool, Error> {
         if self.end - self.start >= len {
@@ -112,7 +112,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// As [`Buffer::need`]; a file that ends before is an error.
+    /// Does the same as [`Buffer::need`], with an error if the file ends earlier.
     #[inline]
     pub(super) fn require(&mut self, len: usize) -> Result<(), Error> {
         if self.need(len)? {
@@ -122,7 +122,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// As [`Buffer::require`]; false if the file ends here.
+    /// Does the same as [`Buffer::require`], but returns false if the file ends exactly here.
     #[inline]
     pub(super) fn require_unless_at_end(&mut self, len: usize) -> Result<bool, Error> {
         if self.need(len)? {
@@ -156,7 +156,7 @@ impl<R: Read> Buffer<R> {
         &self.memory[at..at + len]
     }
 
-    /// Skips `len` bytes, which may be more than the window holds. False if the file ends before.
+    /// Skips `len` bytes, which may be more than the window holds. Returns false if the file ends earlier.
     pub(super) fn skip(&mut self, mut len: u64) -> Result<bool, Error> {
         while len > 0 {
             if !self.need(1)? {
@@ -198,7 +198,7 @@ enum Input<R> {
     Gzip(Box<MultiGzDecoder<Rewound<R>>>),
 }
 
-/// The bytes read to recognise a file, then the rest of it.
+/// The bytes read to recognise gzip, followed by the rest of the file.
 type Rewound<R> = Chain<Cursor<Vec<u8>>, Counted<R>>;
 
 impl<R: Read> Read for Input<R> {

@@ -1,4 +1,4 @@
-//! Errors of capture files.
+//! Errors of capture files, with the offset in the file and advice for the user.
 
 use std::fmt;
 use std::io;
@@ -16,26 +16,26 @@ pub struct Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It could not be opened or created.
+    /// The file could not be opened or created.
     Open(io::Error),
-    /// It could not be read.
+    /// The file could not be read.
     Read(io::Error),
-    /// It could not be written.
+    /// The file could not be written.
     Write(io::Error),
-    /// It is not a capture: it begins with these bytes.
+    /// The file is not a capture; the value has its first bytes.
     NotACapture([u8; 4]),
-    /// It ends inside a packet or header.
+    /// The file ends inside a packet or header.
     Cut,
-    /// A length above the limit.
+    /// A length field exceeds the limit.
     TooLong {
         /// The field that contains the length.
         what: &'static str,
-        /// Length that the file claims, bytes.
+        /// Length that the field contains, bytes.
         length: u64,
         /// The limit that it exceeds, bytes.
         limit: u64,
     },
-    /// It is inconsistent, or violates the format.
+    /// The file is inconsistent, or violates the format.
     Malformed(&'static str),
 }
 
@@ -44,7 +44,7 @@ impl Error {
         Self { offset, fault }
     }
 
-    /// Returns a failed read: errors of decompression are distinguished from errors of the disk.
+    /// Converts a failed read, and distinguishes errors of decompression from errors of the disk.
     pub(super) fn read(offset: u64, error: io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::UnexpectedEof => Fault::Cut,

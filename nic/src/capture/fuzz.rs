@@ -1,15 +1,15 @@
-//! The fuzz body of captures: a plain function, so that any driver can call it, the tests among them.
+//! The fuzz target of capture files, as a plain function that any driver, or a test, can call.
 
 use super::{MAX_PACKET, Reader, Writer};
 
-/// Maximum number of frames to check per input: a small gzipped file can contain very many.
+/// Maximum number of frames checked per input: a small gzipped file can contain very many.
 const MAX_FRAMES: usize = 4096;
 
-/// Reads `data` as a capture. No frame is longer than the limit; at most one error is returned, as the last item; and the
-/// frames, written and read again, are the same.
+/// Reads `data` as a capture and checks these properties: no frame exceeds the length limit; at most one error is returned, as
+/// the last item; and the frames survive being written and read again.
 ///
 /// # Panics
-/// One of these properties does not hold.
+/// Panics if one of these properties does not hold.
 pub fn capture(data: &[u8]) {
     let Ok(mut reader) = Reader::new(data) else { return };
     let mut copies = Vec::new();

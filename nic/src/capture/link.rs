@@ -1,4 +1,4 @@
-//! Link types of captures, and the position of the Ethernet or IP header.
+//! Link-layer header types of captures, and the position of the Ethernet or IP header behind them.
 
 use wire::ethernet::ethertype::is_tag;
 
@@ -11,9 +11,9 @@ pub enum LinkType {
     Ethernet,
     /// IPv4 or IPv6, distinguished by the version (101; 12 and 14 in files of some systems).
     RawIp,
-    /// As [`LinkType::Null`], in network byte order (108).
+    /// The same as [`LinkType::Null`], in network byte order (108).
     Loop,
-    /// Linux "cooked" capture (113): what `tcpdump -i any` wrote for many years.
+    /// Linux "cooked" capture (113), which older versions of `tcpdump -i any` write.
     LinuxSll,
     /// An IPv4 packet alone (228).
     Ipv4,
@@ -30,7 +30,7 @@ pub enum LinkType {
 pub enum Layer<'a> {
     /// The frame begins with an Ethernet header.
     Ethernet(&'a [u8]),
-    /// The frame behind a link header that names its payload, and behind its VLAN tags.
+    /// The network packet after a link header that names its protocol, and after any VLAN tags.
     Network {
         /// EtherType of `bytes`: 0x0800 IPv4, 0x86dd IPv6 and so on.
         ethertype: u16,
@@ -45,13 +45,13 @@ pub enum Layer<'a> {
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Bytes of a VLAN tag: its control word and the EtherType of what follows.
+/// Bytes of a VLAN tag: its control word and the next EtherType.
 const TAG_LEN: usize = 4;
-/// VLAN tags that are followed; the same number as in an Ethernet frame.
+/// Maximum number of VLAN tags that are skipped, as in an Ethernet frame.
 const MAX_TAGS: usize = 7;
 
 impl LinkType {
-    /// Returns the link type of that number.
+    /// Returns the link type with this number.
     pub fn from_code(code: u16) -> Self {
         match code {
             0 => Self::Null,
@@ -106,13 +106,13 @@ impl LinkType {
     }
 }
 
+// Header length and EtherType offset of Linux cooked captures, version 1 and 2, bytes.
 const SLL_HEADER_LEN: usize = 16;
 const SLL_PROTOCOL: usize = 14;
 const SLL2_HEADER_LEN: usize = 20;
 const SLL2_PROTOCOL: usize = 0;
 
-/// Returns the frame behind a header of `LEN` bytes with the EtherType at `PROTOCOL`, and behind VLAN tags. Values below 1536 are not
-/// EtherTypes.
+/// Skips a header of `LEN` bytes with the EtherType at `PROTOCOL`, and any VLAN tags. Values below 1536 are not EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     let Some((header, mut bytes)) = frame.split_at_checked(LEN) else {
         return Layer::Cut;
@@ -135,8 +135,8 @@ fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     }
 }
 
-/// Returns the bytes behind a tag. Of stacked tags, `tcpdump -i any` writes the outer one with the EtherType of the packet, and the inner
-/// one without its own: the control word and the EtherType again, then the packet.
+/// Returns the bytes after a tag. `tcpdump -i any` writes stacked tags wrongly: the outer tag has the EtherType of the packet,
+/// and the inner tag lacks its TPID, so that its control word and the packet's EtherType follow again, then the packet.
 fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
     let version = match ethertype {
         ETHERTYPE_IPV4 => 4,
@@ -155,8 +155,8 @@ fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the frame behind four bytes of address family. They are in the byte order of the capturing machine, but every family fits into
-/// one byte, so it is at one of the two ends.
+/// Skips a four-byte address family. It is in the byte order of the capturing machine, but every family fits into one byte,
+/// which is therefore at one of the two ends.
 fn behind_family(frame: &[u8]) -> Layer<'_> {
     let Some((family, bytes)) = frame.split_at_checked(4) else {
         return Layer::Cut;
@@ -164,7 +164,7 @@ fn behind_family(frame: &[u8]) -> Layer<'_> {
     let ethertype = match family {
         [family, 0, 0, 0] | [0, 0, 0, family] => match family {
             2 => ETHERTYPE_IPV4,
-            // Linux, the BSDs, macOS.
+            // AF_INET6 of Linux, the BSDs and macOS.
             10 | 24 | 28 | 30 => ETHERTYPE_IPV6,
             _ => return Layer::Unsupported,
         },
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    /// A cooked header that ends with a protocol, or begins with one, then VLAN tags, then IPv4. Ethernet is returned whole, and other link
-    /// types have no EtherType that could announce a tag.
+    /// A cooked header that ends or begins with a protocol, then VLAN tags, then IPv4. Ethernet is returned whole, and other
+    /// link types have no EtherType that could announce a tag.
     #[test]
     fn cooked_frames_may_have_vlan_tags() {
         let tag_lists = |count: u32| {
@@ -255,7 +255,7 @@ mod tests {
                 );
             }
         }
-        // As `tcpdump -i any` writes two tags.
+        // Two tags, as `tcpdump -i any` writes them.
         for (tpid, next) in [([0x88, 0xa8], [8, 0]), ([0x81, 0], [8, 0])] {
             let sll = [
                 &[0; 14][..],

@@ -37,7 +37,7 @@ impl Pcap {
             return Ok(None);
         };
         buffer.require(field::FILE_HEADER_LEN)?;
-        // The bits above the link type describe a frame check sequence; a parser that follows IP lengths ignores it.
+        // The upper bits describe a frame check sequence, which a parser that follows IP lengths ignores.
         let link = LinkType::from_code(order.u32(buffer.bytes(), field::LINK_TYPE) as u16);
         buffer.consume(field::FILE_HEADER_LEN);
         Ok(Some(Self {
@@ -79,6 +79,7 @@ impl Pcap {
     }
 }
 
+/// Returns the byte order of a file and its nanoseconds per timestamp fraction, by the magic number.
 fn recognise(bytes: &[u8]) -> Option<(Order, u64)> {
     let magic = bytes.get(..4)?;
     [Order::Little, Order::Big]

@@ -1,4 +1,4 @@
-//! The pcapng format: sections of blocks; interfaces are described before their packets.
+//! The pcapng format: a file of sections, each a sequence of blocks that describe interfaces before their packets.
 
 use std::io::Read;
 
@@ -8,6 +8,7 @@ use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
 mod block {
     //! Block types, and the layout of every block: type, length, body, length again.
+    // Block types.
     pub(super) const SECTION: u32 = 0x0a0d_0d0a;
     pub(super) const INTERFACE: u32 = 1;
     pub(super) const OLD_PACKET: u32 = 2;
@@ -15,6 +16,7 @@ mod block {
     pub(super) const ENHANCED_PACKET: u32 = 6;
 
     pub(super) const LENGTH: usize = 4;
+    // Offset of the body.
     pub(super) const BODY: usize = 8;
     pub(super) const TRAILER_LEN: usize = 4;
     pub(super) const MIN_LEN: usize = BODY + TRAILER_LEN;
@@ -58,10 +60,10 @@ pub(super) struct Pcapng {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: LinkType,
-    /// 0: packets are not truncated.
+    /// Maximum captured length; 0 if packets are not truncated.
     snap_len: u32,
     resolution: Resolution,
-    /// Seconds to add to every timestamp.
+    /// Seconds to add to every timestamp (option `if_tsoffset`).
     offset: i64,
 }
 
@@ -75,7 +77,7 @@ impl Pcapng {
         })
     }
 
-    /// Returns the next packet; blocks of other kinds are read or skipped.
+    /// Returns the next packet. Reads or skips other kinds of blocks on the way.
     #[inline]
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
         loop {
@@ -118,7 +120,8 @@ impl Pcapng {
         }
     }
 
-    /// Returns the type of the block at the start of `bytes`. A section header also sets the byte order, which applies to its own length.
+    /// Returns the type of the block at the start of `bytes`. A section header also sets the byte order, which already applies
+    /// to its own length.
     fn begin(&mut self, bytes: &[u8]) -> Result<u32, Fault> {
         let kind = self.order.u32(bytes, 0);
         if kind == block::SECTION {
@@ -163,7 +166,7 @@ impl Pcapng {
         Ok(())
     }
 
-    /// Contents of a block; the offset of a packet is relative to the body.
+    /// Processes the body of a block. The offset of a returned packet is relative to the body.
     #[inline]
     fn body(&mut self, kind: u32, body: &[u8]) -> Result<Option<PacketRef>, Fault> {
         match kind {
@@ -215,7 +218,7 @@ impl Pcapng {
             match (code, value) {
                 (interface::OPTION_RESOLUTION, &[code]) => described.resolution = Resolution::of(code)?,
                 (interface::OPTION_OFFSET, value) if len == 8 => {
-                    // The order of the words is the order of their bytes.
+                    // A 64-bit number: its two words are in the same order as the bytes of a word.
                     let first = u64::from(self.order.u32(value, 0));
                     let second = u64::from(self.order.u32(value, 4));
                     let bits = if self.order == Order::Little {
@@ -241,7 +244,7 @@ impl Pcapng {
         self.packet(body, self.order.u32(body, enhanced::INTERFACE))
     }
 
-    /// Obsolete block type: like the enhanced packet block, with a shorter interface number and a drop count.
+    /// Reads the obsolete packet block: like the enhanced packet block, with a shorter interface number and a drop count.
     fn old(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
@@ -249,7 +252,8 @@ impl Pcapng {
         self.packet(body, self.order.u16(body, enhanced::INTERFACE).into())
     }
 
-    /// Simple packet block: a length and the packet, from the first interface, truncated to its snap length.
+    /// Reads the simple packet block: a length and the packet. It belongs to the first interface, and is truncated to its snap
+    /// length.
     fn simple(&self, body: &[u8]) -> Result<PacketRef, Fault> {
         const DATA: usize = 4;
         if body.len() < DATA {
@@ -295,7 +299,7 @@ impl Pcapng {
             len,
             link: interface.link,
             length,
-            // At most MAX_INTERFACES are described.
+            // Fits, because at most MAX_INTERFACES are described.
             interface: number as u16,
         })
     }
@@ -339,12 +343,12 @@ enum Resolution {
     Multiply(u64),
     /// Number of units per nanosecond.
     Divide(u64),
-    /// `1 << n` units make a second.
+    /// A second has `1 << n` units.
     Binary(u32),
 }
 
 impl Resolution {
-    /// The highest bit chooses between powers of two and of ten; the others are the (negative) exponent.
+    /// Decodes the option: the highest bit selects powers of two or of ten; the others are the (negative) exponent.
     fn of(code: u8) -> Result<Self, Fault> {
         const FINER: Fault = Fault::Malformed("the timestamp resolution is implausible");
         let exponent = u32::from(code & 0x7f);

@@ -1,4 +1,4 @@
-//! Reads captures of every supported format.
+//! Reads capture files: detects pcap or pcapng, and returns frames one by one or in bursts.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::pcap::Pcap;
 use super::pcapng::Pcapng;
 use super::{BURST, Frame, PacketRef};
 
-/// Reads the frames of a capture, one after the other or in bursts.
+/// Reads the frames of a capture, one by one or in bursts.
 #[derive(Debug)]
 pub struct Reader<R = File> {
     buffer: Buffer<R>,
@@ -46,13 +46,13 @@ impl<'a> Iterator for Frames<'a> {
 
 impl ExactSizeIterator for Frames<'_> {}
 
-/// Whether the rest of the file can be parsed.
+/// Tells whether the rest of the file can be parsed.
 #[derive(Debug)]
 enum End {
     NotYet,
-    /// No: the error, to be returned after the packets before it.
+    /// An error was found, to be returned after the packets before it.
     Found(Error),
-    /// No, and the error was returned.
+    /// The error was already returned.
     Returned,
 }
 
@@ -73,10 +73,10 @@ impl Format {
 }
 
 impl Reader<File> {
-    /// Opens a pcap or pcapng file, gzipped or not; the first bytes give the format.
+    /// Opens a pcap or pcapng file, gzipped or not; the format is recognised by the first bytes.
     ///
     /// # Errors
-    /// It cannot be opened or read, or is not a capture.
+    /// The file cannot be opened or read, or is not a capture.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::from_file(File::open(path).map_err(|error| Error::new(0, Fault::Open(error)))?)
     }
@@ -84,9 +84,9 @@ impl Reader<File> {
     /// Reads an open file.
     ///
     /// # Errors
-    /// It cannot be read, or is not a capture.
+    /// The file cannot be read, or is not a capture.
     pub fn from_file(file: File) -> Result<Self, Error> {
-        // A pipe has no length, nor has a directory, which cannot be read.
+        // Pipes have no length. Neither do directories, whose first read fails.
         let total = file
             .metadata()
             .ok()
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
     /// Reads a capture from any reader.
     ///
     /// # Errors
-    /// It cannot be read, or is not a capture.
+    /// The input cannot be read, or is not a capture.
     pub fn new(input: R) -> Result<Self, Error> {
         let mut buffer = Buffer::new(input)?;
         buffer.require(4)?;
@@ -124,7 +124,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Returns the next frame. After an error there is none.
+    /// Returns the next frame, or `None` at the end of the file and after an error.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Option<Result<Frame<'_>, Error>> {
@@ -132,8 +132,8 @@ impl<R: Read> Reader<R> {
         Some(found.map(|found| lend(self.buffer.memory(), &found)))
     }
 
-    /// Returns the next frames: up to [`BURST`] that can be lent together, because they are in the buffer already; otherwise one. After
-    /// an error, which follows the frames before it, there are none.
+    /// Returns the next frames: up to [`BURST`] that are already in the buffer, or else one. An error is returned after the
+    /// frames before it; then there are no more.
     pub fn burst(&mut self) -> Option<Result<Frames<'_>, Error>> {
         let first = match self.packet()? {
             Ok(first) => first,
@@ -148,7 +148,7 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// Adds the packets that can be found without reading the file.
+    /// Adds the packets that can be parsed without reading the file.
     fn fill_burst(&mut self) {
         self.buffer.hold();
         let mut error = None;
@@ -162,7 +162,7 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        // If the buffer was too short, so may be the packet: the next call reads on.
+        // If the buffer was too short, the error may be a consequence: the next call reads more.
         if !self.buffer.release()
             && let Some(error) = error
         {
@@ -185,12 +185,12 @@ impl<R: Read> Reader<R> {
         found.transpose()
     }
 
-    /// Bytes read from the file so far, for progress display: slightly ahead of the frames.
+    /// Returns the number of bytes read from the file so far, for progress display; slightly ahead of the frames.
     pub fn bytes_read(&self) -> u64 {
         self.buffer.bytes_read()
     }
 
-    /// Length of the file, if it has one.
+    /// Returns the length of the file, if it has one.
     pub fn total_bytes(&self) -> Option<u64> {
         self.total
     }

@@ -1,4 +1,4 @@
-//! Writes captures as pcap files.
+//! Writes capture files in the classic pcap format, version 2.4, with timestamps in nanoseconds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,10 +16,10 @@ pub struct Writer<W: Write = File> {
 }
 
 impl Writer<File> {
-    /// Creates the file, or empties it.
+    /// Creates the file, or truncates an existing one.
     ///
     /// # Errors
-    /// It cannot be created or written.
+    /// The file cannot be created or written.
     pub fn create(path: impl AsRef<Path>, link: LinkType) -> Result<Self, Error> {
         Self::new(
             File::create(path).map_err(|error| Error::new(0, Fault::Open(error)))?,
@@ -29,11 +29,12 @@ impl Writer<File> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes to any writer.
+    /// Writes a capture to any writer.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The output cannot be written.
     pub fn new(output: W, link: LinkType) -> Result<Self, Error> {
+        // Major and minor version, 16 bits each, in little-endian order.
         const VERSION_2_4: u32 = 4 << 16 | 2;
         let mut writer = Self {
             output: BufWriter::with_capacity(1 << 18, output),
@@ -65,7 +66,7 @@ impl<W: Write> Writer<W> {
     /// Adds the captured part of a frame of `length` bytes.
     ///
     /// # Errors
-    /// As for [`Writer::write`].
+    /// The same as for [`Writer::write`].
     pub fn write_cut(&mut self, ts: u64, frame: &[u8], length: u32) -> Result<(), Error> {
         if frame.len() > MAX_PACKET {
             let fault = Fault::TooLong {
@@ -89,7 +90,7 @@ impl<W: Write> Writer<W> {
     /// Flushes the buffer and returns the output. Dropping the writer flushes it too, but cannot report errors.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The output cannot be written.
     pub fn finish(self) -> Result<W, Error> {
         let offset = self.offset;
         self.output

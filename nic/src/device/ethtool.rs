@@ -1,6 +1,6 @@
-//! The facts that `ethtool` shows, from the kernel directly: driver, queues, rings, offloads.
+//! Driver, queues, rings and offloads of an interface, from the same ioctls that `ethtool` uses.
 //!
-//! A command and its answer share one buffer of 32-bit words that begins with the command's number (linux/ethtool.h).
+//! A command and its reply share one buffer of 32-bit words that begins with the command's number (linux/ethtool.h).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,10 +25,10 @@ mod command {
     pub(crate) const SCHANNELS: u32 = 0x3d;
 }
 
-/// The set of strings that names the offloads.
+/// The string set with the names of the offloads (`ETH_SS_FEATURES`).
 const SS_FEATURES: u32 = 4;
 
-/// Bytes of a string in a set of strings.
+/// Bytes of a string in a string set.
 const STRING: usize = 32;
 
 /// An interface, with a socket for the ioctls.
@@ -41,7 +41,7 @@ pub(crate) struct Ethtool {
 impl Ethtool {
     pub(crate) fn open(interface: &str) -> Result<Self, Error> {
         let mut name = [0; libc::IFNAMSIZ];
-        // The last byte stays zero, as the kernel requires.
+        // The last byte stays zero, which terminates the name.
         for (slot, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
             *slot = byte as libc::c_char;
         }
@@ -51,7 +51,7 @@ impl Ethtool {
     }
 
     /// # Safety
-    /// `words` begins with a command and is as long as the kernel's answer to it.
+    /// `words` begins with a command, and is as long as the kernel's reply to it.
     unsafe fn call(&self, words: &mut [u32]) -> io::Result<()> {
         let data = libc::__c_anonymous_ifr_ifru {
             ifru_data: words.as_mut_ptr().cast(),
@@ -60,20 +60,20 @@ impl Ethtool {
             ifr_name: self.name,
             ifr_ifru: data,
         };
-        // SAFETY: the kernel follows the pointer of the request to `words`, which the caller made long enough and which is
+        // SAFETY: the kernel follows the request's pointer to `words`, which the caller made long enough and which is
         // exclusively ours through the call.
         sys::check(unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
             .map(drop)
     }
 
-    /// Returns a command with an answer of `N` words.
+    /// Runs a command with a reply of `N` words, and returns the reply.
     ///
     /// # Safety
-    /// `N` words are as long as the kernel's answer.
+    /// `N` words are as long as the kernel's reply.
     unsafe fn query<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
         let mut words = [0; N];
         words[0] = command;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.call(&mut words) }.map(|()| words)
     }
 
@@ -84,7 +84,7 @@ impl Ethtool {
         driver(&bytes(&words))
     }
 
-    /// Receive descriptors per queue.
+    /// Returns the number of receive descriptors per queue.
     pub(crate) fn rx_ring(&self) -> Option<Level> {
         // SAFETY: `ethtool_ringparam` is nine words.
         unsafe { self.query(command::GRINGPARAM) }.ok().and_then(rx_ring)
@@ -95,23 +95,23 @@ impl Ethtool {
         unsafe { self.query(command::GCHANNELS) }.ok().map(queues)
     }
 
-    /// Every offload the kernel knows, by name.
+    /// Returns every offload that the kernel knows, with its name.
     pub(crate) fn features(&self) -> Option<Vec<(String, Feature)>> {
         let names = self.names().ok()?;
         let blocks = names.len().div_ceil(32);
         let mut words = vec![0; 2 + blocks * 4];
         words[0] = command::GFEATURES;
         words[1] = blocks as u32;
-        // SAFETY: two words and, per block, four: the kernel writes no more blocks than the second word says.
+        // SAFETY: two words plus four per block; the kernel writes no more blocks than the second word says.
         unsafe { self.call(&mut words) }.ok()?;
         Some(features(names, &words[2..]))
     }
 
-    /// Names of the offloads; the position is the bit.
+    /// Returns the names of the offloads; the position is the bit.
     fn names(&self) -> io::Result<Vec<String>> {
-        // Command, reserved, mask of sets (64 bits), one count.
+        // Command, reserved, mask of string sets (64 bits), one count.
         let mut words = [command::GSSET_INFO, 0, 1 << SS_FEATURES, 0, 0];
-        // SAFETY: `ethtool_sset_info` is four words, and one more for each set asked for: one.
+        // SAFETY: `ethtool_sset_info` is four words, plus one for each set asked for.
         unsafe { self.call(&mut words) }?;
         let count = words[4] as usize;
         let mut words = vec![0; 3 + count * STRING / 4];
@@ -153,9 +153,9 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// `ethtool_drvinfo`: after the command the driver's name; after two more texts the bus.
+/// Parses `ethtool_drvinfo`: the driver's name follows the command, the bus follows two more texts.
 fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
-    // Devices without a bus report an empty string, or this.
+    // Devices without a bus report an empty string, or "N/A".
     Some((name_at(bytes, 4)?, name_at(bytes, 100).filter(|bus| bus != "N/A")))
 }
 
@@ -166,12 +166,13 @@ fn name_at(bytes: &[u8], at: usize) -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
-/// `ethtool_ringparam`: the maxima (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
+/// Parses `ethtool_ringparam`: the maxima (receive, mini, jumbo, transmit), then the current values. Drivers without rings
+/// report zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
     Some(level(&words, 1)).filter(|level| level.max > 0)
 }
 
-/// Returns the maximum at `at`, with its current value four words behind it.
+/// Returns the maximum at `at`, and its current value four words later.
 fn level(words: &[u32; 9], at: usize) -> Level {
     Level {
         now: words[at + 4],
@@ -179,7 +180,7 @@ fn level(words: &[u32; 9], at: usize) -> Level {
     }
 }
 
-/// `ethtool_channels`: the maxima (receive, transmit, other, combined), then the current values.
+/// Parses `ethtool_channels`: the maxima (receive, transmit, other, combined), then the current values.
 fn queues(words: [u32; 9]) -> Queues {
     Queues {
         rx: level(&words, 1),
@@ -188,7 +189,7 @@ fn queues(words: [u32; 9]) -> Queues {
     }
 }
 
-/// Names the bits of the blocks; unused bits have empty names.
+/// Combines the names with the bits of the blocks; unused bits have empty names.
 fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
     let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
     named
@@ -196,7 +197,7 @@ fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
         .collect()
 }
 
-/// Per block of 32: available, requested, active, never to be changed.
+/// Returns the state of an offload. Each block of 32 has four words: available, requested, active, never changed.
 fn feature(words: &[u32], bit: usize) -> Option<Feature> {
     let block = words.get(bit / 32 * 4..)?.first_chunk::<4>()?;
     let [available, _, active, never_changed] = block.map(|word| word >> (bit % 32) & 1 == 1);

@@ -1,10 +1,10 @@
-//! Facts about an interface from the kernel's `RTM_GETLINK` and its `netdev` family.
+//! Facts about an interface from rtnetlink (`RTM_GETLINK`) and from the generic netlink family `netdev`.
 
 use super::netlink::{Attributes, Netlink, put, u16_at, u32_at, u64_at};
 use super::{Attached, Member, Mode, Peer, RxErrors, XdpFeatures};
 use crate::error::Error;
 
-/// The answer to `RTM_GETLINK`, as far as it is used here.
+/// The fields of the reply to `RTM_GETLINK` that are used here.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Link {
     pub(crate) name: String,
@@ -13,7 +13,7 @@ pub(crate) struct Link {
     pub(crate) carrier: Option<bool>,
     pub(crate) mtu: Option<u32>,
     pub(crate) kind: Option<String>,
-    /// The bus that it is connected to, and its name there.
+    /// (Bus, name on the bus) of the parent device.
     pub(crate) parent: Option<(String, String)>,
     pub(crate) peer: Option<Peer>,
     pub(crate) member: Option<Member>,
@@ -28,7 +28,7 @@ pub(crate) enum LinkSelector<'a> {
     Index(u32),
 }
 
-/// A message type of linux/rtnetlink.h.
+/// Message type of linux/rtnetlink.h.
 const RTM_GETLINK: u16 = 18;
 
 /// Bytes of `ifinfomsg` before the attributes.
@@ -56,7 +56,7 @@ mod ifla {
     pub(crate) const PARENT_DEV_BUS_NAME: u16 = 57;
 }
 
-/// Queries one interface; `None`: there is no such interface.
+/// Queries one interface. Returns `None` if there is no such interface.
 pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<Link>, Error> {
     let mut body = vec![0; INFO];
     match which {
@@ -66,7 +66,7 @@ pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<L
     }
     match netlink.query(RTM_GETLINK, &body) {
         Ok(answer) => Ok(parse(&answer)),
-        // ERANGE, EINVAL: a name longer than any interface has.
+        // ERANGE, EINVAL: the name is longer than any interface's.
         Err(error)
             if matches!(
                 error.errno(),
@@ -79,7 +79,7 @@ pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<L
     }
 }
 
-/// Returns the answer after its netlink header: `ifinfomsg` and attributes.
+/// Parses the reply after its netlink header: `ifinfomsg` and attributes.
 fn parse(answer: &[u8]) -> Option<Link> {
     let index = u32_at(answer, 4)?;
     let flags = u32_at(answer, 8)?;
@@ -119,7 +119,7 @@ fn parse(answer: &[u8]) -> Option<Link> {
     })
 }
 
-/// Returns the programs on it, by mode.
+/// Returns the XDP programs on the interface, by mode.
 fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
     let mut found: Vec<Attached> = [
         (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
@@ -152,7 +152,7 @@ fn attached_in(xdp: Attributes<'_>, kind: u16, mode: Mode) -> Option<Attached> {
     })
 }
 
-/// Reads the receive errors from `rtnl_link_stats64`, whose numbers have eight bytes each.
+/// Reads the receive errors from `rtnl_link_stats64`, an array of 64-bit counters.
 fn lost(stats: &[u8]) -> Option<RxErrors> {
     Some(RxErrors {
         dropped: u64_at(stats, 6 * 8)?,
@@ -169,7 +169,7 @@ mod netdev {
     pub(crate) const XDP_FEATURES: u16 = 3;
 }
 
-/// The family that resolves the IDs of the others.
+/// The generic netlink family that resolves the IDs of the others.
 mod ctrl {
     pub(crate) const ID: u16 = 16;
     pub(crate) const GETFAMILY: u8 = 3;
@@ -180,7 +180,7 @@ mod ctrl {
 /// Bytes of `genlmsghdr`: command, version, reserved.
 const GENERIC: usize = 4;
 
-/// Capabilities reported by the driver; `None`: this kernel does not report it.
+/// Returns the XDP features of the driver, or `None` if this kernel does not report them.
 pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {
     let netlink = Netlink::open(libc::NETLINK_GENERIC).ok()?;
     let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];

@@ -1,4 +1,4 @@
-//! Facts about the machine, from the files in which the kernel reports them.
+//! Facts about the machine (kernel, memory, limits, capabilities), from /proc and /sys.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use super::probe;
 use crate::capabilities::{self, Capabilities};
 
-/// A machine, and the permissions of this process on it.
+/// Facts about a machine, and the permissions of this process on it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Machine {
-    /// Release of the kernel, `"6.1.0-18-amd64"`.
+    /// Release of the kernel, such as `"6.1.0-18-amd64"`.
     pub kernel: Option<String>,
     /// Number of processors online.
     pub cpus: Option<u32>,
@@ -17,29 +17,29 @@ pub struct Machine {
     pub rmem_max: Option<u64>,
     /// Default receive buffer of a socket, bytes.
     pub rmem_default: Option<u64>,
-    /// Maximum backlog per processor where the driver has no queue of its own, frames.
+    /// Maximum backlog per CPU for drivers without a queue of their own, frames.
     pub backlog: Option<u64>,
     /// Frames dropped because this backlog was full, since boot.
     pub backlog_drops: Option<u64>,
-    /// Memory that may be locked without CAP_IPC_LOCK.
+    /// Limit of memory that may be locked without CAP_IPC_LOCK.
     pub memlock: Option<Limits>,
-    /// Huge pages of the machine.
+    /// The machine's pool of huge pages.
     pub huge_pages: Option<HugePages>,
-    /// Transparent huge pages: `"always"`, `"madvise"`, `"never"`.
+    /// Setting for transparent huge pages: `"always"`, `"madvise"` or `"never"`.
     pub transparent_huge_pages: Option<String>,
     /// Capabilities of this thread.
     pub capabilities: Option<Capabilities>,
-    /// The kernel has BTF, in /sys/kernel/btf/vmlinux.
+    /// True if the kernel has BTF, in /sys/kernel/btf/vmlinux.
     pub btf: Option<bool>,
-    /// BPF programs are compiled to machine code: 0 no, 1 yes, 2 yes and logged.
+    /// BPF JIT compiler: 0 off, 1 on, 2 on with logging.
     pub bpf_jit: Option<u64>,
-    /// Whether processes without CAP_BPF may load programs: 0 yes, 1 and 2 no.
+    /// Setting for loading programs without CAP_BPF: 0 allowed, 1 and 2 not allowed.
     pub unprivileged_bpf_disabled: Option<u64>,
-    /// The kernel has AF_XDP sockets. Unknown without CAP_NET_RAW.
+    /// True if the kernel has AF_XDP sockets; unknown without CAP_NET_RAW.
     pub xdp_sockets: Option<bool>,
 }
 
-/// A limit of resources, bytes; `u64::MAX`: none.
+/// A resource limit in bytes; `u64::MAX` means unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The soft (effective) limit.
@@ -51,22 +51,22 @@ pub struct Limits {
 /// Huge pages of the default size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HugePages {
-    /// Allocated to the pool.
+    /// Number of huge pages in the pool.
     pub total: u64,
     /// Huge pages that are neither in use nor reserved.
     pub free: u64,
-    /// Size of one, bytes.
+    /// Size of a huge page, bytes.
     pub size: u64,
 }
 
 impl Machine {
-    /// Returns the first two numbers of the kernel's release.
+    /// Returns the kernel version, (major, minor).
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
         version(self.kernel.as_deref()?)
     }
 }
 
-/// Facts about this machine, in the network namespace and with the capabilities of the calling thread.
+/// Returns the facts about this machine, in the network namespace and with the capabilities of the calling thread.
 pub fn machine() -> Machine {
     Machine {
         kernel: file("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
@@ -80,7 +80,7 @@ pub fn machine() -> Machine {
         transparent_huge_pages: file("/sys/kernel/mm/transparent_hugepage/enabled")
             .and_then(|text| chosen(&text)),
         capabilities: capabilities::current().ok(),
-        // Without this directory /sys is not mounted, and the answer is unknown.
+        // Without this directory /sys is not mounted, so the answer is unknown.
         btf: Path::new("/sys/kernel")
             .is_dir()
             .then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
@@ -106,7 +106,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Number of elements of a list such as `0-3,8`.
+/// Returns the number of elements of a list such as `0-3,8`.
 fn listed(text: &str) -> Option<u32> {
     text.trim().split(',').try_fold(0, |sum: u32, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -116,7 +116,7 @@ fn listed(text: &str) -> Option<u32> {
     })
 }
 
-/// Returns the second column, in hexadecimal, of all processors.
+/// Returns the sum over all CPUs of the second column, which is hexadecimal.
 fn backlog_drops(text: &str) -> Option<u64> {
     text.lines().try_fold(0, |sum: u64, line| {
         let drops = line.split_ascii_whitespace().nth(1)?;
@@ -139,7 +139,7 @@ fn meminfo_value(meminfo: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Returns the word in brackets: `always [madvise] never`.
+/// Returns the selected word, which is in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word.to_owned())

@@ -1,4 +1,4 @@
-//! Netlink: one request to the kernel, one answer, and the attributes in it.
+//! A minimal netlink client: sends one request, reads one reply, and finds the attributes in it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,14 +15,14 @@ pub(crate) struct Netlink {
 /// Bytes of `nlmsghdr`: length, type, flags, sequence, port.
 const HEADER: usize = 16;
 
-/// Message type of an answer that is an error number.
+/// Message type of a reply that is an error number (`NLMSG_ERROR`).
 const ERROR: u16 = 2;
 
-/// Bytes of a buffer into which one answer of the kernel fits (it starts with at most 32 KiB, `NLMSG_GOODSIZE`).
+/// Size of the reply buffer, bytes: a reply always fits (the kernel starts with at most 32 KiB, `NLMSG_GOODSIZE`).
 const ANSWER: usize = 64 * 1024;
 
 impl Netlink {
-    /// `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    /// Opens a socket; `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.
     pub(crate) fn open(protocol: i32) -> Result<Self, Error> {
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol);
         let socket = socket.map_err(Error::failed("socket", "AF_NETLINK"))?;
@@ -60,7 +60,7 @@ impl Netlink {
         let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
         sys::check(sent).map_err(Error::failed("send", "netlink"))?;
         let mut bytes = vec![0; ANSWER];
-        // The kernel has answered before `send` returned, so this does not wait.
+        // The kernel replies before `send` returns, so this never waits.
         // SAFETY: the kernel writes at most `bytes.len()` bytes.
         let len = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
         bytes.truncate(sys::check(len).map_err(Error::failed("recv", "netlink"))?);
@@ -84,7 +84,7 @@ fn parts(bytes: &[u8]) -> Option<(u16, Option<u32>, &[u8])> {
     Some((u16_at(bytes, 4)?, u32_at(body, 0), body))
 }
 
-/// The attributes of an answer, up to the first malformed one.
+/// The attributes of a reply, up to the first malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -94,7 +94,7 @@ impl<'a> Attributes<'a> {
         self.find(|(found, _)| *found == kind).map(|(_, value)| value)
     }
 
-    /// Returns the attributes inside it.
+    /// Returns the attributes nested in the first attribute of this type.
     pub(crate) fn nested(self, kind: u16) -> Option<Self> {
         self.value(kind).map(Self)
     }
@@ -107,7 +107,7 @@ impl<'a> Attributes<'a> {
         self.value(kind)?.first().copied()
     }
 
-    /// Returns the text of an attribute, without the zero at its end.
+    /// Returns the text of an attribute, without its terminating zero.
     pub(crate) fn text(self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
@@ -117,12 +117,12 @@ impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        /// Mask of an attribute's type: without the upper two bits, which are flags of the encoding.
+        /// Mask of an attribute's type; the upper two bits are flags of the encoding.
         const TYPE: u16 = 0x3fff;
         let len = usize::from(u16_at(self.0, 0)?);
         let kind = u16_at(self.0, 2)?;
         let value = self.0.get(4..len)?;
-        // Each begins at a multiple of four; the last one may lack its padding.
+        // Attributes are aligned to four bytes; the last one may lack its padding.
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
         Some((kind & TYPE, value))
     }
@@ -136,7 +136,7 @@ pub(crate) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Text up to its first zero.
+/// Returns the text before the first zero byte.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -158,7 +158,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns an attribute that holds others.
+    /// Returns an attribute that nests other attributes.
     pub(crate) fn nest(kind: u16, inside: &[(u16, &[u8])]) -> Vec<u8> {
         let mut value = Vec::new();
         for (kind, bytes) in inside {

@@ -1,5 +1,5 @@
-//! Probes the receive paths of an interface: attaches an XDP program that passes every frame, binds an AF_XDP socket, and
-//! removes both.
+//! Probes which receive paths an interface supports: attaches an XDP program that passes every frame, binds an AF_XDP socket,
+//! and removes both.
 //!
 //! On some drivers, attaching a program takes the link down for a short time, and a zero-copy bind resets a queue.
 
@@ -9,21 +9,21 @@ use super::{Mode, program};
 use crate::error::Error;
 use crate::sys::{self, Mapping};
 
-/// Result for each receive path, best first. `None`: not probed, because a better one works.
+/// Result for each receive path, best first. `None` if it was not probed, because a better one works.
 #[derive(Debug)]
 pub struct Probe {
-    /// AF_XDP in the driver, zero-copy.
+    /// AF_XDP in the driver, zero-copy (the NIC writes into the socket's memory).
     pub zero_copy: Result<(), Error>,
-    /// AF_XDP in the driver, with a copy.
+    /// AF_XDP in the driver, with a copy per frame.
     pub native: Option<Result<(), Error>>,
     /// AF_XDP in the kernel's network stack (generic XDP).
     pub generic: Option<Result<(), Error>>,
-    /// AF_PACKET, a ring in addition to the stack.
+    /// AF_PACKET: a ring in addition to the network stack.
     pub packet: Option<Result<(), Error>>,
 }
 
-/// Probes the receive paths of the interface with this index in this network namespace, from the best to the first that
-/// works.
+/// Probes the receive paths of the interface with this index in the current network namespace, from the best down to the first
+/// that works.
 pub fn probe(index: u32) -> Probe {
     let mut result = Probe {
         zero_copy: in_mode(index, Mode::Native, true),
@@ -49,12 +49,12 @@ pub fn probe(index: u32) -> Probe {
 
 fn in_mode(index: u32, mode: Mode, zero_copy: bool) -> Result<(), Error> {
     let program = program::pass()?;
-    // Declared before the socket, so that it is detached after the socket is closed.
+    // Declared before the socket, so that the program is detached after the socket is closed.
     let _attached = program::attach(&program, index, mode)?;
     Socket::open()?.bind(index, zero_copy)
 }
 
-/// True if the kernel has AF_XDP sockets. `None` without CAP_NET_RAW: then the kernel does not say.
+/// Returns whether the kernel has AF_XDP sockets; `None` without CAP_NET_RAW, because the kernel then refuses to say.
 pub(super) fn has_af_xdp() -> Option<bool> {
     match Socket::open() {
         Ok(_) => Some(true),
@@ -63,7 +63,7 @@ pub(super) fn has_af_xdp() -> Option<bool> {
     }
 }
 
-/// An AF_XDP socket with the minimum that a bind needs. The rings are not mapped, because it receives nothing.
+/// An AF_XDP socket with the minimum that a bind needs. Its rings are not mapped, because it receives nothing.
 #[derive(Debug)]
 struct Socket {
     // Closed before the memory is unmapped; until then the kernel pins its pages.
@@ -73,7 +73,7 @@ struct Socket {
 
 const FRAMES: u32 = 64;
 const FRAME: u32 = 4096;
-/// Tries of a bind to a busy queue.
+/// Number of attempts to bind to a busy queue.
 const BIND_TRIES: u32 = 20;
 
 impl Socket {

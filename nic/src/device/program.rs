@@ -1,6 +1,6 @@
-//! The few calls of bpf(2) that diagnosis needs: the name of a program, and a test of loading and attaching one.
+//! The few bpf(2) calls that diagnosis needs: reading the name of a program, and a trial of loading and attaching one.
 //!
-//! [`crate::bpf`] loads the real programs. This module needs no object file, so that it works before anything else does.
+//! [`crate::bpf`] loads the real programs. This module needs no object file, so it works even if that fails.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use super::{Attached, Mode, OUR_PROGRAMS};
 use crate::error::Error;
 use crate::sys::bpf;
 
-/// Returns the program with its name, if this process may read it.
+/// Adds the name of the program, if this process may read it.
 pub(crate) fn named(program: Attached) -> Attached {
     let opened = bpf::program_by_id(program.id);
     let name = opened.and_then(|opened| bpf::program_name(&opened)).ok();
@@ -22,8 +22,8 @@ pub(crate) fn named(program: Attached) -> Attached {
     }
 }
 
-/// Loads the program that passes everything, with support for frames in several buffers as the real programs have; on kernels
-/// without it (before Linux 5.18), without.
+/// Loads a program that passes every frame. It supports frames in several buffers, as the real programs do, unless the kernel
+/// does not (before Linux 5.18).
 pub(super) fn pass() -> Result<OwnedFd, Error> {
     /// The flag `BPF_F_XDP_HAS_FRAGS` of linux/bpf.h.
     const FRAGS: u32 = 1 << 5;
@@ -34,9 +34,9 @@ pub(super) fn pass() -> Result<OwnedFd, Error> {
 }
 
 fn load(flags: u32) -> Result<OwnedFd, Error> {
-    /// The two instructions of a program that lets everything pass: `r0 = XDP_PASS; exit`.
+    /// A program of two instructions that lets every frame pass: `r0 = XDP_PASS; exit`.
     const PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
-    // No licence: it uses no function that requires one.
+    // No licence is needed, because the program calls no GPL-only helper.
     bpf::load(bpf::XDP, &PASS, c"", flags, *b"hopwise_try\0\0\0\0\0")
         .map_err(Error::failed("bpf", "BPF_PROG_LOAD"))
 }

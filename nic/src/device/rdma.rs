@@ -1,19 +1,19 @@
-//! RDMA devices, as /sys/class/infiniband shows them: without a library, and without opening a device.
+//! Lists RDMA devices and their RoCEv2 addresses from /sys/class/infiniband, without a library and without opening a device.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// A device, and its addresses for RoCEv2.
+/// An RDMA device, and its addresses for RoCEv2.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RdmaDevice {
     /// Name of the device, such as `mlx5_0` or `rxe0`.
     pub name: String,
-    /// IP addresses of all ports.
+    /// IP addresses of all its ports.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Lists the RDMA devices of this machine, by name.
+/// Returns the RDMA devices of this machine, sorted by name.
 pub fn rdma_devices() -> Vec<RdmaDevice> {
     devices(Path::new("/sys/class/infiniband"))
 }
@@ -32,7 +32,7 @@ fn devices(class: &Path) -> Vec<RdmaDevice> {
     devices
 }
 
-/// Lists the addresses of a port, each once, in the order of its GID table.
+/// Returns the addresses of a port, each once, in the order of its GID table.
 fn addresses(port: &Path) -> Vec<IpAddr> {
     let mut indices: Vec<u32> = names(&port.join("gids"))
         .iter()

@@ -1,4 +1,4 @@
-//! A port: receives from a ring, sends in batches.
+//! A port for whole frames: receives from a TPACKET_V2 ring, sends in batches with `sendmmsg`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,14 +8,14 @@ use crate::error::Error;
 use crate::sys::{self, Mapping, half, word};
 use crate::time::nanoseconds;
 
-/// Settings with which a [`Port`] is opened.
+/// Settings of a [`Port`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Frames that can wait to be received.
+    /// Number of frames that can wait to be received.
     pub frames: usize,
-    /// Expected frame length, bytes; longer frames (not yet segmented, see [`Unfinished`]) are copied again.
+    /// Expected frame length, bytes. Longer frames (such as unsegmented ones, see [`Unfinished`]) need another copy.
     pub frame_len: usize,
-    /// Sent frames bypass the interface's queueing discipline and its packet taps.
+    /// Lets sent frames bypass the interface's queueing discipline and its packet taps.
     pub bypass: bool,
 }
 
@@ -29,13 +29,13 @@ impl Default for Options {
     }
 }
 
-/// Work that a sender left to the NIC and that is still to be done.
+/// Offloaded work on a frame that is still to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
-    /// A checksum: the offset from which it covers everything, and the offset of its field from there. The field contains the sum
-    /// of the pseudo header.
+    /// Missing checksum: (offset from which it covers the rest, offset of its field from there). The field contains the sum of
+    /// the pseudo header.
     pub checksum: Option<(usize, usize)>,
-    /// TCP or UDP whose payload is to be segmented into parts of this length.
+    /// Payload length per segment, for TCP or UDP that must be segmented.
     pub segment: Option<usize>,
 }
 
@@ -46,9 +46,10 @@ pub struct ReceivedFrame<'a> {
     pub data: &'a [u8],
     /// Time at which the kernel received it, ns since the epoch.
     pub received: u64,
-    /// Work to be done before it is a regular frame.
+    /// Work to be done before it is a regular frame on the wire.
     pub unfinished: Unfinished,
-    /// Whether the frame cannot be used: it was too long, and `data` is its beginning, or it uses an obsolete kind of segmentation.
+    /// True if the frame cannot be used: it was too long and `data` is its beginning, or it uses an obsolete kind of
+    /// segmentation.
     pub unusable: bool,
 }
 
@@ -57,15 +58,15 @@ pub struct ReceivedFrame<'a> {
 pub struct Stats {
     /// Number of frames delivered.
     pub received: u64,
-    /// Frames dropped because the ring was full: they were not read fast enough.
+    /// Frames dropped because the ring was full, that is, not read fast enough.
     pub ring_full: u64,
-    /// Frames that the kernel accepted.
+    /// Number of frames that the kernel accepted.
     pub sent: u64,
-    /// Frames that it refused.
+    /// Frames that the kernel refused.
     pub failed: u64,
 }
 
-/// Frames sent by one system call.
+/// Maximum number of frames per `sendmmsg` call.
 const BATCH: usize = 64;
 /// Bytes of a block of the ring.
 const BLOCK: usize = 1 << 20;
@@ -81,7 +82,7 @@ pub struct Port {
     interface: String,
     index: u32,
     memory: Mapping,
-    /// Bytes of a slot; a block is a multiple.
+    /// Bytes of a slot; the block size is a multiple of it.
     slot: usize,
     slots: usize,
     at: usize,
@@ -94,7 +95,7 @@ impl Port {
     /// Opens a port on `interface`, of the caller's network namespace.
     ///
     /// # Errors
-    /// There is no such interface, CAP_NET_RAW is missing, the kernel has no memory for the ring.
+    /// There is no such interface, CAP_NET_RAW is missing, or the kernel has no memory for the ring.
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
         let index = sys::interface_index(interface).map_err(Error::failed("open interface", interface))?;
         let socket = sys::packet_socket(interface)?;
@@ -102,7 +103,7 @@ impl Port {
         for (option, value, call) in [
             (libc::PACKET_VERSION, version, "setsockopt PACKET_VERSION"),
             (libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR"),
-            // Frames that do not fit into a slot are queued whole.
+            // The kernel queues frames that do not fit into a slot on the socket, whole.
             (libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH"),
             (
                 libc::PACKET_QDISC_BYPASS,
@@ -112,7 +113,7 @@ impl Port {
         ] {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(Error::failed(call, interface))?;
         }
-        // Older kernels do not have it; outgoing frames are then recognised by their packet type.
+        // Missing in older kernels; outgoing frames are then recognised by their packet type.
         let _ = sys::set(&socket, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &1);
         buffers(&socket);
         let slot = (options.frame_len + OVERHEAD)
@@ -161,7 +162,7 @@ impl Port {
         self.index
     }
 
-    /// Returns whether there is a frame to receive.
+    /// Returns whether a frame can be received.
     pub fn is_ready(&self) -> bool {
         // Acquire: pairs with the kernel's barrier before it sets the status (__packet_set_status in net/packet/af_packet.c),
         // so that the frame is there when the status says so.
@@ -189,7 +190,7 @@ impl Port {
             match send_batch(&self.socket, &frames[done..]) {
                 Ok(sent) => done += sent.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The error is about the first frame: too long, interface down, no buffer. The others may succeed.
+                // The error is about the first frame: too long, interface down, or no buffer. The others may succeed.
                 Err(_) => {
                     done += 1;
                     failed += 1;
@@ -213,7 +214,7 @@ impl Port {
         self.stats
     }
 
-    /// Returns the error of the interface since the last call, if any: it is down, or removed.
+    /// Returns an error of the interface since the last call, if any: it is down, or was removed.
     pub fn failure(&self) -> Option<Error> {
         sys::pending_error(&self.socket).map(|source| Error::new("receive", &self.interface, source))
     }
@@ -223,14 +224,14 @@ impl Port {
         sys::interface_index(&self.interface).ok() != Some(self.index)
     }
 
-    /// Returns the owner of the current slot.
+    /// Returns the status word of the current slot, which says whether the kernel or this process owns it.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: inside the mapping (`at` is below `slots`), aligned, alive as long as `self`; both sides access it as a whole
         // word.
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.at * self.slot).cast()) }
     }
 
-    /// Lends the frame of the current slot, which we own. False: it is not a received frame.
+    /// Lends the frame of the current slot, which this process owns. Returns false if it is not a received frame.
     fn deliver(&mut self, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> bool {
         let Self {
             memory,
@@ -240,8 +241,8 @@ impl Port {
             socket,
             ..
         } = self;
-        // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
-        // does not live until then.
+        // SAFETY: inside the mapping; the kernel writes nothing there before our caller stores the status, and the slice does
+        // not live until then.
         let bytes = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(*at * *slot), *slot) };
         let Some(slot) = Slot::new(bytes) else {
             take(ReceivedFrame {
@@ -320,14 +321,14 @@ struct Slot<'a> {
     virtio: &'a [u8],
     received: u64,
     cut: bool,
-    /// The whole frame is queued on the socket.
+    /// True if the whole frame is queued on the socket.
     copied: bool,
     outgoing: bool,
     tag: Option<[u8; TAG]>,
 }
 
 impl<'a> Slot<'a> {
-    /// `bytes` begin with `struct tpacket2_hdr`. The kernel wrote them; offsets outside are refused nevertheless.
+    /// Parses a slot, which begins with `struct tpacket2_hdr`. The kernel wrote it; offsets outside are refused nevertheless.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         use std::mem::offset_of;
         type Header = libc::tpacket2_hdr;
@@ -358,8 +359,9 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Reads `struct virtio_net_hdr`: the unfinished work, and whether it is of a supported kind.
+/// Reads `struct virtio_net_hdr`. Returns (unfinished work, true if its kind is supported).
 fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
+    // Flag `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is not computed yet.
     const NEEDS_CHECKSUM: u8 = 1;
     // Segmentation types; the highest bit means ECN.
     const NONE: u8 = 0;
@@ -381,28 +383,30 @@ fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
     (Unfinished { checksum, segment }, true)
 }
 
-/// Inserts a tag after the addresses.
+/// Inserts a VLAN tag after the MAC addresses.
 fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
+    // Length of the two MAC addresses.
     const ADDRESSES: usize = 12;
     let at = ADDRESSES.min(frame.len());
     frame.splice(at..at, tag);
 }
 
-/// Enlarges the socket buffers, for frames that do not fit into slots and for sending, as far as permitted.
+/// Enlarges the socket buffers as far as permitted, for sending and for frames that do not fit into slots.
 fn buffers(socket: &OwnedFd) {
+    // Size of each buffer, bytes.
     const WANTED: i32 = 4 << 20;
     for (forced, limited) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
     ] {
         if sys::set(socket, libc::SOL_SOCKET, forced, &WANTED).is_err() {
-            // The default works as well.
+            // If this fails too, the default still works.
             let _ = sys::set(socket, libc::SOL_SOCKET, limited, &WANTED);
         }
     }
 }
 
-/// Reads the first frame that is queued whole, after its virtio header. `None`: there is none, or it is too long.
+/// Reads the first frame queued on the socket, after its virtio header. Returns `None` if there is none, or it is too long.
 fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let len = into.len();
@@ -411,9 +415,9 @@ fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
     usize::try_from(received).ok().filter(|received| *received <= len)
 }
 
-/// Sends at most [`BATCH`] frames. Returns how many the kernel accepted, or the error of the first.
+/// Sends at most [`BATCH`] frames. Returns how many the kernel accepted, or the error of the first frame.
 fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
-    /// The virtio header of a frame that leaves nothing to the NIC.
+    /// The virtio header of a frame that leaves no work to the NIC.
     const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
     // SAFETY: integers and pointers, for which zero (null) is a value.
     let mut vectors: [[libc::iovec; 2]; BATCH] = unsafe { std::mem::zeroed() };

@@ -1,4 +1,5 @@
-//! Frames made in the kernel: several times faster than any socket sends.
+//! Generates frames inside the kernel with an XDP program (`BPF_PROG_TEST_RUN` with live frames), several times faster than a
+//! socket can send.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,22 +7,22 @@ use crate::bpf::{LoadOptions, Object};
 use crate::error::Error;
 use crate::sys;
 
-/// Four bytes of the frame that contain a counter: it differs from frame to frame.
+/// A counter in four bytes of the frame, so that frames differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// Offset of its four bytes in the frame, big-endian; below 2048.
+    /// Offset of the word in the frame, below 2048; the word is big-endian.
     pub at: u32,
     /// Value of the word in the first frame.
     pub base: u32,
     /// Number of frames after which the value increases.
     pub each: u32,
-    /// Number of values, after which the value starts again.
+    /// Number of different values, after which the counter starts again.
     pub of: u32,
 }
 
-/// Sends a frame repeatedly on an interface; some of its [`Word`]s are counters.
+/// Sends a frame repeatedly on an interface, with counters at some of its [`Word`]s.
 ///
-/// A UDP checksum in it should be 0, because it is not recomputed.
+/// The frame's UDP checksum should be 0, because it is not recomputed.
 #[derive(Debug)]
 pub struct LiveFrames {
     object: Object,
@@ -29,16 +30,16 @@ pub struct LiveFrames {
 }
 
 impl LiveFrames {
-    /// The program in the object.
+    /// Name of the program in the object.
     const PROGRAM: &str = "hopwise_bench";
-    /// Frames in the first system call; each further call has twice as many, up to [`PER_CALL`](Self::PER_CALL). A call cannot
+    /// Frames in the first system call. Each further call has twice as many, up to [`PER_CALL`](Self::PER_CALL). A call cannot
     /// be interrupted, so a short run needs short calls.
     const FIRST_CALL: u32 = 1 << 14;
-    /// Maximum frames in a system call. Each call costs some 20 ms in addition to its frames.
+    /// Maximum number of frames per system call. Each call costs about 20 ms in addition to its frames.
     const PER_CALL: u32 = 1 << 20;
 
-    /// `object` is the generator's (`xdp::BENCH`). Frames leave by `interface` of the caller's network namespace;
-    /// [`send`](Self::send) must be called in the same one. At most four words; `per_second` limits the rate.
+    /// Loads the generator's `object` (`xdp::BENCH`). Frames leave by `interface` of the caller's network namespace, in which
+    /// [`send`](Self::send) must be called, too. At most four words; `per_second` limits the rate.
     ///
     /// # Errors
     /// CAP_BPF or CAP_NET_ADMIN is missing, or there is no such interface.
@@ -73,8 +74,8 @@ impl LiveFrames {
         })
     }
 
-    /// Sends `frame` `total` times, or until `stop` becomes true, and at least in one call. Returns how many were sent, including
-    /// those that the link dropped because it was full.
+    /// Sends `frame` `total` times, or until `stop` is set, but at least in one call. Returns the number of frames sent,
+    /// including those that the link dropped because it was full.
     ///
     /// # Errors
     /// The kernel refused.

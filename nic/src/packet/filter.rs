@@ -1,18 +1,19 @@
-//! The classic BPF program that selects telemetry from the frames of an interface before they are copied.
+//! The classic BPF program that selects telemetry datagrams before the kernel copies their frames.
 //!
-//! It is coarse where an exact test would be long: an IPv6 packet with two extension headers passes regardless of what follows them, and so
-//! does all UDP when there are more ports than it can list. The reader of the ring checks the port again.
+//! It is coarse where an exact test would be long: an IPv6 packet with two extension headers passes whatever follows them, and
+//! all UDP passes if there are more ports than it can list. The reader of the ring checks the port again.
 
 use libc::sock_filter;
 use wire::ethernet::ethertype::TAGS;
 
-/// Tags skipped in a frame. The kernel or the NIC may have removed one more, the outermost.
+/// VLAN tags skipped in a frame. The kernel or the NIC may have removed one more, the outermost.
 const MAX_TAGS: u32 = 3;
-/// Maximum number of ports listed: a conditional jump spans at most 255 instructions.
+/// Maximum number of ports listed, because a conditional jump spans at most 255 instructions.
 const MAX_PORTS: usize = 32;
-/// Accepted length of a frame: all of it.
+/// Number of accepted bytes of a frame: all of it.
 const ALL: u32 = 0x4_0000;
 
+// Opcodes of classic BPF (linux/bpf_common.h): A is the accumulator, X the index register.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_HALF_BEHIND_X: u16 = 0x48;
@@ -28,11 +29,11 @@ const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
 const FRAGMENT: u32 = 44;
-/// Extension headers with a length in units of eight bytes that may precede UDP: hop-by-hop options, routing, destination
-/// options. Rarer ones are not supported here.
+/// Extension headers that may precede UDP and have a length in units of eight bytes: hop-by-hop options, routing, destination
+/// options. Rarer ones are not supported.
 const EXTENSIONS: [u32; 3] = [0, 43, 60];
 
-/// Accepts nothing: a socket with it occupies its port, and its queue stays empty.
+/// A program that accepts nothing: a socket with it occupies its port, and its queue stays empty.
 pub(super) const NOTHING: [sock_filter; 1] = [sock_filter {
     code: RETURN,
     jt: 0,
@@ -40,7 +41,7 @@ pub(super) const NOTHING: [sock_filter; 1] = [sock_filter {
     k: 0,
 }];
 
-/// Accepts Ethernet frames that may hold a datagram to one of `ports`.
+/// Returns a program that accepts Ethernet frames that may contain a datagram to one of `ports`.
 pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
     let named = if ports.len() <= MAX_PORTS { ports } else { &[] };
     let mut program = Program::default();
@@ -66,7 +67,7 @@ pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
     program.resolve()
 }
 
-/// A jump target; those with a number exist once per count of preceding tags.
+/// A jump target. Those with a number exist once per number of preceding tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Label {
     Next,
@@ -75,7 +76,7 @@ enum Label {
     Ipv6(u32),
     Extension(u32),
     Fragment(u32),
-    /// The destination port is in A.
+    /// Test of the destination port, which is in A.
     Ports,
     Accept,
     Reject,
@@ -84,7 +85,9 @@ enum Label {
 /// A program whose jump targets are not resolved yet.
 #[derive(Default)]
 struct Program {
+    /// Opcode, operand `k`, and jump targets if a test is true or false.
     instructions: Vec<(u16, u32, Label, Label)>,
+    /// Labels, and the index of the instruction that each marks.
     labels: Vec<(Label, usize)>,
 }
 
@@ -129,7 +132,7 @@ impl Program {
         self.push(LOAD_BYTE, at + 9);
         self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
         self.push(LOAD_HALF, at + 6);
-        // A later fragment has no port.
+        // A fragment after the first has no port.
         self.test(IF_ANY_BIT, 0x1fff, Label::Reject, Label::Next);
         self.push(X_HEADER_LENGTH, at);
         self.push(LOAD_HALF_BEHIND_X, at + 2);
@@ -158,7 +161,7 @@ impl Program {
         self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
         self.push(LOAD_HALF_BEHIND_X, at + 40 + 8 + 2);
         self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
-        // A later fragment has no port; the first is counted.
+        // A fragment after the first has no port. The first is accepted, so that it is counted.
         self.bind(Label::Fragment(tags));
         self.push(LOAD_HALF, at + 40 + 2);
         self.test(IF_ANY_BIT, 0xfff8, Label::Reject, Label::Next);
@@ -180,10 +183,10 @@ impl Program {
             .collect()
     }
 
-    /// Instructions between the one at `from` and the label; 0 for [`Label::Next`].
+    /// Returns the number of instructions between the one at `from` and the label; 0 for [`Label::Next`].
     fn distance(&self, from: usize, label: Label) -> u8 {
         let target = self.labels.iter().find(|(known, _)| *known == label);
-        // No jump goes back or farther than 255 instructions: a test checks the longest program.
+        // No jump goes back, or farther than 255 instructions; a test checks the longest program.
         target.map_or(0, |(_, at)| {
             u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX)
         })

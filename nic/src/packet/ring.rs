@@ -1,4 +1,4 @@
-//! The ring: blocks of frames whose ownership alternates between the kernel and this process.
+//! The TPACKET_V3 ring: blocks of frames whose ownership alternates between the kernel and this process.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,20 +13,20 @@ use crate::sys::{self, Mapping, half, word};
 use crate::time::nanoseconds;
 use crate::udp;
 
-/// Bytes of a block. A frame must fit, and segmented ones (see [`Gso`]) have up to 64 KiB.
+/// Bytes of a block. A frame must fit, and unsegmented ones (see [`Gso`]) have up to 64 KiB.
 const BLOCK: usize = 1 << 20;
-/// Timeout after which the kernel passes on a block that is not full, ms.
+/// Time after which the kernel hands over a block that is not full, ms.
 const BLOCK_TIMEOUT_MS: u32 = 4;
 
 /// A ring of frames from one interface.
 #[derive(Debug)]
 pub struct Ring {
     socket: OwnedFd,
-    /// Sockets that occupy the ports and receive nothing.
+    /// Sockets that occupy the ports and receive nothing (see `hold`).
     _holders: Vec<OwnedFd>,
     memory: Mapping,
     blocks: usize,
-    /// The block that is or will be read.
+    /// Index of the block that is read next.
     block: usize,
     ports: Vec<u16>,
     interface: String,
@@ -37,7 +37,7 @@ impl Ring {
     /// Opens a ring on `interface`, of the caller's network namespace.
     ///
     /// # Errors
-    /// There is no such interface, CAP_NET_RAW is missing, a port is in use, the kernel has no memory for the ring.
+    /// There is no such interface, CAP_NET_RAW is missing, a port is in use, or the kernel has no memory for the ring.
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
         let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
         let holders = if options.hold_ports {
@@ -45,7 +45,7 @@ impl Ring {
         } else {
             Vec::new()
         };
-        // It is bound with the filter in place.
+        // Not bound yet: the filter must be in place before the first frame.
         let socket = sys::packet_socket(interface)?;
         let version = libc::tpacket_versions::TPACKET_V3 as i32;
         for (option, value, call) in [
@@ -54,7 +54,7 @@ impl Ring {
         ] {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(Error::failed(call, interface))?;
         }
-        // Older kernels do not support it; a machine does not send telemetry to itself through an interface.
+        // Not supported by older kernels; a machine does not send telemetry to itself through an interface.
         let _ = sys::set(&socket, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &1);
         sys::attach_filter(&socket, &filter::telemetry(&options.ports))
             .map_err(Error::failed("setsockopt SO_ATTACH_FILTER", interface))?;
@@ -62,7 +62,7 @@ impl Ring {
         let shape = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
             tp_block_nr: blocks as u32,
-            // Frames are packed; this is only checked against the block.
+            // Frames are packed without slots; the kernel only checks this size against the block.
             tp_frame_size: 2048,
             tp_frame_nr: (blocks * BLOCK / 2048) as u32,
             tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
@@ -73,7 +73,7 @@ impl Ring {
             .map_err(Error::failed("setsockopt PACKET_RX_RING", interface))?;
         let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(Error::failed("mmap", interface))?;
         sys::bind_to_interface(&socket, index).map_err(Error::failed("bind AF_PACKET", interface))?;
-        // A fanout group of one socket, for which the kernel reassembles fragments. Where it does not, they are counted as refused.
+        // A fanout group of one socket makes the kernel reassemble fragments. If it does not, they are counted as refused.
         let defragment =
             (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
                 << 16;
@@ -95,7 +95,7 @@ impl Ring {
         })
     }
 
-    /// Returns the owner of the current block.
+    /// Returns the status word of the current block, which says whether the kernel or this process owns it.
     fn status(&self) -> &AtomicU32 {
         /// Offset of `block_status`, after the version and the offset.
         const OFFSET: usize = 8;
@@ -119,7 +119,7 @@ impl Ring {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Passes on the frames of the current block, and returns the block to the kernel.
+    /// Passes the frames of the current block to `take`, and returns the block to the kernel. Returns the number of datagrams.
     fn deliver_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let Self {
             memory,
@@ -147,14 +147,14 @@ impl Ring {
         }
         handed += batch.deliver(stats, take);
         stats.bursts += u64::from(count > 0);
-        // Release: our reads of the frames are done before the kernel, which reads the status before it fills the block again
+        // Release: our reads of the frames happen before the kernel, which reads the status before it fills the block again
         // (prb_dispatch_next_block), writes there.
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.block = (self.block + 1) % self.blocks;
         handed
     }
 
-    /// Frames dropped because the ring was full.
+    /// Counts the frames that the kernel dropped because the ring was full.
     fn note_drops(&mut self) {
         let nothing = libc::tpacket_stats_v3 {
             tp_packets: 0,
@@ -187,7 +187,8 @@ impl Source for Ring {
         Ok(if self.ready() { self.deliver_block(take) } else { 0 })
     }
 
-    /// The kernel passes on a block that is not full after 4 ms, so frames may wait for as long nevertheless.
+    /// Returns whether no block is ready. The kernel hands over a block that is not full after 4 ms, so frames may still be
+    /// waiting.
     fn is_drained(&self) -> bool {
         !self.ready()
     }
@@ -209,23 +210,23 @@ impl Source for Ring {
     }
 }
 
-// In a block (`struct tpacket_block_desc`): how many frames, and where the first begins.
+// Offsets in `struct tpacket_block_desc`: the number of frames, and the offset of the first.
 const BLOCK_PACKETS: usize = 12;
 const BLOCK_FIRST: usize = 16;
 
 /// A frame in the ring, after its header.
 struct Frame<'a> {
     data: &'a [u8],
-    /// Offset of the next packet, bytes.
+    /// Offset of the next frame from this one, bytes.
     step: usize,
     received: u64,
     truncated: bool,
-    /// Length of the UDP payloads of a segmented frame (GSO), except the last one.
+    /// Payload bytes per datagram of an unsegmented frame (GSO); the last datagram may be shorter.
     segment: Option<usize>,
 }
 
 impl<'a> Frame<'a> {
-    /// `bytes` begin with `struct tpacket3_hdr`. The kernel wrote them; offsets outside are refused nevertheless.
+    /// Parses a frame, which begins with `struct tpacket3_hdr`. The kernel wrote it; offsets outside are refused nevertheless.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         use std::mem::offset_of;
         type Header = libc::tpacket3_hdr;
@@ -244,7 +245,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Passes its datagrams to our ports to `take`; malformed ones are counted.
+    /// Passes the frame's datagrams to our ports to `take`, and counts malformed ones.
     fn datagrams(&self, ports: &[u16], stats: &mut Stats, mut take: impl FnMut(Packet<'a>, &mut Stats)) {
         let datagram = match frame::datagram(self.data) {
             Ok(datagram) if ports.contains(&datagram.dst_port) => datagram,
@@ -280,19 +281,21 @@ impl<'a> Frame<'a> {
 /// Bytes of `struct virtio_net_hdr`, before the frame.
 const VIRTIO_HEADER: usize = 10;
 
-/// Reads `struct virtio_net_hdr`: over links inside a machine, several datagrams travel as one (UDP segmentation offload), and
-/// nothing splits them before the ring.
+/// Reads the segment length from `struct virtio_net_hdr`. Within one machine, several datagrams travel as one (UDP segmentation
+/// offload), and nothing splits them before the ring.
 fn segment(header: &[u8]) -> Option<usize> {
+    // Offsets of the fields `gso_type` and `gso_size`.
     const KIND: usize = 1;
     const SIZE: usize = 4;
-    /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit is about something else.
+    /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit of the type is an ECN flag, which is masked.
     const UDP: u8 = 5;
     (header.get(KIND)? & 0x7f == UDP)
         .then(|| usize::from(half(header, SIZE)))
         .filter(|&size| size > 0)
 }
 
-/// UDP sockets on the ports of that interface, of both families, that receive nothing. Datagrams of other interfaces are left to other sockets.
+/// Opens UDP sockets on these ports of the interface, for both families, that receive nothing. Other interfaces are not
+/// affected.
 fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
     let mut sockets = Vec::new();
     for &port in ports {

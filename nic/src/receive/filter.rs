@@ -1,4 +1,5 @@
-//! A program on an interface that processes datagrams itself: before every receive path, since consumed datagrams need none.
+//! Attaches an XDP program that processes datagrams itself, such as the collector's kernel program. It runs before every
+//! receive path; datagrams that it consumes need none.
 
 use super::xdp::{attach, make_room, stack_source, up_state};
 use super::{Options, Refused, RxPath, Watch};
@@ -7,18 +8,18 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::source::Source;
 
-/// A program on an interface. Dropping the attachment detaches it.
+/// An attached program. Dropping the attachment detaches it.
 #[expect(missing_debug_implementations, reason = "a source has none")]
 pub struct Filter {
     /// The attachment of the program.
     pub attached: Attachment,
     /// The place where it runs: [`RxPath::Native`] or [`RxPath::Generic`].
     pub rx_path: RxPath,
-    /// Receive queues of the interface.
+    /// Number of receive queues of the interface.
     pub queues: u32,
-    /// Faster receive paths that were tried, and the errors for which it does not run natively.
+    /// Native mode, with the error, if the program had to be attached in generic mode.
     pub tried: Vec<Refused>,
-    /// Sockets for datagrams that the program passes to the stack; `None` if other processes have bound all of its ports.
+    /// Sockets for datagrams that the program passes to the stack; `None` if other processes have bound all the ports.
     pub stack_source: Option<Box<dyn Source>>,
     /// Warnings for the operator.
     pub warnings: Vec<String>,
@@ -26,10 +27,10 @@ pub struct Filter {
     pub watch: Watch,
 }
 
-/// Attaches `program` of `object` to `interface`, natively where that works.
+/// Attaches `program` of `object` to `interface`, in native mode if possible.
 ///
 /// # Errors
-/// The interface is down or missing, another program is attached, or it cannot run programs.
+/// The interface is down or missing, another program is attached, or the interface cannot run programs.
 pub fn filter(interface: &str, object: &Object, program: &str, options: &Options) -> Result<Filter, Error> {
     let link = Link::open(interface)?;
     make_room(&link, &up_state(&link)?)?;

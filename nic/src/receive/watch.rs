@@ -1,4 +1,5 @@
-//! Detects changes of an open interface.
+//! Watches an open interface: detects that it was removed, that its queues changed, or that its XDP program was replaced; and
+//! reads the counters of frames that bypass the sources.
 
 use std::os::fd::OwnedFd;
 
@@ -7,16 +8,16 @@ use crate::error::Error;
 use crate::link::{Link, LinkState};
 use crate::xdp::{self, BindMode};
 
-/// State of an interface, compared with that when it was opened.
+/// State of an interface, compared with its state when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The path has not changed since it was opened.
+    /// Nothing has changed since it was opened.
     Good,
     /// The interface was removed, or replaced by another one of the same name.
     Gone,
     /// The number of receive queues changed.
     QueuesChanged {
-        /// The value when the path was opened.
+        /// Number of receive queues when it was opened.
         before: u32,
         /// Number of receive queues now.
         now: u32,
@@ -28,21 +29,22 @@ pub enum State {
     },
 }
 
-/// Counters of frames outside the sources.
+/// Counters of frames that the sources do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Redirected to a socket by the XDP program; each socket counts its own drops.
+    /// Frames that the XDP program redirected to a socket; each socket counts its own drops.
     pub redirected: u64,
-    /// Frames to our ports, passed to the stack because they are fragments; the stack's sockets receive them reassembled.
+    /// Frames to our ports that were passed to the stack because they are fragments; the stack's sockets receive them
+    /// reassembled.
     pub passed_fragment: u64,
-    /// Frames to our ports, passed to the stack because they are longer than a UMEM frame.
+    /// Frames to our ports that were passed to the stack because they are longer than a UMEM frame.
     pub passed_too_long: u64,
-    /// Possibly to our ports, passed to the stack because the headers before UDP are unusual: too many tags or headers, MPLS, or a
-    /// length that contradicts the frame.
+    /// Frames that may be to our ports and were passed to the stack because the headers before UDP are unusual: too many tags
+    /// or headers, MPLS, or a length that contradicts the frame.
     pub passed_unusual: u64,
-    /// Frames to our ports, passed to the stack because no socket reads their queue.
+    /// Frames to our ports that were passed to the stack because no socket reads their queue.
     pub passed_no_socket: u64,
-    /// Frames that the device dropped since it was opened, for any receiver, and that no socket has counted.
+    /// Frames that the device dropped since it was opened, for any receiver, and that no socket counted.
     pub device_dropped: u64,
 }
 
@@ -52,9 +54,9 @@ pub struct Watch {
     link: Link,
     queues: u32,
     at_start: LinkState,
-    /// The last value of [`Counters::device_dropped`]: a removed interface has no counters.
+    /// Last value of [`Counters::device_dropped`], since a removed interface has no counters.
     device_dropped: u64,
-    /// The device also counts frames that a socket refuses as its own drops: a veth does, other drivers do not.
+    /// True if the device counts frames that a socket refuses as its own drops, too. A veth does; other drivers do not.
     twice: bool,
     steering: Option<Steering>,
 }
@@ -111,7 +113,7 @@ impl Steering {
         })
     }
 
-    /// Frames that the sockets refused and counted.
+    /// Returns the frames that the sockets refused and counted.
     fn refused(&self) -> u64 {
         let counted = self.sockets.iter().filter_map(xdp::statistics);
         counted
@@ -142,7 +144,7 @@ impl Watch {
         })
     }
 
-    /// Returns the steering program and its maps, where there are any.
+    /// Returns the IDs of the steering program and its maps; empty without one.
     ///
     /// # Errors
     /// The system call failed.
@@ -175,7 +177,7 @@ impl Watch {
             .map_or(State::Good, |id| State::Replaced { id }))
     }
 
-    /// Counters since it was opened.
+    /// Returns the counters since the interface was opened.
     ///
     /// # Errors
     /// The system call failed.
@@ -197,7 +199,7 @@ impl Watch {
         })
     }
 
-    /// Frames that a socket refused and that the device has among its own.
+    /// Returns the frames that a socket refused and that the device counts, too.
     fn counted_twice(&self) -> u64 {
         self.steering
             .as_ref()

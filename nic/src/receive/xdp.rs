@@ -1,4 +1,4 @@
-//! The receive paths with XDP: sockets on all queues, and the steering program in front of them.
+//! The XDP receive paths: AF_XDP sockets on all queues, and the steering program in front of them.
 
 use super::watch::Steering;
 use super::{OpenInterface, Options, RxPath, Watch, receiver};
@@ -66,7 +66,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     })
 }
 
-/// Returns the state of an interface that is up.
+/// Returns the state of the interface, or an error if it is down.
 pub(super) fn up_state(link: &Link) -> Result<LinkState, Error> {
     let state = link.state()?.unwrap_or_default();
     if state.up {
@@ -88,14 +88,16 @@ pub(super) fn attach(object: &Object, program: &str, link: &Link, mode: Mode) ->
         .map_err(|error| explain(error, link, mode))
 }
 
-/// Bytes of memory that the XDP receive paths need on an interface with this MTU and this many receive queues.
+/// Returns the bytes of memory that the XDP receive paths need on an interface with this MTU and this many receive queues.
 pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u64 {
     let memory = memory(mtu, queues, wanted);
     u64::from(memory.frame_size) * u64::from(memory.frames_per_queue) * u64::from(queues.max(1))
 }
 
-/// Frames long enough for the interface, with two tags; and fewer of them per queue where there are many queues.
+/// Adjusts the memory settings: frames long enough for the interface with two VLAN tags, and fewer of them per queue if there
+/// are many queues.
 fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
+    // Ethernet header and two VLAN tags, bytes.
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.max_packet_len() {
@@ -113,17 +115,17 @@ fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options 
     }
 }
 
-/// Frames of all queues together, unless that leaves a queue fewer than [`FEWEST_FRAMES`].
+/// Maximum number of frames of all queues together, unless a queue would get fewer than [`FEWEST_FRAMES`].
 const MAX_FRAMES: u32 = 1 << 16;
-/// Minimum per queue: with fewer, it loses frames whenever its reader waits to be scheduled.
+/// Minimum number of frames per queue: with fewer, it loses frames whenever its reader waits to be scheduled.
 const FEWEST_FRAMES: u32 = 1 << 11;
 
-/// Requires an interface without XDP program. Removes a program of hopwise that a killed run left on a kernel without BPF links.
+/// Ensures that the interface has no XDP program. Removes a program that a killed hopwise left on a kernel without BPF links.
 pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
     for program in &state.programs {
         let program = crate::device::program::named(program.clone());
         let ours = program.ours == Some(true);
-        // A program of another running hopwise is attached by a link, and this is refused.
+        // A program of another running hopwise is attached by a link, so this call fails for it.
         if ours && set_program(link.netlink(), link.index(), -1, program.mode).is_ok() {
             continue;
         }
@@ -147,7 +149,7 @@ pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the bits of our ports.
+/// Sets the bits of our ports in the program's map.
 fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
     let mut words = std::collections::BTreeMap::<u32, u64>::new();
     for port in ports {
@@ -159,8 +161,8 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
         .try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
 }
 
-/// Opens UDP sockets for the datagrams that the XDP program passes to the stack. If another process has bound a port, that process
-/// receives them, which is a warning and not an error.
+/// Opens UDP sockets for the datagrams that the XDP program passes to the stack. If another process has bound a port, it
+/// receives them instead, which is a warning and not an error.
 pub(super) fn stack_source(
     link: &Link,
     options: &Options,
@@ -224,7 +226,7 @@ mod tests {
             let memory = memory(Some(mtu), queues, &xdp::Options::default());
             (memory.frame_size, memory.frames_per_queue)
         };
-        // 2048 minus 256 of the driver, 14 of Ethernet and 8 of tags.
+        // 2048 minus 256 for the driver, 14 for Ethernet and 8 for two tags.
         assert_eq!(with(1770, 1), (2048, 16384));
         assert_eq!(with(1771, 4), (4096, 16384));
         assert_eq!(with(1500, 5), (2048, 8192));

@@ -1,4 +1,4 @@
-//! The `bpf` system call: the commands that we need and `aya` does not offer.
+//! The commands of the bpf(2) system call that are needed here and that `aya` does not offer.
 
 use std::ffi::CStr;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) const SOCKET_FILTER: u32 = 1;
 /// Program type `BPF_PROG_TYPE_XDP` of `enum bpf_prog_type`.
 pub(crate) const XDP: u32 = 6;
 
-/// Arguments of making a map.
+/// Arguments of creating a map.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -35,7 +35,7 @@ struct MapCreate {
     entries: u32,
 }
 
-/// Arguments of the commands about one element.
+/// Arguments of the commands on one element of a map.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Element {
@@ -81,7 +81,7 @@ struct ProgramLoad {
     name: [u8; 16],
 }
 
-/// Arguments of attaching by a link.
+/// Arguments of attaching with a BPF link.
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
@@ -92,7 +92,7 @@ struct LinkCreate {
     rest: [u64; 4],
 }
 
-/// Arguments of the commands that open an object by its id.
+/// Arguments of the commands that open an object by its ID.
 #[repr(C)]
 struct Number {
     id: u32,
@@ -108,7 +108,7 @@ struct InfoByFd {
     info: u64,
 }
 
-/// Sealed: the structs above, which have the layout that the kernel expects for their commands.
+/// Sealed: the structs above, whose layout is what the kernel expects for their commands.
 pub(crate) trait Arguments {}
 impl Arguments for MapCreate {}
 impl Arguments for Element {}
@@ -127,11 +127,11 @@ impl Element {
     }
 }
 
-/// Calls the kernel, for which further arguments are zero.
+/// Calls bpf(2). The kernel takes any further arguments as zero.
 ///
 /// # Safety
-/// `arguments` are those of `command`, and every address in them points to memory of the length that the command reads or
-/// writes, which nothing else uses until the call returns.
+/// `arguments` belong to `command`, and every address in them points to memory of the length that the command reads or writes,
+/// which nothing else uses until the call returns.
 pub(crate) unsafe fn bpf<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<i32> {
     let address = std::ptr::from_mut(arguments);
     // SAFETY: the struct is alive and of the length we pass; the caller guarantees what its addresses point to.
@@ -139,17 +139,18 @@ pub(crate) unsafe fn bpf<A: Arguments>(command: u32, arguments: &mut A) -> io::R
         .map(|result| result as i32)
 }
 
-/// As [`bpf`], for a command that returns a descriptor.
+/// Does the same as [`bpf`], for a command that returns a descriptor.
 ///
 /// # Safety
-/// As for [`bpf`]; and the command returns a descriptor.
+/// The same as for [`bpf`]; and the command returns a descriptor.
 unsafe fn open<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<OwnedFd> {
-    // SAFETY: the caller's promise covers the call; the kernel has just made this descriptor, and nothing else owns it.
+    // SAFETY: the caller guarantees the call; the kernel just returned this descriptor, and nothing else owns it.
     unsafe { bpf(command, arguments).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
-/// Makes an array of one element of `value` bytes, with keys of four bytes.
+/// Creates an array of one element of `value` bytes, with keys of four bytes.
 pub(crate) fn array_of_one(value: u32) -> io::Result<OwnedFd> {
+    // `BPF_MAP_TYPE_ARRAY` of linux/bpf.h.
     const ARRAY: u32 = 2;
     let mut arguments = MapCreate {
         kind: ARRAY,
@@ -161,7 +162,7 @@ pub(crate) fn array_of_one(value: u32) -> io::Result<OwnedFd> {
     unsafe { open(command::MAP_CREATE, &mut arguments) }
 }
 
-/// Loads a program of [`SOCKET_FILTER`] or [`XDP`], without its verifier's log.
+/// Loads a program of type [`SOCKET_FILTER`] or [`XDP`], without the verifier's log.
 pub(crate) fn load(
     kind: u32,
     instructions: &[u64],
@@ -184,7 +185,8 @@ pub(crate) fn load(
     unsafe { open(command::PROG_LOAD, &mut arguments) }
 }
 
-/// Attaches an XDP program to an interface, until the returned descriptor is closed. `flags` are those of linux/if_link.h.
+/// Attaches an XDP program to an interface, until the returned descriptor is closed. `flags` are the XDP_FLAGS of
+/// linux/if_link.h.
 pub(crate) fn attach_xdp(program: RawFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
     /// `BPF_XDP` of `enum bpf_attach_type`.
     const ATTACH_TYPE: u32 = 37;
@@ -223,7 +225,7 @@ pub(crate) fn map_by_id(id: u32) -> io::Result<OwnedFd> {
 
 /// Returns the name of a program: up to 15 bytes, then zeros.
 pub(crate) fn program_name(program: &OwnedFd) -> io::Result<[u8; 16]> {
-    /// The bytes of `bpf_prog_info` that are the name.
+    /// Position of the name in `bpf_prog_info`.
     const NAME: std::ops::Range<usize> = 64..80;
     let mut info = [0_u8; NAME.end];
     let mut arguments = InfoByFd {
@@ -231,7 +233,7 @@ pub(crate) fn program_name(program: &OwnedFd) -> io::Result<[u8; 16]> {
         len: info.len() as u32,
         info: info.as_mut_ptr() as u64,
     };
-    // SAFETY: the kernel writes at most the length given, that of `info`; the pointers in `info` itself are zero, so that it
+    // SAFETY: the kernel writes at most the given length, the length of `info`. The pointers in `info` itself are zero, so it
     // writes nowhere else.
     unsafe { bpf(command::INFO_BY_FD, &mut arguments) }?;
     let mut name = [0; 16];

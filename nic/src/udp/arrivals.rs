@@ -1,5 +1,5 @@
-//! A filter on a UDP socket that counts what arrives at it with a correct checksum. The kernel's own counter of drops counts a buffer into
-//! which it merged several datagrams as one, and counts a wrong checksum like a full receive buffer.
+//! A BPF filter on a UDP socket that counts the arriving datagrams with a correct checksum. The kernel's own drop counter is
+//! not enough: it counts a buffer with several merged datagrams as one, and counts a wrong checksum like a full receive buffer.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -8,15 +8,15 @@ use super::drops::Arrived;
 use crate::sys;
 use crate::sys::bpf::{self, Element, command};
 
-/// The counter; the filter itself belongs to its socket.
+/// The counter's map. The filter itself belongs to its socket.
 #[derive(Debug)]
 pub(super) struct DatagramCounter(OwnedFd);
 
-/// Number of datagrams, and of buffers.
+/// (Number of datagrams, number of buffers).
 type Counts = [u64; 2];
 
 impl DatagramCounter {
-    /// Attaches the filter. It needs CAP_BPF, unless the system permits everyone to load filters.
+    /// Attaches the filter. Needs CAP_BPF, unless the system permits everyone to load socket filters.
     pub(super) fn attach(socket: &OwnedFd) -> io::Result<Self> {
         let counter = bpf::array_of_one(size_of::<Counts>() as u32)?;
         let instructions = program(counter.as_raw_fd());
@@ -30,8 +30,8 @@ impl DatagramCounter {
         Ok(Self(counter))
     }
 
-    /// Returns what arrived since the filter was attached, including what was dropped for lack of memory. The kernel
-    /// verifies checksums before it asks a filter, so that datagrams with a wrong one are not included.
+    /// Returns the arrivals since the filter was attached, including datagrams dropped for lack of memory. The kernel verifies
+    /// checksums before it runs the filter, so datagrams with a wrong checksum are not included.
     pub(super) fn read(&self) -> io::Result<Arrived> {
         let key = 0_u32;
         let mut value: Counts = [0; 2];
@@ -45,7 +45,7 @@ impl DatagramCounter {
     }
 }
 
-/// Returns an instruction as the kernel reads it, with the registers that it writes `to` and reads `from`.
+/// Encodes a BPF instruction; `to` is the destination register and `from` the source register.
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
     let registers = if cfg!(target_endian = "little") {
         to | from << 4
@@ -57,23 +57,25 @@ const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64
     u64::from_ne_bytes([code, registers, o0, o1, v0, v1, v2, v3])
 }
 
-/// Adds the number of datagrams in a buffer to the first word of `map` and 1 to the second, and accepts the buffer.
+/// Returns a program that adds the number of datagrams in a buffer to the first word of `map` and 1 to the second, and accepts
+/// the buffer.
 fn program(map: i32) -> [u64; 14] {
     /// Offsets in `struct __sk_buff`.
     const LEN: i16 = 0;
     const GSO_SIZE: i16 = 176;
     const UDP_HEADER: i32 = 8;
     [
-        // r3 = 1; the length of each datagram but the last is 0 if there is only one.
+        // r2 = gso_size, the length of each datagram but the last, 0 if there is only one; r3 = 1; skip the division if r2 is
+        // 0.
         instruction(0x61, 2, 1, GSO_SIZE, 0),
         instruction(0xb7, 3, 0, 0, 1),
         instruction(0x15, 2, 0, 4, 0),
-        // r3 = (len - header + r2 - 1) / r2
+        // r3 = (len - header + r2 - 1) / r2, rounding up.
         instruction(0x61, 3, 1, LEN, 0),
         instruction(0x0f, 3, 2, 0, 0),
         instruction(0x07, 3, 0, 0, -UDP_HEADER - 1),
         instruction(0x3f, 3, 2, 0, 0),
-        // r4 = the two words; add r3 and 1 to them atomically.
+        // r4 = the two words; atomically add r3 to the first and 1 to the second.
         instruction(0x18, 4, 2, 0, map),
         instruction(0, 0, 0, 0, 0),
         instruction(0xdb, 4, 3, 0, 0),

@@ -1,4 +1,4 @@
-//! Reusable memory for one burst of datagrams.
+//! Reusable memory for one burst of datagrams, laid out for `recvmmsg`.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -7,47 +7,47 @@ use super::socket::Name;
 use crate::source::Packet;
 use crate::time::nanoseconds;
 
-/// Number of slots of [`Burst::default`].
+/// Number of slots in [`Burst::default`].
 pub const DEFAULT_SLOTS: usize = 64;
-/// Bytes of a slot of [`Burst::default`]: any report in a frame of 1,500 bytes.
+/// Bytes of a slot in [`Burst::default`]; fits any report in a frame of 1,500 bytes.
 pub const DEFAULT_SLOT_SIZE: usize = 2048;
 /// Bytes of a slot for networks with jumbo frames.
 pub const JUMBO_SLOT_SIZE: usize = 9216;
 
-/// Maximum number of slots of a burst: the limit of one `recvmmsg`.
+/// Maximum number of slots of a burst, the limit of one `recvmmsg`.
 const MAX_SLOTS: usize = 1024;
-/// Maximum number of slots for merged datagrams: two megabytes.
+/// Maximum number of slots for merged datagrams, 2 MiB in total.
 const MAX_MERGED_SLOTS: usize = 32;
 /// Bytes of a slot for merged datagrams: the kernel merges up to this length.
 const MERGED_SLOT_SIZE: usize = 65535;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Memory for a burst of datagrams with their senders and receive times. It owns its memory, can move between threads, and
-/// is reused by [`super::Receiver::recv`].
+/// Memory for a burst of datagrams with their senders and receive times. It owns its memory, can move between threads, and is
+/// reused by [`super::Receiver::recv`].
 pub struct Burst {
-    /// The datagrams, one slot after the other.
+    /// The datagrams, one slot after another.
     data: Block<u8>,
     slot_size: usize,
     /// Distance from one slot to the next, bytes.
     stride: usize,
     names: Block<Name>,
     controls: Block<Control>,
-    /// An element for each slot, which points into `data`. Written once, when the burst is made, and read by the kernel.
+    /// One element per slot, which points into `data`. Written once at creation, and read by the kernel.
     _vectors: Block<libc::iovec>,
-    /// An element for each slot, which points into all of the above.
+    /// One element per slot, which points into all of the above.
     headers: Block<libc::mmsghdr>,
-    /// Number of slots that are filled.
+    /// Number of filled slots.
     filled: usize,
-    /// The datagrams in them.
+    /// The datagrams in the filled slots.
     located: Vec<Located>,
-    /// Bytes of a datagram that are returned.
+    /// Maximum number of bytes of a datagram that are returned.
     longest: usize,
-    /// Port of the socket that fills it.
+    /// Port of the socket that fills the burst.
     port: u16,
 }
 
-/// A datagram in a slot.
+/// Position of a datagram in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Located {
     slot: u32,
@@ -58,8 +58,8 @@ struct Located {
 }
 
 impl Burst {
-    /// Returns a burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at most `longest`
-    /// bytes.
+    /// Creates a burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at
+    /// most `longest` bytes.
     pub(super) fn merged(slots: usize, longest: usize) -> Self {
         Self {
             longest,
@@ -67,11 +67,12 @@ impl Burst {
         }
     }
 
-    /// Returns a burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
+    /// Creates a burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are
+    /// clamped.
     pub fn new(slots: usize, slot_size: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
         let slot_size = slot_size.clamp(64, 65535);
-        // An odd number of cache lines: slots a power of two apart would all map to the same few cache sets.
+        // An odd number of cache lines: at a power of two, all slots would map to the same few cache sets.
         let stride = (slot_size.div_ceil(LINE) | 1) * LINE;
         let data = Block::new(slots * stride, || 0);
         let names = Block::new(slots, Name::default);
@@ -123,7 +124,7 @@ impl Burst {
         self.located.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the burst is empty.
     pub fn is_empty(&self) -> bool {
         self.located.is_empty()
     }
@@ -133,12 +134,12 @@ impl Burst {
         self.headers.len
     }
 
-    /// Returns the number of filled slots: fewer than the datagrams in the burst, if they are merged.
+    /// Returns the number of filled slots. It is less than the number of datagrams if these are merged.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Returns the number of bytes of a datagram that fit.
+    /// Returns the maximum number of bytes of a datagram.
     pub fn slot_size(&self) -> usize {
         self.slot_size
     }
@@ -147,7 +148,7 @@ impl Burst {
     pub fn clear(&mut self) {
         let filled = self.filled;
         for header in &mut self.headers.as_mut_slice()[..filled] {
-            // The kernel wrote here how many bytes it used.
+            // The kernel has overwritten these with the number of bytes it used.
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = size_of::<Control>();
             header.msg_hdr.msg_flags = 0;
@@ -156,15 +157,15 @@ impl Burst {
         self.located.clear();
     }
 
-    /// Returns the datagrams, in the order in which they arrived.
+    /// Returns the datagrams in order of arrival.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
         self.located.iter().map(|located| self.at(located))
     }
 
-    /// Returns the datagram with this number, in order of arrival.
+    /// Returns the datagram with this index, in order of arrival.
     ///
     /// # Panics
-    /// If `index` is not below [`Burst::len`].
+    /// Panics if `index` is not below [`Burst::len`].
     #[inline]
     pub fn packet(&self, index: usize) -> Packet<'_> {
         self.at(&self.located[index])
@@ -183,14 +184,14 @@ impl Burst {
         }
     }
 
-    /// Returns the socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
+    /// Returns the socket's drop counter at the time the last datagram was queued. The kernel reports it only once it is not 0.
     pub(super) fn drop_counter(&self) -> Option<u32> {
         self.filled
             .checked_sub(1)
             .and_then(|last| self.control_data(last).drops)
     }
 
-    /// Bytes of all datagrams, as far as they fitted, and how many were truncated.
+    /// Returns (bytes of all datagrams, as far as they fit; number of truncated datagrams).
     pub(super) fn totals(&self) -> (u64, u64) {
         self.located.iter().fold((0, 0), |(bytes, truncated), located| {
             (
@@ -200,17 +201,17 @@ impl Burst {
         })
     }
 
-    /// Returns where `recvmmsg` writes, and how many datagrams fit. Empties the burst first.
+    /// Returns the headers into which `recvmmsg` writes, and their number. The caller has emptied the burst.
     pub(crate) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
         (self.headers.at(0), self.headers.len)
     }
 
-    /// The kernel filled the first `filled` slots.
+    /// Records that the kernel filled the first `filled` slots.
     pub(crate) fn set_filled(&mut self, filled: usize) {
         self.filled = filled.min(self.headers.len);
     }
 
-    /// Locates the datagrams in the filled slots. `fetched`: their time, if they have no timestamp of the kernel.
+    /// Locates the datagrams in the filled slots. `fetched` is their receive time if they have no timestamp from the kernel.
     pub(super) fn locate(&mut self, fetched: u64) {
         self.located.clear();
         for slot in 0..self.filled {
@@ -266,7 +267,7 @@ impl fmt::Debug for Burst {
     }
 }
 
-/// Buffer for the control messages of a datagram.
+/// Buffer for the control messages of a slot.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control {
@@ -279,17 +280,17 @@ impl Default for Control {
     }
 }
 
-/// Control data of the kernel for a datagram.
+/// Control data from the kernel about a slot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct ControlData {
     received: Option<u64>,
     drops: Option<u32>,
-    /// Bytes of each datagram that was merged into this one, except the last.
+    /// Bytes of each merged datagram in the slot, except the last.
     segment: Option<u32>,
 }
 
 impl ControlData {
-    /// Walks control messages: length (with its header), level, type, data, padded to words.
+    /// Parses control messages: length (including the header), level, type, data, padded to words.
     #[inline]
     fn parse(mut control: &[u8]) -> Self {
         const WORD: usize = size_of::<usize>();
@@ -322,7 +323,7 @@ impl ControlData {
     }
 }
 
-/// Returns the first `N` bytes; the caller has checked that they are there.
+/// Returns the first `N` bytes, which the caller has checked to be present.
 #[inline]
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
@@ -330,8 +331,8 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// An array on the heap that never moves. Both this code and the kernel access it by the pointer made at its creation, so that
-/// other pointers into it stay valid when the owner moves.
+/// An array on the heap that never moves. Both this code and the kernel access it through the pointer made at its creation, so
+/// pointers into it stay valid when the owner moves.
 struct Block<T> {
     start: NonNull<T>,
     len: usize,
@@ -372,7 +373,7 @@ impl<T> Drop for Block<T> {
     }
 }
 
-// SAFETY: the pointers inside a burst lead to its own blocks, which move with it, and nothing is tied to a thread.
+// SAFETY: the pointers inside a burst lead to its own blocks, which move with it, and nothing is bound to a thread.
 unsafe impl Send for Burst {}
 // SAFETY: a shared burst is only read; no method changes anything behind `&self`.
 unsafe impl Sync for Burst {}
@@ -381,7 +382,7 @@ unsafe impl Sync for Burst {}
 mod tests {
     use super::*;
 
-    /// Returns a control message as the kernel writes it.
+    /// Returns a control message as the kernel would write it.
     fn message(kind: i32, data: &[u8]) -> Vec<u8> {
         let mut bytes = (size_of::<usize>() + 8 + data.len()).to_ne_bytes().to_vec();
         bytes.extend(libc::SOL_SOCKET.to_ne_bytes());

@@ -1,4 +1,5 @@
-//! Tells the two reasons apart for which the kernel drops a datagram at a socket, from counters without a reason.
+//! Separates the two reasons why the kernel drops a datagram at a socket (buffer full, wrong checksum), although the
+//! kernel has one counter for both.
 
 /// Datagrams that the kernel dropped at a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -9,38 +10,38 @@ pub struct Drops {
     pub bad_checksum: u64,
 }
 
-/// Datagrams and buffers that passed some point since the socket was opened.
+/// Numbers of datagrams and of buffers that passed some point since the socket was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Arrived {
     pub(super) datagrams: u64,
-    /// Socket buffers that held the drops.
+    /// Number of socket buffers that held the datagrams.
     pub(super) buffers: u64,
 }
 
 /// The drops of a socket.
 ///
-/// A buffer with a correct checksum that arrived was received, waits in the socket, or was dropped because the receive buffer was full. So
-/// at least those drops that exceed `arrived - received` had a wrong checksum, and exactly those if none waits. Neither of the reported
-/// numbers ever decreases: drops already reported as `buffer_full` stay there, at most as many as were waiting.
+/// A buffer with a correct checksum that arrived was received, waits in the socket, or was dropped because the receive buffer
+/// was full. So at least the drops beyond `arrived - received` had a wrong checksum, and exactly those if no buffer waits.
+/// Neither reported number ever decreases: drops already reported as `buffer_full` stay there, at most as many as were waiting.
 #[derive(Default, Debug)]
 pub(super) struct DropAccount {
-    /// The kernel's counter, in 64 bits.
+    /// The kernel's 32-bit counter, extended to 64 bits.
     total: u64,
     last: u32,
-    /// Drops among `total` that are proved to have had a wrong checksum.
+    /// Drops in `total` that provably had a wrong checksum.
     bad: u64,
-    /// Datagrams in the buffers dropped for lack of memory, beyond one each.
+    /// Datagrams in the buffers dropped for lack of memory, beyond one per buffer.
     merged: u64,
-    /// Value of `total` when the number of datagrams in the drops was last known.
+    /// Value of `total` when the number of datagrams in the drops was last determined.
     compared: u64,
     reported: Drops,
 }
 
 impl DropAccount {
-    /// A reading of the kernel's counter, which has 32 bits and is read from two sources, one of them delayed.
+    /// Applies a reading of the kernel's 32-bit counter, which is read from two sources, one of them delayed.
     pub(super) fn note(&mut self, now: u32) {
         let step = now.wrapping_sub(self.last);
-        // More than half of the range ahead: an older reading that arrived late.
+        // A step of more than half the range is an older reading that arrived late.
         if step <= u32::MAX / 2 {
             self.total += u64::from(step);
             self.last = now;
@@ -52,17 +53,19 @@ impl DropAccount {
         self.last
     }
 
-    /// Returns whether there are drops about which [`DropAccount::compare`] has not said all.
+    /// Returns whether there are drops that [`DropAccount::compare`] has not fully classified.
     pub(super) fn is_open(&self) -> bool {
         self.compared != self.total
     }
 
-    /// `arrived` was read after the latest reading of drops; `empty`: since then, nothing waits in the socket and nothing was dropped.
+    /// Classifies the drops. `arrived` was read after the latest reading of drops. `empty`: nothing waits in the socket, and
+    /// nothing was dropped since.
     pub(super) fn compare(&mut self, arrived: Arrived, received: Arrived, empty: bool) {
         let unread = arrived.buffers.saturating_sub(received.buffers);
         let bad = self.total.saturating_sub(unread).max(self.bad);
-        // Another CPU may be about to queue a buffer that it has already counted. It then looks dropped once, in a reading that finds
-        // more wrong checksums, so that only a reading that finds no more says what dropped buffers held.
+        // Another CPU may be about to queue a buffer that it has already counted. It then looks dropped once, in a reading that
+        // finds more wrong checksums. So only a reading that finds no more determines how many datagrams the dropped buffers
+        // had.
         let settled = bad == self.bad && unread == self.total - bad;
         self.bad = bad;
         if empty && settled {
@@ -73,7 +76,7 @@ impl DropAccount {
         self.known();
     }
 
-    /// Returns the datagrams dropped, at least one per buffer.
+    /// Returns the datagrams dropped, counting at least one per buffer.
     pub(super) fn known(&mut self) -> Drops {
         let all = self.total + self.merged;
         let full = (all - self.bad).max(self.reported.buffer_full);
@@ -114,7 +117,7 @@ mod tests {
         );
     }
 
-    /// Arrived, received and dropped buffers and whether none waits, at successive readings, and what is reported then.
+    /// Arrived, received and dropped buffers and whether none waits, at successive readings, and the drops reported then.
     fn readings<const N: usize>(steps: [(u32, u64, u64, bool); N]) -> [(u64, u64); N] {
         let mut drops = DropAccount::default();
         steps.map(|(dropped, arrived, received, empty)| {
@@ -135,16 +138,16 @@ mod tests {
 
     #[test]
     fn wrong_checksums_are_what_arrivals_do_not_explain() {
-        // Nothing waits: all known at once.
+        // Nothing waits, so all is known at once.
         assert_eq!(readings([(7, 10, 10, true), (7, 10, 10, true)]), [(0, 7); 2]);
         assert_eq!(readings([(7, 17, 10, true)]), [(7, 0)]);
         assert_eq!(readings([(9, 17, 10, true), (9, 17, 10, true)]), [(7, 2); 2]);
-        // While five wait, five of the drops may have been for lack of memory, and stay so.
+        // While five wait, five of the drops may have been for lack of memory, and remain counted so.
         assert_eq!(
             readings([(9, 15, 10, false), (9, 15, 15, true)]),
             [(5, 4), (5, 4)]
         );
-        // A flood of wrong checksums while datagrams wait: what is misjudged does not add up.
+        // A flood of wrong checksums while datagrams wait: misjudged drops do not accumulate.
         let flood = readings([
             (1_000, 15, 10, false),
             (2_000, 25, 20, false),
@@ -160,7 +163,7 @@ mod tests {
             datagrams: 100,
             buffers: 10,
         };
-        // One of 64 datagrams is counted and neither waits nor was dropped; two others had wrong checksums.
+        // One of 64 datagrams is counted but neither waits nor was dropped; two others had wrong checksums.
         drops.note(2);
         drops.compare(
             Arrived {

@@ -1,4 +1,4 @@
-//! A socket that receives bursts of datagrams and counts the lost ones.
+//! A UDP socket that receives bursts of datagrams, and counts the lost ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::pace::Pace;
 use crate::source::Stats;
 use crate::{sys, time};
 
-/// A bound UDP socket.
+/// A bound UDP socket for receiving.
 #[derive(Debug)]
 pub struct Receiver {
     socket: OwnedFd,
@@ -22,28 +22,28 @@ pub struct Receiver {
     pub(super) buffer: RecvBuffer,
     pace: Pace,
     drops: DropAccount,
-    /// Counts arrivals, if datagrams are merged.
+    /// Counter of arrivals, if datagrams are merged.
     arrivals: Option<DatagramCounter>,
     stats: Stats,
-    /// Buffers received: a buffer holds several datagrams if the kernel merged them.
+    /// Number of buffers received; a buffer has several datagrams if the kernel merged them.
     buffers: u64,
 }
 
 impl Receiver {
-    /// Listens on `address`: IPv4 or IPv6 (`[::]` receives IPv6 only, so that both can be listened on); port 0 lets the
-    /// kernel choose. A datagram without a UDP checksum is received over either.
+    /// Listens on `address`, IPv4 or IPv6. `[::]` receives only IPv6, so that both can be listened on; with port 0 the kernel
+    /// chooses. A datagram without a UDP checksum is received in both families.
     ///
     /// # Errors
-    /// The port is in use, the address is not ours, a permission is missing: the error says what to do.
+    /// The port is in use, the address is not ours, or a permission is missing; the error says what to do.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         Self::bind_socket(socket::open(address)?, address, options)
     }
 
-    /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for datagrams that
-    /// arrive on `device`, if one is named. A datagram inside a VLAN arrives on the VLAN's own device.
+    /// Listens on `port` of every address, IPv4 and IPv6 with one socket (IPv4 senders have IPv4 addresses); with `device`,
+    /// only for datagrams that arrive on it. A datagram inside a VLAN arrives on the VLAN's own device.
     ///
     /// # Errors
-    /// As for [`Receiver::bind`]; or there is no such device.
+    /// The same as for [`Receiver::bind`]; or there is no such device.
     pub fn bind_any(port: u16, device: Option<&str>, options: &Options) -> Result<Self, Error> {
         let (socket, address) = socket::open_any(port, device)?;
         Self::bind_socket(socket, address, options)
@@ -62,7 +62,8 @@ impl Receiver {
             sys::set(&socket, libc::SOL_SOCKET, option, &value).map_err(Error::failed(call, address))?;
         }
         if address.is_ipv6() {
-            // The kernel drops datagrams over IPv6 without a checksum otherwise. Many switches and RoCEv2 devices send none (RFC 6936).
+            // Otherwise the kernel drops IPv6 datagrams without a checksum. Many switches and RoCEv2 devices send none (RFC
+            // 6936).
             sys::set(&socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, &1)
                 .map_err(Error::failed("setsockopt UDP_NO_CHECK6_RX", address))?;
         }
@@ -82,8 +83,8 @@ impl Receiver {
         })
     }
 
-    /// Returns a burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged
-    /// buffers.
+    /// Creates a burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or at most 32 merged buffers if it
+    /// merges datagrams.
     pub fn burst(&self, slots: usize, slot_size: usize) -> Burst {
         if self.merges() {
             Burst::merged(slots, slot_size)
@@ -101,7 +102,7 @@ impl Receiver {
         &self.socket
     }
 
-    /// Returns the address listened on, with the port the kernel chose.
+    /// Returns the address listened on, with the port that the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -111,7 +112,7 @@ impl Receiver {
         self.buffer
     }
 
-    /// Returns a sentence for the operator when the kernel granted less receive buffer than requested.
+    /// Returns a warning for the operator if the kernel granted a smaller receive buffer than requested.
     pub fn warning(&self) -> Option<String> {
         let RecvBuffer { asked, given } = self.buffer;
         (given < asked).then(|| {
@@ -123,11 +124,11 @@ impl Receiver {
         })
     }
 
-    /// Fills `burst` with received datagrams, in order; waits at most `timeout_ms` for the first datagram. Returns how many
-    /// there are: 0 after the time-out or a signal.
+    /// Fills `burst` with received datagrams, in order. Waits at most `timeout_ms` for the first one. Returns their number, 0
+    /// after the timeout or a signal.
     ///
     /// # Errors
-    /// The system refused. The burst is empty then, and the call may be repeated.
+    /// The system refused. The burst is then empty, and the call may be repeated.
     pub fn recv(&mut self, burst: &mut Burst, timeout_ms: u32) -> Result<usize, Error> {
         burst.clear();
         if let Some(wait) = self.pace.wait_first() {
@@ -147,11 +148,11 @@ impl Receiver {
         Ok(filled)
     }
 
-    /// Datagrams that the kernel dropped since the socket was opened. Asks the kernel, which otherwise reports it only with the next
-    /// datagram; the counter there has 32 bits, so ask at least once per 2,000,000,000 drops.
+    /// Returns the datagrams that the kernel dropped since the socket was opened. Queries the kernel, which otherwise reports
+    /// drops only with the next datagram. The kernel's counter has 32 bits, so call this at least once per 2,000,000,000 drops.
     ///
-    /// Without [`Receiver::merges`], datagrams with a wrong checksum count as `buffer_full`: the kernel has one counter for both. With it,
-    /// `buffer_full` may be too small while datagrams wait in the socket, because the kernel counts buffers.
+    /// Without [`Receiver::merges`], datagrams with a wrong checksum count as `buffer_full`, because the kernel has one counter
+    /// for both. With it, `buffer_full` may be too small while datagrams wait in the socket, because the kernel counts buffers.
     pub fn drops(&mut self) -> Drops {
         if let Some(dropped) = self.dropped_buffers() {
             self.drops.note(dropped);
@@ -160,11 +161,11 @@ impl Receiver {
         self.drops.known()
     }
 
-    /// Drops by the kernel's counter.
+    /// Reads the kernel's drop counter.
     fn dropped_buffers(&self) -> Option<u32> {
         /// Index of the drops in the array of `SO_MEMINFO` (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
         const DROPS: usize = 8;
-        // Kernels that have this option at all (Linux 4.12) fill in all nine.
+        // Kernels that have this option (since Linux 4.12) fill in all nine values.
         let values = sys::get(
             &self.socket,
             libc::SOL_SOCKET,
@@ -174,12 +175,13 @@ impl Receiver {
         values.ok().map(|values| values[DROPS])
     }
 
-    /// Waits for a datagram; false after `timeout_ms` or on a signal.
+    /// Waits for a datagram. Returns false after `timeout_ms` or on a signal.
     fn wait(&self, timeout_ms: u32) -> io::Result<bool> {
         sys::poll(&mut [sys::readable(self.socket.as_fd())], timeout_ms).map(|ready| ready > 0)
     }
 
-    /// Compares what arrived with what was received: the rest waits in the socket or was dropped because the buffer was full.
+    /// Compares arrivals with received datagrams: the difference waits in the socket or was dropped because the buffer was
+    /// full.
     fn compare_arrivals(&mut self) {
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.drops.is_open()) else {
             return;
@@ -194,8 +196,8 @@ impl Receiver {
         }
     }
 
-    /// Asks the kernel for datagrams without timestamps and drop counters, and limits a blocking call to `longest`, less than
-    /// a second.
+    /// Disables timestamps and drop counters per datagram, and limits a blocking call to `longest`, which must be less than a
+    /// second.
     pub(crate) fn make_plain(&self, longest: Duration) -> Result<(), Error> {
         for (option, call) in [
             (libc::SO_TIMESTAMPNS, "setsockopt SO_TIMESTAMPNS"),
@@ -225,7 +227,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the drops as known from the datagrams that arrived, without asking.
+    /// Returns the drops known from received datagrams, without querying the kernel.
     #[cfg(test)]
     pub(super) fn drops_reported(&mut self) -> u64 {
         self.drops.known().buffer_full
@@ -272,16 +274,16 @@ impl AsFd for Receiver {
     }
 }
 
-/// Merges datagrams, if a filter can count them.
+/// Enables merging of datagrams, if a filter can count them.
 fn merge(socket: &OwnedFd) -> Option<DatagramCounter> {
     let arrivals = DatagramCounter::attach(socket).ok()?;
     sys::set(socket, libc::SOL_UDP, libc::UDP_GRO, &1).ok()?;
     Some(arrivals)
 }
 
-/// Requests the buffer, beyond the system's limit if permitted.
+/// Requests the receive buffer, beyond the system's limit if permitted.
 fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
-    // The kernel stores twice the number, as an i32.
+    // The kernel stores twice this number, as an i32.
     let value = i32::try_from(asked).unwrap_or(i32::MAX).min(i32::MAX / 2);
     if sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &value).is_err() {
         sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &value)?;

@@ -1,5 +1,5 @@
-//! Sending from a receiver's own socket, to any address: for protocols in which both ends send from a known port, and whose
-//! packets have a checksum over the IP header, so that all of its fields must be known beforehand (RoCEv2).
+//! Sends from a receiver's own socket, to any address. For protocols in which both ends send from a known port, and whose
+//! packets have a checksum over the IP header, so that all of its fields must be known in advance (RoCEv2).
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,25 +10,25 @@ use super::socket::Name;
 use crate::error::Error;
 use crate::sys;
 
-/// Datagrams per system call.
+/// Maximum number of datagrams per system call.
 const PER_CALL: usize = 64;
 
-/// Outcome of a burst.
+/// Outcome of sending a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendOutcome {
     /// Datagrams that the kernel accepted.
     pub sent: u64,
-    /// Datagrams that it had no memory for.
+    /// Datagrams for which the kernel had no memory.
     pub no_buffers: u64,
-    /// Datagrams that it refused for any other reason: too long for the path, no route.
+    /// Datagrams that the kernel refused for any other reason: too long for the path, no route.
     pub failed: u64,
-    /// The errno of the last of these.
+    /// The errno of the last failed datagram.
     pub errno: Option<i32>,
 }
 
 impl Receiver {
-    /// Disables fragmentation of datagrams: IPv4 with "don't fragment" set, and, because this socket is not
-    /// connected, with identification 0.
+    /// Disables fragmentation of datagrams. IPv4 datagrams then have "don't fragment" set and, because this socket is not
+    /// connected, identification 0.
     ///
     /// # Errors
     /// The system refused.
@@ -52,8 +52,8 @@ impl Receiver {
         sys::set(self.owned(), level, option, &value).map_err(Error::failed(name, address))
     }
 
-    /// Sends datagrams, 64 per system call, each to its address; waits while the send buffer is full. A datagram that the
-    /// kernel refuses is skipped and counted.
+    /// Sends datagrams, 64 per system call, each to its address. Waits while the send buffer is full. Skips and counts a
+    /// datagram that the kernel refuses.
     pub fn send<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {
         let mut outcome = SendOutcome::default();
         let mut datagrams = datagrams.into_iter();
@@ -85,7 +85,7 @@ impl Receiver {
         }
     }
 
-    /// Sends some of them; returns how many were sent or skipped, at least one.
+    /// Sends the first of these messages. Returns how many were sent or skipped, at least one.
     fn send_headers(&self, headers: &mut [libc::mmsghdr], outcome: &mut SendOutcome) -> usize {
         let fd = self.owned().as_raw_fd();
         let count = headers.len() as libc::c_uint;
@@ -101,7 +101,7 @@ impl Receiver {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // An earlier datagram was answered with "port unreachable"; the kernel reports it once.
+                // "Port unreachable" was received for an earlier datagram; the kernel reports it once.
                 Some(libc::ECONNREFUSED | libc::EINTR) => {}
                 Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => {
                     outcome.no_buffers += 1;

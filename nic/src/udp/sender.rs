@@ -1,4 +1,4 @@
-//! A socket that sends bursts of datagrams.
+//! A connected UDP socket that sends bursts of datagrams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use super::socket;
 use crate::error::Error;
 use crate::sys;
 
-/// Datagrams that [`Sender::send_segments`] hands to the kernel at once, at most.
+/// Maximum number of datagrams that [`Sender::send_segments`] hands to the kernel at once.
 pub const SEGMENTS_PER_CALL: usize = 64;
 
 /// A UDP socket that sends to one address.
@@ -19,10 +19,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends from `from` (port 0: the kernel's choice) to `to`.
+    /// Opens a socket that sends from `from` (with port 0 the kernel chooses) to `to`.
     ///
     /// # Errors
-    /// The port is in use, the address is not ours, there is no route: the error says what to do.
+    /// The port is in use, the address is not ours, or there is no route; the error says what to do.
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Self, Error> {
         let socket = socket::open(to)?;
         socket::bind(&socket, from)?;
@@ -39,11 +39,12 @@ impl Sender {
     }
 
     /// Sends each payload as a datagram, 64 per system call, and waits while the send buffer is full. Returns how many the
-    /// kernel accepted: all, unless an error came after some of them. An unreachable port at the other end is not an error.
+    /// kernel accepted: all, unless an error occurred after some of them. An unreachable port at the other end is not an error.
     ///
     /// # Errors
-    /// The first datagram could not be sent; it is too long, for example.
+    /// The first datagram could not be sent, for example because it is too long.
     pub fn send_burst(&mut self, payloads: &[&[u8]]) -> Result<usize, Error> {
+        // Maximum number of datagrams per `sendmmsg` call.
         const PER_CALL: usize = 64;
         let mut sent = 0;
         while sent < payloads.len() {
@@ -71,13 +72,13 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Sends `data` as datagrams of `segment` bytes (the last one may be shorter), up to [`SEGMENTS_PER_CALL`] per trip
-    /// through the kernel (UDP segmentation offload): the fastest method to generate load. Returns how many datagrams were sent.
+    /// Sends `data` as datagrams of `segment` bytes (the last one may be shorter), up to [`SEGMENTS_PER_CALL`] per call, with
+    /// UDP segmentation offload. This is the fastest way to generate load. Returns the number of datagrams sent.
     ///
     /// # Errors
-    /// As for [`Sender::send_burst`]; a segment must fit into the MTU.
+    /// The same as for [`Sender::send_burst`]; a segment must fit into the MTU.
     pub fn send_segments(&mut self, data: &[u8], segment: u16) -> Result<usize, Error> {
-        /// Maximum payload of one UDP datagram over IPv4, which is segmented only afterwards.
+        /// Maximum payload of a UDP datagram over IPv4, which the kernel checks before it segments.
         const LONGEST: usize = 65507;
         let segment_len = usize::from(segment.max(1));
         let per_call = (LONGEST / segment_len).clamp(1, SEGMENTS_PER_CALL) * segment_len;
@@ -111,14 +112,14 @@ impl Sender {
         }
     }
 
-    /// Returns the result of a send call; 0 if it must be repeated.
+    /// Returns the result of a send call, or 0 if it must be repeated.
     fn outcome(&self, result: isize) -> Result<usize, Error> {
         if let Ok(sent) = usize::try_from(result) {
             return Ok(sent);
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            // An earlier datagram was answered with "port unreachable"; the kernel reports it once.
+            // "Port unreachable" was received for an earlier datagram; the kernel reports it once.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => Ok(0),
             _ => Err(Error::new("sendmmsg", self.to, error)),
         }

@@ -1,4 +1,4 @@
-//! The system calls on sockets, each in a safe function.
+//! Safe wrappers for the system calls on UDP sockets, and conversion of socket addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::error::Error;
 use crate::sys;
 
-/// Returns a UDP socket of the family of `address`; IPv6 sockets receive IPv6 only.
+/// Opens a UDP socket of the family of `address`; IPv6 sockets receive only IPv6.
 pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
     let family = if address.is_ipv6() {
         libc::AF_INET6
@@ -25,7 +25,8 @@ fn set_v6_only(socket: &OwnedFd, address: SocketAddr, on: bool) -> Result<(), Er
         .map_err(Error::failed("setsockopt IPV6_V6ONLY", address))
 }
 
-/// Returns a UDP socket for every address, of both families unless there is no IPv6, on one device or all; and the address to bind.
+/// Opens a UDP socket for every address, of both families if there is IPv6, on one device or all. Returns it with the address
+/// to bind.
 pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, SocketAddr), Error> {
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let (socket, address) = match open(v6) {
@@ -80,25 +81,25 @@ pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Error> {
     Ok(name.address())
 }
 
-/// A socket address of either family, as the kernel writes it. Plain bytes: it is read field by field.
+/// A socket address of either family, as the kernel writes it. Plain bytes, which are read field by field.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(8))]
 pub(super) struct Name {
     bytes: [u8; 28],
 }
 
-/// It must be large enough for an IPv6 address.
+// Large enough for an IPv6 address.
 const _: () = assert!(size_of::<Name>() >= size_of::<libc::sockaddr_in6>());
 
 impl Name {
-    /// Offset of the port in the addresses of both families, after the family in host order.
+    /// Offset of the port in addresses of both families, after the family in host byte order.
     const PORT: usize = 2;
     const ADDRESS_V4: usize = 4;
     const FLOW_INFO_V6: usize = 4;
     const ADDRESS_V6: usize = 8;
     const SCOPE_V6: usize = 24;
 
-    /// Returns the name of `address` and its length.
+    /// Converts an address. Returns it with its length.
     pub(super) fn of(address: SocketAddr) -> (Self, libc::socklen_t) {
         let mut name = Self::default();
         let family = if address.is_ipv6() {
@@ -122,13 +123,13 @@ impl Name {
         }
     }
 
-    /// Returns the address it names; anything but IPv6 is read as IPv4.
+    /// Returns the address; anything but IPv6 is read as IPv4.
     #[inline]
     pub(super) fn address(&self) -> SocketAddr {
         let family = i32::from(u16::from_ne_bytes(self.get(0)));
         let port = u16::from_be_bytes(self.get(Self::PORT));
         if family == libc::AF_INET6 {
-            // An IPv4 sender at a socket for both families.
+            // An IPv4 sender at a socket for both families becomes an IPv4 address.
             let ip = IpAddr::V6(Ipv6Addr::from(self.get::<16>(Self::ADDRESS_V6))).to_canonical();
             SocketAddr::new(ip, port)
         } else {

@@ -1,4 +1,4 @@
-//! Receivers as a [`Source`].
+//! UDP receivers as a [`Source`].
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::source::{Packet, PacketBatch, Source, Stats};
 use crate::sys;
 
-/// A receiver with a burst of its own: a [`Source`].
+/// A UDP receiver and its burst buffer, as a [`Source`].
 #[derive(Debug)]
 pub struct Buffered {
     receiver: Receiver,
@@ -16,7 +16,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Receives by `receiver` into `burst`.
+    /// Creates a source that receives from `receiver` into `burst`.
     pub fn new(receiver: Receiver, mut burst: Burst) -> Self {
         burst.set_port(receiver.local_addr().port());
         Self { receiver, burst }
@@ -62,7 +62,7 @@ impl Source for Buffered {
     }
 }
 
-/// Several receivers read by one thread, for ports with little traffic: datagrams that XDP passes to the stack.
+/// Several receivers read by one thread, for ports with little traffic, such as datagrams that XDP passes to the stack.
 #[derive(Debug)]
 pub struct Group {
     receivers: Vec<Receiver>,
@@ -72,7 +72,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Receives by all of `receivers` into `burst`.
+    /// Creates a source that receives from all of `receivers` into `burst`.
     pub fn new(receivers: Vec<Receiver>, burst: Burst) -> Self {
         let poll_fds = receivers
             .iter()

@@ -1,7 +1,9 @@
-//! libibverbs, loaded at its first use: neither builds nor machines without RDMA devices need it.
+//! Bindings to libibverbs, loaded with `dlopen` at first use: builds, and machines without RDMA devices, do not need the
+//! library.
 //!
-//! The structures are those of its ABI, symbol version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That ABI
-//! is stable since 2006; one symbol is newer, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare them with C.
+//! The structures follow its ABI, symbol version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That ABI has
+//! been stable since 2006; one symbol is newer, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare the
+//! layouts with C.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -14,7 +16,7 @@ pub(super) struct Device([u8; 0]);
 #[repr(C)]
 pub(super) struct Domain([u8; 0]);
 
-/// `ibv_context`: up to the functions that are not symbols of the library.
+/// `struct ibv_context`, up to the functions that are not symbols of the library.
 #[repr(C)]
 pub(super) struct Context {
     device: *mut Device,
@@ -37,13 +39,13 @@ pub(super) struct MemoryRegion {
     pub(super) rkey: u32,
 }
 
-/// The beginning of `struct ibv_cq`.
+/// The first field of `struct ibv_cq`.
 #[repr(C)]
 pub(super) struct CompletionQueue {
     pub(super) context: *mut Context,
 }
 
-/// The beginning of `struct ibv_qp`.
+/// The first fields of `struct ibv_qp`.
 #[repr(C)]
 pub(super) struct QueuePair {
     pub(super) context: *mut Context,
@@ -71,7 +73,7 @@ pub(super) struct GidEntry {
 /// GID type `IBV_GID_TYPE_ROCE_V2` of infiniband/verbs.h.
 pub(super) const ROCE_V2: u32 = 2;
 
-/// `ibv_device_attr`, with space for later fields.
+/// `struct ibv_device_attr`, with space for fields added later.
 #[repr(C, align(8))]
 pub(super) struct DeviceAttributes {
     others: [u8; 227],
@@ -89,13 +91,13 @@ impl Default for DeviceAttributes {
     }
 }
 
-/// `ibv_port_attr`, with space for later fields.
+/// `struct ibv_port_attr`, with space for fields added later.
 #[repr(C, align(8))]
 #[derive(Default)]
 pub(super) struct PortAttributes {
     state: u32,
     max_mtu: u32,
-    /// 1 is 256 bytes; each further value doubles it.
+    /// Code of the MTU: 1 is 256 bytes, each further value doubles it.
     pub(super) active_mtu: u32,
     pub(super) gids: c_int,
     others: [u32; 28],
@@ -129,7 +131,7 @@ pub(super) const RELIABLE: u32 = 2;
 /// `IBV_QPT_UC` of `enum ibv_qp_type`.
 pub(super) const UNRELIABLE: u32 = 3;
 
-/// `ibv_ah_attr`, with `ibv_global_route` in it.
+/// `struct ibv_ah_attr`, including `ibv_global_route`.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct AddressVector {
@@ -306,7 +308,7 @@ pub(super) struct Completion {
 /// `IBV_WC_WITH_IMM` of `enum ibv_wc_flags`.
 pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
 
-/// Values of `offsetof` and `sizeof` on 64-bit machines, of rdma-core 44.
+// `offsetof` and `sizeof` on 64-bit machines, from rdma-core 44.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(offset_of!(Context, poll_cq) == 96);
@@ -342,14 +344,14 @@ const _: () = {
 
 macro_rules! library {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)+) => {
-        /// Functions that are loaded from libibverbs.
+        /// Functions loaded from libibverbs.
         pub(super) struct Library {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
         }
 
         impl Library {
             fn load() -> Result<Self, String> {
-                // SAFETY: the names end with 0; the library stays loaded, so that its functions do.
+                // SAFETY: the names end with 0; the library is never unloaded, so its functions stay valid.
                 let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
                 if handle.is_null() {
                     return Err(reason());
@@ -361,7 +363,7 @@ macro_rules! library {
                         return Err(reason());
                     }
                 )+
-                // SAFETY: the functions are of these types, by `<infiniband/verbs.h>`.
+                // SAFETY: `<infiniband/verbs.h>` declares the functions with these types.
                 Ok(Self { $($name: unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($name) },)+ })
             }
         }
@@ -396,7 +398,7 @@ impl std::fmt::Debug for Library {
 
 /// Returns the loader's error message.
 fn reason() -> String {
-    // SAFETY: no arguments; the text is this thread's until the loader's next call.
+    // SAFETY: no arguments; the text belongs to this thread until its next call of the loader.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "it cannot be loaded".to_owned();
@@ -405,10 +407,10 @@ fn reason() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns the library, if this machine has it.
+/// Returns the library, loading it at the first call.
 ///
 /// # Errors
-/// The loader's message.
+/// Returns the loader's message if it cannot be loaded.
 pub(super) fn library() -> Result<&'static Library, &'static str> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY

@@ -1,4 +1,4 @@
-//! A queue pair that writes to others' memory, with memory of its own from which the device reads.
+//! A queue pair that writes to remote memory, with registered slots from which the device reads the data.
 
 use std::sync::Arc;
 
@@ -8,36 +8,37 @@ use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
 use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
-/// The reason for which a request was not accepted. Nothing of it was done.
+/// The reason why a request was not accepted. A refused request has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The maximum of requests is outstanding: call [`Sender::collect`], and retry.
+    /// The maximum number of requests is outstanding: call [`Sender::collect`], then retry.
     Full,
     /// The data has more bytes than a slot.
     TooLong,
-    /// The device no longer accepts operations: the connection is broken.
+    /// The connection is broken; the device no longer accepts requests.
     Broken,
 }
 
-/// Sends requests in order, each from a slot of registered memory, which is free again when the device has completed the request.
+/// Sends requests in order, each from a slot of registered memory. A slot is free again once the device has completed its
+/// request.
 #[derive(Debug)]
 pub struct Sender {
     pair: Pair,
     slots: Registered,
     slot_len: usize,
     depth: u64,
-    /// Whether all requests report completion, because the caller accounts for each.
+    /// True if every request reports completion, because the caller accounts for each.
     signals_all: bool,
-    /// Requests posted, and completed, since the beginning.
+    /// Number of requests posted, and number completed, since the beginning.
     given: u64,
     done: u64,
-    /// The first status other than success.
+    /// The first completion status other than success.
     broken: Option<u32>,
 }
 
 impl Sender {
-    /// Creates a sender with `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable sender learns of the
-    /// completion of each request, an unreliable one of several together, when another follows.
+    /// Creates a sender with `depth` slots (rounded up to a power of two) of `slot_len` bytes (rounded up to a multiple of 8).
+    /// A reliable sender learns of each completion, an unreliable one of several together, after a further request.
     ///
     /// # Errors
     /// The memory or the queue pair cannot be created.
@@ -65,7 +66,7 @@ impl Sender {
         &mut self.pair
     }
 
-    /// Requests that it accepts now.
+    /// Returns the number of requests that it accepts now.
     pub fn room(&self) -> u32 {
         if self.broken.is_some() {
             0
@@ -74,17 +75,17 @@ impl Sender {
         }
     }
 
-    /// Requests posted, and completed.
+    /// Returns (number of requests posted, number completed).
     pub fn counts(&self) -> (u64, u64) {
         (self.given, self.done)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub fn slot_len(&self) -> usize {
         self.slot_len
     }
 
-    /// Copies the data of a request that is posted and not completed, by its number from 0 on.
+    /// Copies the data of a pending request, by its number from 0 on. Returns false if the request is not pending.
     pub fn pending(&self, request: u64, out: &mut [u8]) -> bool {
         let at = (request & (self.depth - 1)) * self.slot_len as u64;
         (self.done..self.given).contains(&request)
@@ -92,15 +93,15 @@ impl Sender {
             && self.slots.region().read(at, out).is_ok()
     }
 
-    /// Returns the first status other than success, after which nothing is accepted.
+    /// Returns the first status other than success; after it nothing more is accepted.
     pub fn broken(&self) -> Option<u32> {
         self.broken
     }
 
-    /// Writes `data` to the other's memory; with immediate data its CPU is notified.
+    /// Writes `data` to remote memory. With immediate data, the remote CPU is notified.
     ///
     /// # Errors
-    /// Nothing was done.
+    /// Returns the reason if the request was refused, without effect.
     pub fn write(
         &mut self,
         address: u64,
@@ -127,10 +128,10 @@ impl Sender {
         self.post(at, data.len(), operation, immediate.unwrap_or(0), to)
     }
 
-    /// Adds to eight bytes of the other's memory. Only on a reliable pair.
+    /// Adds `delta` to eight bytes of remote memory (fetch-and-add). Only on a reliable pair.
     ///
     /// # Errors
-    /// Nothing was done.
+    /// Returns the reason if the request was refused, without effect.
     pub fn add(&mut self, address: u64, key: u32, delta: u64) -> Result<(), Refused> {
         let at = self.slot()?;
         let to = To {
@@ -150,11 +151,11 @@ impl Sender {
         loop {
             let done = self.pair.sent(&mut done);
             for done in done {
-                // Only some report completion; they complete in order.
+                // Requests complete in order, and only some report completion.
                 if done.status == 0 && self.broken.is_none() {
                     self.done = self.done.max(done.work + 1);
                 } else {
-                    // Later requests were not executed either; their data stays.
+                    // Later requests were not executed either; their data stays in the slots.
                     self.broken = self.broken.or(Some(done.status));
                 }
             }
@@ -173,7 +174,7 @@ impl Sender {
     }
 
     fn post(&mut self, at: u64, len: usize, operation: u32, immediate: u32, to: To) -> Result<(), Refused> {
-        // Each reported completion costs the device time: unless all are wanted, only a few per round of the slots are requested.
+        // Each reported completion costs the device time. Unless all are wanted, request only four per round of the slots.
         let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
         let piece = Sge {

@@ -1,4 +1,4 @@
-//! The UMEM: memory of frames.
+//! The UMEM: the memory of AF_XDP frames, shared with the kernel.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::sys::Mapping;
 pub enum Pages {
     /// Pages from the pool that the administrator reserved (`vm.nr_hugepages`).
     Huge,
-    /// The kernel was requested to use huge pages where possible.
+    /// Transparent huge pages were requested; the kernel uses them where possible.
     Transparent,
     /// Ordinary pages of 4 KiB.
     Small,
@@ -19,11 +19,11 @@ pub enum Pages {
 /// Size of a huge page on x86-64 and arm64, bytes.
 const HUGE: usize = 2 << 20;
 
-/// Frames, one after the other.
+/// The frames, contiguous in one mapping.
 #[derive(Debug)]
 pub(super) struct Umem {
     mapping: Mapping,
-    /// Offset of the frames in the mapping, and their total size.
+    /// Offset of the frames in the mapping, and their total size, bytes.
     start: usize,
     len: usize,
     frame_size: usize,
@@ -71,7 +71,7 @@ impl Umem {
         self.frame_size
     }
 
-    /// Returns the parameters that register it with the kernel.
+    /// Returns the parameters that register the UMEM with the kernel.
     pub(super) fn registration(&self) -> libc::xdp_umem_reg {
         libc::xdp_umem_reg {
             addr: self.mapping.start().as_ptr() as u64 + self.start as u64,
@@ -83,13 +83,13 @@ impl Umem {
         }
     }
 
-    /// Returns the address of the frame that contains `address`, as in the fill ring.
+    /// Returns the start address of the frame that contains `address`, as the fill ring needs it.
     #[inline]
     pub(super) fn frame_of(&self, address: u64) -> u64 {
         address - address % self.frame_size as u64
     }
 
-    /// Returns the bytes at `address`, or nothing if they are not all inside.
+    /// Returns the `len` bytes at `address`, or `None` if they are not all inside.
     ///
     /// # Safety
     /// The kernel passed the frame by a receive ring, and it is not returned to the kernel while the slice exists.
@@ -101,20 +101,20 @@ impl Umem {
             return None;
         }
         let place = self.mapping.place(self.start + at, len)?;
-        // SAFETY: inside the mapping, initialised (anonymous memory is zero at first), and nothing writes there while the slice
-        // lives, as the caller promises.
+        // SAFETY: inside the mapping, initialised (anonymous memory is zero at first), and the caller guarantees that nothing
+        // writes there while the slice lives.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len) })
     }
 
-    /// Returns the two words before `address`; zeros if they are not all inside.
+    /// Returns the two words before `address`, or zeros if they are not all inside.
     ///
     /// # Safety
-    /// As for [`Umem::bytes`].
+    /// The same as for [`Umem::bytes`].
     #[inline]
     pub(super) unsafe fn before(&self, address: u64) -> [u64; 2] {
         const LEN: u64 = 2 * size_of::<u64>() as u64;
         let words = address.checked_sub(LEN).and_then(|start| {
-            // SAFETY: the caller promises it.
+            // SAFETY: guaranteed by the caller.
             let bytes = unsafe { self.bytes(start, LEN as u32) }?;
             Some([bytes.first_chunk::<8>()?, bytes.last_chunk::<8>()?])
         });

@@ -1,16 +1,16 @@
-//! The two rings of a queue, each with one side that writes and one that reads: the kernel is the other side.
+//! The two AF_XDP rings of a queue. Each has one producer and one consumer; the kernel is one of them.
 //!
-//! A position counts up forever and wraps at 2^32; its index in the ring is its lowest bits. The writer of entries publishes
-//! them by storing the producer's position with release, and the reader loads it with acquire; the same holds for
-//! the consumer's position and the places it frees (kernel: net/xdp/xsk_queue.h, "The structure of the shared state of the
-//! rings", and `xskq_prod_submit`, `__xskq_cons_release`, `__xskq_cons_peek`).
+//! A position counts up and wraps at 2^32; its lowest bits are the index in the ring. The producer publishes entries by storing
+//! its position with release, and the consumer loads it with acquire; the same holds for the consumer's position and the
+//! entries that it frees (kernel: net/xdp/xsk_queue.h, "The structure of the shared state of the rings", and
+//! `xskq_prod_submit`, `__xskq_cons_release`, `__xskq_cons_peek`).
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::Mapping;
 
-/// A ring in memory shared with the other side.
+/// A ring in memory shared with the kernel. The first four numbers are offsets in that memory.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     memory: Mapping,
@@ -20,9 +20,9 @@ pub(super) struct Ring<T> {
     entries: usize,
     /// Number of entries minus one.
     mask: u32,
-    /// Our own position: only this side changes it.
+    /// Position of this side, which only this side changes.
     own: u32,
-    /// The last known position of the other side.
+    /// Last known position of the other side.
     other: u32,
     entry: PhantomData<T>,
 }
@@ -33,12 +33,12 @@ pub(super) type Fill = Ring<u64>;
 pub(super) type Receive = Ring<libc::xdp_desc>;
 
 impl<T: Copy> Ring<T> {
-    /// Bytes to map for a ring of `places` (a power of two).
+    /// Returns the bytes to map for a ring of `places` entries (a power of two).
     pub(super) fn bytes(offsets: &libc::xdp_ring_offset, places: u32) -> usize {
         offsets.desc as usize + places as usize * size_of::<T>()
     }
 
-    /// `None` if the offsets do not fit the memory, which the kernel would not do.
+    /// Creates a ring. Returns `None` if the offsets do not fit the memory, which a correct kernel never causes.
     pub(super) fn new(memory: Mapping, offsets: &libc::xdp_ring_offset, places: u32) -> Option<Self> {
         let mask = places.checked_sub(1).filter(|mask| places & mask == 0)?;
         Some(Self {
@@ -59,7 +59,7 @@ impl<T: Copy> Ring<T> {
         unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
     }
 
-    /// Returns the index of `position`.
+    /// Returns the entry at `position`.
     #[inline]
     fn entry(&self, position: u32) -> *mut T {
         let place = (position & self.mask) as usize;
@@ -75,7 +75,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Returns the offset, if `count` values of the type are inside the memory and aligned there.
+/// Returns the offset if `count` values of the type are inside the memory and aligned there.
 fn offset_of_array<T>(memory: &Mapping, offset: u64, count: usize) -> Option<usize> {
     let offset = usize::try_from(offset).ok()?;
     memory.place(offset, count * size_of::<T>())?;
@@ -83,51 +83,52 @@ fn offset_of_array<T>(memory: &Mapping, offset: u64, count: usize) -> Option<usi
 }
 
 impl Fill {
-    /// Entries for this many frames: twice as many. The kernel publishes frames in the receive ring before it releases their entries
-    /// in this one (`xsk_flush` of net/xdp/xsk.c), so all frames may be returned here while all entries still seem to be in use.
+    /// Returns the number of ring entries for this many frames: twice as many. The kernel publishes frames in the receive ring
+    /// before it releases their entries in the fill ring (`xsk_flush` in net/xdp/xsk.c), so all frames may be returned while
+    /// all entries still seem to be in use.
     pub(super) fn entries(frames: u32) -> u32 {
         frames.saturating_mul(2)
     }
 
-    /// Returns frames to the kernel. With [`Fill::entries`] they always fit; otherwise, returns the number of frames that did
+    /// Returns frames to the kernel. With [`Fill::entries`] they always fit; otherwise returns the number of frames that did
     /// not.
     #[inline]
     pub(super) fn refill(&mut self, frames: &[u64]) -> usize {
         let places = self.mask + 1;
         if places - self.own.wrapping_sub(self.other) < frames.len() as u32 {
-            // Acquire: pairs with the kernel's release in `__xskq_cons_release`: it has read the places it frees.
+            // Acquire: pairs with the kernel's release in `__xskq_cons_release`, so that it has read the entries it frees.
             self.other = self.word(self.consumer).load(Ordering::Acquire);
         }
         let free = places - self.own.wrapping_sub(self.other);
         let count = frames.len().min(free as usize);
         for &frame in &frames[..count] {
-            // SAFETY: a free entry: the kernel reads it only after the store below.
+            // SAFETY: a free entry; the kernel reads it only after the store below.
             unsafe { self.entry(self.own).write(frame) };
             self.own = self.own.wrapping_add(1);
         }
-        // Release: pairs with the kernel's acquire in `__xskq_cons_peek`: the entries are written when it sees them. And our
-        // reads of the frames themselves are done.
+        // Release: pairs with the kernel's acquire in `__xskq_cons_peek`, so that it sees the entries written, and our reads of
+        // the frames done.
         self.word(self.producer).store(self.own, Ordering::Release);
         frames.len() - count
     }
 
-    /// Returns whether the kernel sleeps and must be woken to process the new entries.
+    /// Returns whether the driver sleeps and must be woken to process the new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
-        // Relaxed: a hint; the positions order the entries.
+        // Relaxed: only a hint; the positions order the entries.
         self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
 impl Receive {
-    /// Number of received frames, at most `most`.
+    /// Returns the number of received frames, at most `most`.
     #[inline]
     pub(super) fn available(&mut self, most: u32) -> u32 {
         let known = self.other.wrapping_sub(self.own);
         if known >= most {
             return most;
         }
-        // Acquire: pairs with the kernel's release in `xskq_prod_submit`: the entries and the frames are written.
+        // Acquire: pairs with the kernel's release in `xskq_prod_submit`, so that the entries and the frames are written.
         self.other = self.word(self.producer).load(Ordering::Acquire);
         self.other.wrapping_sub(self.own).min(most)
     }
@@ -140,11 +141,11 @@ impl Receive {
         unsafe { self.entry(self.own.wrapping_add(index)).read() }
     }
 
-    /// Frees the places of the first `count` frames.
+    /// Frees the entries of the first `count` frames.
     #[inline]
     pub(super) fn release(&mut self, count: u32) {
         self.own = self.own.wrapping_add(count);
-        // Release: pairs with the kernel's acquire in `xskq_prod_nb_free`: we have read the places we free.
+        // Release: pairs with the kernel's acquire in `xskq_prod_nb_free`, so that our reads of the entries are done.
         self.word(self.consumer).store(self.own, Ordering::Release);
     }
 }
@@ -225,7 +226,7 @@ mod tests {
         let mut fill = ring::<u64>(Fill::entries(FRAMES.len() as u32));
         for round in 1..100_u32 {
             assert_eq!(fill.refill(&FRAMES), 0, "the frames of round {round}");
-            // The kernel took these and showed them in the receive ring, and reported only the previous round as consumed.
+            // The kernel took these and published them in the receive ring, but reported only the previous round as consumed.
             fill.word(fill.consumer)
                 .store((round - 1) * FRAMES.len() as u32, Ordering::Release);
         }

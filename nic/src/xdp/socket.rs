@@ -1,4 +1,4 @@
-//! One AF_XDP socket: one receive queue.
+//! One AF_XDP socket, for one receive queue: creation, binding, and its rings.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, Mapping};
 
-/// Parameters of a socket's binding.
+/// Parameters for binding a socket.
 pub(super) struct BindRequest<'a> {
     pub(super) link: &'a Link,
     pub(super) queue: u32,
-    /// Frames of this queue, and places of its receive ring.
+    /// Number of frames of this queue, and of entries of its receive ring.
     pub(super) frames: u32,
     pub(super) zero_copy: bool,
 }
@@ -28,7 +28,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Returns the first socket of an interface: registers the memory.
+    /// Opens the first socket of an interface, which registers the memory.
     pub(super) fn first(request: &BindRequest<'_>, umem: &Umem) -> Result<Self, Error> {
         let fd = create(request)?;
         sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
@@ -41,7 +41,7 @@ impl Socket {
         Self::finish(fd, request, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
     }
 
-    /// Returns a further socket, with the memory and bind mode of the first.
+    /// Opens a further socket, which shares the memory and bind mode of the first.
     pub(super) fn sharing(request: &BindRequest<'_>, umem: &Umem, first: &Self) -> Result<Self, Error> {
         let fd = create(request)?;
         let shared = first.fd.as_raw_fd().cast_unsigned();
@@ -64,7 +64,7 @@ impl Socket {
                 fill_places,
                 "setsockopt XDP_UMEM_FILL_RING",
             ),
-            // We send nothing, but the kernel requires this ring: so it has the minimum size.
+            // Nothing is sent, but the kernel requires this ring, so it gets the minimum size.
             (
                 libc::XDP_UMEM_COMPLETION_RING,
                 2,
@@ -108,12 +108,12 @@ impl Socket {
         })
     }
 
-    /// Counters of frames that the kernel dropped before the receive ring.
+    /// Returns the counters of frames that the kernel dropped before the receive ring.
     pub(super) fn statistics(&self) -> Option<libc::xdp_statistics> {
         statistics(&self.fd)
     }
 
-    /// Wakes a driver that sleeps because it had no frames.
+    /// Wakes a driver that sleeps because it had no free frames.
     #[inline]
     pub(super) fn wake_if_needed(&self) {
         if self.fill.needs_wakeup() {
@@ -124,7 +124,7 @@ impl Socket {
     #[cold]
     fn wake(&self) {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: no pointers; nothing is received by this call. The next poll reports an error of this call.
+        // SAFETY: no pointers, and the call receives nothing. The next poll reports an error of this call.
         unsafe {
             libc::recvfrom(
                 fd,
@@ -144,7 +144,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Counters of frames that the kernel dropped before the receive ring of this socket.
+/// Returns the counters of frames that the kernel dropped before the receive ring of this socket.
 pub(crate) fn statistics(socket: &impl AsFd) -> Option<libc::xdp_statistics> {
     let none = libc::xdp_statistics {
         rx_dropped: 0,
@@ -178,7 +178,7 @@ fn map<T: Copy>(
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Tries of a bind to a busy queue.
+/// Number of attempts to bind to a busy queue.
 const BIND_TRIES: u32 = 200;
 
 fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {

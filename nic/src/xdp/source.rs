@@ -1,4 +1,4 @@
-//! Some queues of an interface as a [`Source`].
+//! A [`Source`] that reads one or more AF_XDP queues of an interface, and merges their frames by receive time.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,15 +15,15 @@ use crate::pace::Pace;
 use crate::source::{BURST, Packet, PacketBatch, Source, Stats};
 use crate::{sys, time};
 
-/// Bursts that are read from one queue before the next queue.
+/// Bursts per queue that one sweep reads at most.
 const BURSTS_PER_TURN: usize = 4;
-/// A receive that found this many frames need not wait for more.
+/// If a receive call finds this many frames, it need not wait for more.
 const MANY: usize = BURST * BURSTS_PER_TURN;
 /// Number of frames ahead of the current one that are prefetched.
 const AHEAD: u32 = 6;
-/// Bytes of a stamp: the time at which the steering program redirected the frame, by the monotonic clock, and [`MARK`].
+/// Bytes of a stamp: the time at which the steering program redirected the frame (monotonic clock, ns), then [`MARK`].
 pub(super) const STAMP: u64 = 16;
-/// Marks a stamp; `MARK` of `xdp/src/steer/steer.bpf.c`.
+/// Magic number that identifies a stamp; equals `MARK` in `xdp/src/steer/steer.bpf.c`.
 const MARK: u64 = 0x686f_7077_6973_6521;
 
 /// AF_XDP sockets of one or more queues, read by one thread.
@@ -70,12 +70,12 @@ impl XskSource {
         }
     }
 
-    /// Returns the sockets with the queue of each.
+    /// Returns (queue, socket) for each socket.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
     }
 
-    /// Passes on the received frames, those of several queues in the order of their receive times.
+    /// Passes the received frames to `take`; frames of several queues are ordered by receive time.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
         let mut found = 0;
         for _ in 0..BURSTS_PER_TURN * self.sockets.len() {
@@ -94,7 +94,7 @@ impl XskSource {
         found
     }
 
-    /// Picks the next frames of all queues, at most [`BURST`], the earliest first; returns their number.
+    /// Picks the next frames of all queues, at most [`BURST`], the earliest first. Returns their number.
     fn pick(&mut self, clock: &Clock) -> usize {
         let Self {
             umem,
@@ -132,7 +132,7 @@ impl XskSource {
         count
     }
 
-    /// Lends the datagrams of the picked frames.
+    /// Lends the datagrams of the picked frames to `take`.
     #[inline]
     fn deliver_picked(&mut self, clock: &Clock, count: usize, take: &mut dyn FnMut(&[Packet<'_>])) {
         let Self {
@@ -141,7 +141,7 @@ impl XskSource {
         let mut batch = PacketBatch::new();
         for picked in &picked[..count] {
             let libc::xdp_desc { addr, len, .. } = picked.frame;
-            // SAFETY: the kernel passed us this frame; it is given back by our caller, after `batch` is dropped.
+            // SAFETY: the kernel passed us this frame; our caller returns it after `batch` is dropped.
             let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
             match wire::frame::datagram(bytes) {
                 Ok(datagram) => {
@@ -189,14 +189,13 @@ impl XskSource {
         }
     }
 
-    /// Waits until a queue has frames.
+    /// Waits until a queue has frames, or the timeout expires.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
         let ready = sys::poll(&mut self.poll_fds, timeout_ms);
         if ready.map_err(Error::failed("poll", &self.interface))? > 0 {
             return Ok(());
         }
-        // A removed interface does not wake the poll (`xsk_poll` checks the rings only); its error must be read
-        // explicitly.
+        // A removed interface does not wake the poll (`xsk_poll` checks only the rings), so its error must be read explicitly.
         let Some(error) = self.sockets.iter().find_map(sys::pending_error) else {
             return Ok(());
         };
@@ -210,7 +209,7 @@ impl XskSource {
     }
 }
 
-/// Returns the queue whose next frame is the earliest, and the time of the next frame of the others.
+/// Returns the queue with the earliest next frame, and the time of the earliest next frame of all others.
 fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
     let waiting = heads
         .iter()
@@ -221,18 +220,18 @@ fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
     Some((first, others.map(|(_, head)| head.at).min().unwrap_or(u64::MAX)))
 }
 
-/// The next frame of a queue.
+/// The next frame of a queue, while frames are picked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     index: u32,
     /// Number of frames that can be read.
     available: u32,
-    /// Time of receipt by the monotonic clock, ns.
+    /// Receive time of the frame by the monotonic clock, ns.
     at: u64,
 }
 
 impl Head {
-    /// Reads the time of the frame at `index`, and prefetches a later one.
+    /// Reads the receive time of the frame at `index`, and prefetches a later frame.
     #[inline]
     fn read(&mut self, umem: &Umem, socket: &Socket, clock: &Clock) {
         if self.index + AHEAD < self.available {
@@ -250,7 +249,7 @@ impl Head {
 #[derive(Clone, Copy, Debug)]
 struct Picked {
     frame: libc::xdp_desc,
-    /// Time of receipt by the monotonic clock, ns.
+    /// Receive time of the frame by the monotonic clock, ns.
     received: u64,
     queue: u32,
 }
@@ -267,7 +266,7 @@ impl Picked {
     };
 }
 
-/// A simultaneous reading of the monotonic and the wall clock, ns.
+/// A reading of the monotonic and the wall clock at (almost) the same time, ns.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     monotonic: u64,
@@ -282,7 +281,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time in a frame's stamp; now, without one.
+    /// Returns the time in a frame's stamp, or now if there is no stamp.
     #[inline]
     fn received(&self, stamp: [u64; 2]) -> u64 {
         match stamp {
@@ -304,7 +303,7 @@ fn fetch(umem: &Umem, frame: libc::xdp_desc) {
     if let Some([first, ..]) = unsafe { umem.bytes(frame.addr, frame.len) } {
         memory::prefetch(first);
     }
-    // The stamp is in the cache line before.
+    // The stamp is in the preceding cache line.
     // SAFETY: as above.
     if let Some([first, ..]) = unsafe { umem.bytes(frame.addr.saturating_sub(STAMP), 1) } {
         memory::prefetch(first);
@@ -338,8 +337,8 @@ impl Source for XskSource {
     fn stats(&mut self) -> Stats {
         let mut stats = self.stats;
         for counted in self.sockets.iter().filter_map(Socket::statistics) {
-            // Without a free frame both counters increase, in the modes that copy. In zero-copy mode the driver retries instead:
-            // then the first counter does not count frames, and the NIC counts its own drops.
+            // In the copying modes, both counters increase if there is no free frame. In zero-copy mode the driver retries
+            // instead, so the first counter does not count frames, and the NIC counts its own drops.
             let starved = match self.bind_mode {
                 BindMode::ZeroCopy => 0,
                 BindMode::Copy | BindMode::Generic => {

@@ -1,25 +1,25 @@
-//! The Rust side of the layouts that detection in the kernel shares with user space (`tables.h`, `detect.h`): field offsets, hash
-//! functions, records of the ring.
+//! The Rust side of the memory layouts that detection in the kernel shares with user space (`tables.h`, `detect.h`): field
+//! offsets, hash functions, and records of the ring buffer.
 
 use detect::{Detection, Match, Metric, Prefix, Table};
 use wire::{FlowKey, Refusal, RefusalCounts};
 
 use crate::bytes::{array_at, put, u16_at, u32_at, u64_at};
 
-/// Entries of one bucket of flows.
+/// Entries in a bucket of the flow table.
 pub(crate) const WAYS: usize = 8;
-/// Slots of one bucket of queues or links.
+/// Slots in a bucket of the tables of queues and links.
 pub(crate) const METRIC_WAYS: usize = 4;
 /// Bytes of `struct prefix`.
 pub(crate) const PREFIX_LEN: usize = 24;
-/// Slots that are searched for a stream.
+/// Number of slots that a search for a stream visits.
 pub(crate) const STREAM_WINDOW: usize = 8;
-/// Hops stored for one flow.
+/// Maximum number of hops stored per flow.
 pub const FLOW_HOPS: usize = 16;
 
 /// Offsets in `struct control`.
 pub(crate) mod control {
-    /// Generation in the low half, `WATCHED_*` in the high half.
+    /// Generation in the low half, `WATCHED_*` flags in the high half.
     pub(crate) const GENERATION: usize = 0;
     pub(crate) const SLEEPING: usize = 8;
     pub(crate) const SEQUENCE: usize = 12;
@@ -34,13 +34,13 @@ pub(crate) mod control {
 /// Offsets in `struct flow`.
 pub(crate) mod flow {
     pub(crate) const VERSION: usize = 40;
-    /// Path length, states, flags and basis, a byte each, then the number of reports.
+    /// Path length, number of stored hops, flags and basis (one byte each), then the number of reports.
     pub(crate) const SMALL: usize = 48;
     pub(crate) const REPORTED: usize = 56;
     pub(crate) const LATEST: usize = 64;
     pub(crate) const LEVEL_2: usize = 72;
     pub(crate) const HOPS: usize = 112;
-    /// Hops in the flow's entry; the others are in `far_hops`.
+    /// Hops in the flow's entry; the others are in the map `far_hops`.
     pub(crate) const NEAR_HOPS: usize = 6;
     pub(crate) const HOP_LEN: usize = 24;
     pub(crate) const LEN: usize = 256;
@@ -66,66 +66,66 @@ pub(crate) mod stream {
     pub(crate) const SAME: u64 = 1 << 31;
 }
 
-/// The reasons for which a datagram was passed to user space: a set of bits.
+/// The reasons why a datagram was passed to user space, a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reason(pub u32);
 
 impl Reason {
-    /// It has a significant change, or changes the state that later reports are compared with.
+    /// The datagram has a significant change, or changes the state with which later reports are compared.
     pub const CHANGE: Self = Self(1);
     /// The sequence number was not the expected one.
     pub const SEQUENCE: Self = Self(2);
-    /// A rule begins or ceases to be true, or a rule that runs in user space needs it.
+    /// A rule becomes true or false, or a rule that runs in user space needs it.
     pub const RULE: Self = Self(4);
-    /// Rules in user space have changed and need the flow; or its reports do not fit into the kernel's table.
+    /// The rules in user space have changed and need the flow, or its reports do not fit into the kernel's table.
     pub const PENDING: Self = Self(8);
-    /// The kernel could not decide.
+    /// The kernel program could not decide.
     pub const UNDECIDED: Self = Self(16);
-    /// It reports a dropped packet.
+    /// The datagram reports a dropped packet.
     pub const DROP: Self = Self(32);
     /// [`Record::stream_latest`] and [`Record::stream_count`] are valid.
     pub const STREAM: Self = Self(128);
-    /// The numbers before it were all [`Record::stream_latest`].
+    /// The suppressed numbers before it were all equal to [`Record::stream_latest`].
     pub const SAME: Self = Self(256);
 
-    /// Whether a bit of `other` is in it.
+    /// Returns true if it has any bit of `other`.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// Bytes of a record before the frame.
+/// Bytes of a record before its frame.
 pub(crate) const RECORD_HEADER: usize = 64;
 
-/// A datagram that was passed to user space: a record of the ring.
+/// A datagram that was passed to user space, as a record of the ring buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When the record was written, monotonic clock, ns.
+    /// Time at which the record was written, monotonic clock, ns.
     pub ktime: u64,
-    /// The slot of its stream; `None` if its sequence number is not tracked.
+    /// Slot of its stream; `None` if its sequence number is not tracked.
     pub stream: Option<u32>,
-    /// Number of datagrams of its stream suppressed before it, modulo 2^31.
+    /// Number of datagrams of its stream that were suppressed before it, modulo 2^31.
     pub stream_count: u32,
-    /// The sequence number of the last one.
+    /// Sequence number of the last suppressed datagram.
     pub stream_latest: u32,
-    /// The reasons for which it was passed to user space.
+    /// The reasons why it was passed to user space.
     pub why: Reason,
     /// Receive queue of the interface.
     pub rx_queue: u32,
     /// Index of the receiving interface.
     pub ifindex: u32,
-    /// The listener that its port stands for.
+    /// Number of the listener to which its port belongs.
     pub listener: u16,
-    /// The generation of thresholds and rules under which it was passed; see [`crate::Tables::generation`].
+    /// Generation of thresholds and rules under which it was passed; see [`crate::Tables::generation`].
     pub generation: u32,
-    /// The frame, Ethernet first.
+    /// The frame from its Ethernet header on.
     pub frame: &'a [u8],
-    /// The UDP payload in it.
+    /// The UDP payload in the frame.
     pub payload: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; `None` if it is malformed.
+    /// Parses a record, or returns `None` if it is malformed.
     pub fn read(record: &'a [u8]) -> Option<Self> {
         let (head, rest) = record.split_first_chunk::<RECORD_HEADER>()?;
         let frame = rest.get(..u32_at(head, 16) as usize)?;
@@ -159,15 +159,15 @@ pub struct Counters {
     pub reports: u64,
     /// Reports among them that updated a flow.
     pub flow_reports: u64,
-    /// And those that updated values of nodes only.
+    /// Reports among them that only updated values of nodes.
     pub node_reports: u64,
     /// Datagrams that were passed to user space.
     pub to_user: u64,
-    /// Datagrams lost because the ring was full.
+    /// Datagrams lost because the ring buffer was full.
     pub ring_full: u64,
     /// Datagrams lost because another CPU held the lock for too long.
     pub contended: u64,
-    /// Datagrams passed to user space undecided.
+    /// Datagrams passed to user space because the program could not decide.
     pub undecided: u64,
     /// Reports of flows for which the table had no room.
     pub flows_full: u64,
@@ -179,9 +179,9 @@ pub struct Counters {
     pub refused: RefusalCounts,
     /// Datagrams without a readable report, by the first refusal.
     pub refused_datagrams: RefusalCounts,
-    /// Frames to telemetry ports without a datagram in them, likewise.
+    /// Frames to telemetry ports without a datagram in them, by the first refusal.
     pub refused_frames: RefusalCounts,
-    /// Frames left to the kernel, by refusal, and then: to other ports, too long, unreadable.
+    /// Frames left to the network stack: by refusal, then to other ports, too long, unreadable.
     pub passed: [u64; Refusal::IN_KERNEL + 3],
 }
 
@@ -191,7 +191,7 @@ impl Counters {
     /// Words before the counters by refusal.
     const WORDS: usize = 13;
 
-    /// From the sums over all CPUs.
+    /// Reads the counters from the sums over all CPUs.
     pub fn read(sums: &[u64; Self::LEN]) -> Self {
         let (words, by_refusal) = sums.split_at(Self::WORDS);
         let (by_refusal, passed) = by_refusal.split_at(3 * Refusal::IN_KERNEL);
@@ -218,7 +218,7 @@ impl Counters {
     }
 }
 
-/// The counters of those refusals that the kernel counts, in the group with this number, and zeros for the others.
+/// Returns the counters of the refusals that the kernel counts, from this group; zeros for all others.
 fn refusals(by_refusal: &[u64], group: usize) -> RefusalCounts {
     let mut counts = RefusalCounts::default();
     counts[..Refusal::IN_KERNEL]
@@ -226,7 +226,7 @@ fn refusals(by_refusal: &[u64], group: usize) -> RefusalCounts {
     counts
 }
 
-/// Rules that a table cannot hold, and thresholds in the form of `struct detection`.
+/// Offsets in `struct detection`: thresholds, overrides, and the rules that the kernel evaluates.
 pub(crate) mod detection {
     use super::Table;
 
@@ -240,10 +240,10 @@ pub(crate) mod detection {
     pub(crate) const LEN: usize = OVERRIDES + detect::threshold::MAX_OVERRIDES * OVERRIDE_LEN;
 }
 
-/// Thresholds saturate below this, far above every value, so that the kernel can add two of them.
+/// Thresholds saturate here, far above every value, so that the kernel can add two of them without overflow.
 const MAX_THRESHOLD: u64 = 1 << 62;
 
-/// Thresholds and rules as the kernel reads them.
+/// Encodes thresholds and rules as the kernel reads them.
 pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
     let mut out = vec![0; detection::LEN];
     for (metric, value) in what.thresholds.defaults().iter().enumerate() {
@@ -296,7 +296,7 @@ fn encode_override(out: &mut [u8], flows: &Match, values: &detect::threshold::Ov
     put(out, 76, &given.to_ne_bytes());
 }
 
-/// Network and mask; a mask without bits where there is no prefix.
+/// Encodes network and mask; the mask stays zero without a prefix.
 fn encode_prefix(out: &mut [u8], prefix: Option<Prefix>) {
     let Some(prefix) = prefix else { return };
     let (network, bits) = wide(&prefix);
@@ -305,7 +305,7 @@ fn encode_prefix(out: &mut [u8], prefix: Option<Prefix>) {
     put(out, 16, &mask.to_be_bytes());
 }
 
-/// The network's first address, IPv4 mapped into IPv6, and its length in bits of that.
+/// Returns the network's first address with IPv4 mapped into IPv6, and the prefix length in bits of that form.
 pub(crate) fn wide(prefix: &Prefix) -> ([u8; 16], u32) {
     let octets = match prefix.network() {
         std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -317,7 +317,7 @@ pub(crate) fn wide(prefix: &Prefix) -> ([u8; 16], u32) {
     )
 }
 
-/// A flow's key as the kernel compares it.
+/// Converts a flow key to the form that the kernel compares.
 pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
     let [src, dst] = [key.src_octets(), key.dst_octets()].map(|octets| {
         let (halves, _) = octets.as_chunks::<8>();
@@ -329,7 +329,7 @@ pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
     [src[0], src[1], dst[0], dst[1], tail]
 }
 
-/// The flow of a key in the kernel's form.
+/// Converts a flow key from the kernel's form.
 pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
     let [src, dst] = [[words[0], words[1]], [words[2], words[3]]].map(|halves| {
         let mut octets = [0; 16];
@@ -348,7 +348,7 @@ pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
     }
 }
 
-/// The hashes of `tables.h`, under the seed that the object was loaded with.
+/// The hash functions of `tables.h`, under the seed with which the object was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seed(pub(crate) u32);
 
@@ -373,13 +373,13 @@ impl Seed {
         }
     }
 
-    /// The two buckets of a flow.
+    /// Returns the two buckets of a flow.
     pub(crate) fn flow_buckets(self, key: &[u64; 5], size: usize) -> [usize; 2] {
         let hash = self.flow(key);
         [scale((hash >> 32) as u32, size), scale(hash as u32, size)]
     }
 
-    /// The two buckets of a value of a node.
+    /// Returns the two buckets of a node's value.
     pub(crate) fn metric_buckets(self, key: u64, size: usize) -> [usize; 2] {
         let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let other = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -389,7 +389,7 @@ impl Seed {
         ]
     }
 
-    /// The first slot to search for a stream.
+    /// Returns the first slot to search for a stream.
     pub(crate) fn stream(self, key: u64, source: [u64; 2], slots: usize) -> usize {
         scale(
             mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32,

@@ -1,5 +1,5 @@
-//! User space's side of detection in the kernel: the layouts that it shares with the C programs, the profiles that their
-//! decoder reads, and the tables.
+//! User space's side of detection in the kernel: memory layouts shared with the C programs, the profiles that their decoder
+//! reads, and the tables of flows, values and streams.
 
 mod layout;
 mod profile;

@@ -1,4 +1,5 @@
-//! The profile by which the kernel's decoder reads a source: the Rust side of `struct profile` and `struct ports` in `parse.h`.
+//! Encodes the profile with which the kernel's decoder reads a source: the Rust side of `struct profile` and `struct ports` in
+//! `parse.h`.
 
 use wire::profile::TcpShim;
 
@@ -9,7 +10,7 @@ pub const PROFILE_LEN: usize = 72;
 /// Bytes of `struct ports`.
 pub const PORTS_LEN: usize = 20;
 
-/// The units of a source's numbers.
+/// Units of the numbers in a source's reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
     /// Nanoseconds per unit of timestamps, at least 1.
@@ -18,9 +19,9 @@ pub struct Units {
     pub latency_ns: u32,
     /// Millionths of the link per unit of utilization, at least 1.
     pub utilization: u32,
-    /// Stamps of different nodes may be compared.
+    /// True if timestamps of different nodes may be compared.
     pub synchronised: bool,
-    /// The longest plausible hop latency, ns; `u64::MAX`: latencies are not judged.
+    /// The longest plausible hop latency, ns; `u64::MAX` disables the check.
     pub max_latency: u64,
 }
 
@@ -56,7 +57,7 @@ mod field {
     pub(super) const TCP_AFTER_OPTIONS: usize = 57;
     pub(super) const SYNCHRONISED: usize = 58;
     pub(super) const MAX_LATENCY: usize = 64;
-    /// Offsets in `struct domain`.
+    /// Offsets in `struct domain`; the first is its length.
     pub(super) const DOMAIN_LEN: usize = 4;
     pub(super) const SOURCE_ONLY_WORDS: usize = 2;
     pub(super) const KNOWN: usize = 3;
@@ -65,10 +66,10 @@ mod field {
     pub(super) const PORT: usize = 4;
 }
 
-/// `dscp_other` of a profile that has none: larger than any DSCP.
+/// Value of `dscp_other` for a profile without one: larger than any DSCP.
 const NO_DSCP: u8 = 0xff;
 
-/// A profile as the kernel's decoder reads it.
+/// Encodes a profile as the kernel's decoder reads it.
 pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     let mut out = [0; PROFILE_LEN];
     put(
@@ -110,7 +111,7 @@ pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     out
 }
 
-/// The ports whose datagrams are telemetry, at most eight, as the kernel's decoder reads them.
+/// Encodes the ports whose datagrams are telemetry, at most eight, as the kernel's decoder reads them.
 pub fn ports(ports: &wire::TelemetryPorts) -> [u8; PORTS_LEN] {
     let ports = ports.as_slice();
     let mut out = [0; PORTS_LEN];

@@ -1,7 +1,8 @@
-//! User space's side of the tables of detection in the kernel: fills and reads them, and deletes entries that the collector removed.
+//! User space's side of the tables for detection in the kernel: fills and reads them, and deletes entries that the collector
+//! removed.
 //!
-//! The tables are mapped memory and change at any time: each value of an entry is read atomically, the entry as a whole is not.
-//! Deleting is one atomic store, after which the kernel may reuse the slot.
+//! The tables are memory-mapped and change at any time. Each value of an entry is read atomically, but the entry as a whole is
+//! not. Deleting an entry is one atomic store, after which the kernel may reuse the slot.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -17,29 +18,29 @@ use super::layout::{
 use super::profile::{Units, profile};
 use crate::bytes::put;
 
-/// Header of the kernel before each record of a ring, bytes.
+/// Bytes of the kernel's header before each record of a ring buffer.
 const RING_HEADER: usize = 8;
 
-/// The sizes of the tables, set when the object is loaded. The kernel allocates all of it: 512 bytes per flow (half of them for
+/// Sizes of the tables, set when the object is loaded. The kernel allocates all of it: 512 bytes per flow (half of them for
 /// hops beyond the sixth), 32 per queue and link, 64 per stream, times the reserve that hashing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Flows: those of the collector, and some more, because the collector removes a flow a little before the kernel does.
+    /// Number of flows: the collector's, and some more, because the collector removes a flow a little before the kernel does.
     pub flows: u32,
-    /// Queues, and as many buffers.
+    /// Number of queues, and of buffers.
     pub queues: u32,
-    /// Links, each by node and egress interface.
+    /// Number of links, each identified by node and egress interface.
     pub links: u32,
-    /// Numbered streams that are tracked.
+    /// Number of sequence streams that are tracked.
     pub streams: u32,
-    /// Bytes of the ring, a power of two of at least a page.
+    /// Bytes of the ring buffer, a power of two of at least a page.
     pub ring: u32,
-    /// Hash seed, which prevents senders from targeting one bucket.
+    /// Hash seed, which keeps senders from targeting one bucket.
     pub seed: u32,
 }
 
 impl Sizes {
-    /// Buckets are five eighths full on average, so that a flow rarely has two full buckets.
+    /// Returns the number of buckets. They are five eighths full on average, so that a flow rarely finds both buckets full.
     fn flow_buckets(&self) -> u32 {
         self.flows.div_ceil(5).max(2)
     }
@@ -52,7 +53,7 @@ impl Sizes {
         self.streams.saturating_mul(4).max(64)
     }
 
-    /// The options to load the object with.
+    /// Returns the options with which to load the object.
     pub fn options(&self) -> LoadOptions<'static> {
         let [queues, links] = [self.queues, self.links].map(Self::metric_buckets);
         LoadOptions {
@@ -84,36 +85,36 @@ pub struct FlowEntry {
     pub key: FlowKey,
     /// Reports that were not passed to user space, modulo 2^32.
     pub reports: u32,
-    /// Hops of its path; 0 if there were only reports of single nodes.
+    /// Number of hops of its path; 0 if there were only reports of single nodes.
     pub path_length: u8,
     /// Number of hops stored.
     pub states: u8,
-    /// The basis of the latest latency, numbered as in `collector::Basis`.
+    /// Basis of the latest latency, numbered as in `collector::Basis`.
     pub basis: u8,
-    /// Flow latency as last reported, and latest, ns; all-ones: none.
+    /// Flow latency as last reported, ns; all ones if none.
     pub reported: u64,
-    /// Latest flow latency, as in `reported`.
+    /// Latest flow latency, ns; all ones if none.
     pub latency: u64,
     /// Hops of the path, the first [`FlowEntry::states`] of them.
     pub hops: [HopEntry; FLOW_HOPS],
 }
 
-/// The latest values of a hop; all-ones: not reported.
+/// The latest values of a hop; all ones if not reported.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HopEntry {
     /// ID of the node.
     pub node: u32,
-    /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
+    /// Level-1 interfaces, ingress and egress in a half each, or the level-2 egress.
     pub link: u32,
-    /// `link` is of level 2.
+    /// True if `link` is a level-2 interface.
     pub level_2: bool,
-    /// Hop latency as last reported, and latest, ns, saturated at 4.28 s.
+    /// Hop latency as last reported, ns, saturated at 4.28 s.
     pub reported: u32,
-    /// Latest hop latency, as in `reported`.
+    /// Latest hop latency, ns, saturated at 4.28 s.
     pub latency: u32,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
-    /// Millionths of the link, saturated below all-ones.
+    /// Utilization in millionths of the link, saturated below all ones.
     pub utilization: u32,
 }
 
@@ -126,7 +127,7 @@ pub struct MetricEntry {
     pub part: u32,
     /// The value as last reported.
     pub reported: u64,
-    /// Latest value of reports without a flow, and their number, modulo 2^32.
+    /// Latest value from reports without a flow.
     pub latest: u64,
     /// Number of reports without a flow, modulo 2^32.
     pub reports: u32,
@@ -141,26 +142,26 @@ pub struct StreamEntry {
     pub hw_id: u8,
     /// Index of our listener.
     pub listener: u16,
-    /// The reporter, where its reports name it.
+    /// Node id of the reporter, if its reports have one.
     pub node: Option<u32>,
-    /// Their source address if they do not; else zero.
+    /// Source address of the reports without a node id; otherwise zero.
     pub source: [u8; 16],
     /// The latest sequence number.
     pub latest: u32,
-    /// All numbers of the current run are equal to it.
+    /// True if all numbers of the current run equal `latest`.
     pub same: bool,
-    /// Numbers suppressed so far, modulo 2^31.
+    /// Number of datagrams suppressed so far, modulo 2^31.
     pub count: u32,
 }
 
-/// The tables; see the module's documentation.
+/// The tables in the kernel; see the module's documentation.
 #[derive(Debug)]
 pub struct Tables {
     control: Mapped,
     flows: Mapped,
     far: Mapped,
     tags: Mapped,
-    /// Tables of queues, congestion and links.
+    /// The tables of queues, congestion and links.
     node_metrics: [Mapped; 3],
     streams: Mapped,
     sizes: Sizes,
@@ -171,10 +172,10 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables of an object that was loaded with `sizes`.
+    /// Maps the tables of an object that was loaded with `sizes`.
     ///
     /// # Errors
-    /// It is not [`crate::DETECT`], or the system refused to map memory.
+    /// The object is not [`crate::DETECT`], or the system refused to map memory.
     pub fn open(object: &Object, sizes: Sizes) -> Result<Self, Error> {
         Ok(Self {
             control: object.map("control")?.map_memory()?,
@@ -205,7 +206,7 @@ impl Tables {
         }
     }
 
-    /// Sets the ports whose datagrams are telemetry, at most eight, each with the number of its listener.
+    /// Sets the ports whose datagrams are telemetry, at most eight, as (port, listener number).
     pub fn set_ports(&self, ports: &[(u16, u16)]) {
         let mut listed = [(0_u16, 0_u16); 8];
         listed
@@ -226,7 +227,7 @@ impl Tables {
         self.set(control::PORTS, ports.len().min(8) as u32);
     }
 
-    /// Enables tracking of sequence numbers.
+    /// Enables or disables tracking of sequence numbers.
     pub fn set_sequence(&self, on: bool) {
         self.set(control::SEQUENCE, u32::from(on));
     }
@@ -242,7 +243,7 @@ impl Tables {
     ) -> Result<(), Error> {
         self.set_profile(0, default.0, default.1)?;
         let listed = &listed[..listed.len().min(255)];
-        // Of equal prefixes the first one wins: it is written last.
+        // Among equal prefixes the first one wins, so it is written last.
         for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
             self.set_profile(at as u32 + 1, wire, *units)?;
             let (network, bits) = wide(prefix);
@@ -260,8 +261,8 @@ impl Tables {
         self.profiles.update(&at.to_ne_bytes(), &profile(wire, &units))
     }
 
-    /// Activates thresholds and rules, from the next report of each flow on; returns where each rule runs. Consecutive calls need
-    /// a short pause between them: each overwrites the thresholds and rules before the active ones.
+    /// Activates thresholds and rules, from the next report of each flow on. Returns where each rule runs. Leave a short pause
+    /// between two calls: each overwrites the thresholds and rules that were active before the current ones.
     ///
     /// # Errors
     /// The system refused.
@@ -287,25 +288,25 @@ impl Tables {
         Ok(split)
     }
 
-    /// The generation of the active thresholds and rules: each [`Tables::set_detection`] adds one.
+    /// Returns the generation of the active thresholds and rules, which each [`Tables::set_detection`] increments.
     pub fn generation(&self) -> u32 {
         self.control.load(0, control::GENERATION, Acquire).unwrap_or(0) as u32
     }
 
-    /// The capacity of the ring in records, at most: no frame with a datagram is shorter than 42 bytes.
+    /// Returns the maximum number of records in the ring: no frame with a datagram is shorter than 42 bytes.
     pub fn records(&self) -> usize {
         self.sizes.ring as usize / (RING_HEADER + layout::RECORD_HEADER + 42)
     }
 
-    /// Announces that the reader of the ring is about to sleep and needs a wake-up with the next record. The reader must check the
-    /// ring once more before it sleeps, for some milliseconds at most.
+    /// Announces that the ring's reader is about to sleep, and needs a wake-up with the next record. The reader must check the
+    /// ring once more before it sleeps, and sleep for some milliseconds at most.
     pub fn sleep(&self) {
         if let Some(word) = self.control.half(0, control::SLEEPING) {
             word.store(1, std::sync::atomic::Ordering::SeqCst);
         }
     }
 
-    /// Announces that the reader is awake.
+    /// Announces that the ring's reader is awake.
     pub fn wake(&self) {
         self.set(control::SLEEPING, 0);
     }
@@ -315,7 +316,8 @@ impl Tables {
         self.sizes.flow_buckets() as usize * WAYS
     }
 
-    /// The number of reports of the flow in a slot, modulo 2^32, if there is one: shows whether the flow must be read.
+    /// Returns the report count of the flow in a slot, modulo 2^32, which shows whether the flow must be read; `None` if the
+    /// slot is free.
     pub fn reports_at(&self, slot: usize) -> Option<u32> {
         self.tag(slot).filter(|tag| *tag != 0)?;
         let small = self.flows.load(slot, flow::SMALL, Relaxed)?;
@@ -335,8 +337,8 @@ impl Tables {
         Some(key)
     }
 
-    /// The flow in a slot; `None` if there is none, or if it is being changed. Without its path after [`Tables::forget_path`]: its reports
-    /// still count.
+    /// Returns the flow in a slot, or `None` if the slot is free or being changed. After [`Tables::forget_path`] the flow has
+    /// no path, but its reports still count.
     pub fn flow(&self, slot: usize) -> Option<FlowEntry> {
         self.tag(slot).filter(|tag| *tag != 0)?;
         let version = self.flows.load_half(slot, flow::VERSION, Acquire)?;
@@ -380,12 +382,12 @@ impl Tables {
         (is_there && self.flows.load_half(slot, flow::VERSION, Acquire) == Some(version)).then_some(entry)
     }
 
-    /// Removes a flow; `false` if it was not there.
+    /// Removes a flow. Returns `false` if it was absent.
     pub fn forget_flow(&self, key: &FlowKey) -> bool {
         self.slot_of(key).is_some_and(|slot| self.clear_tag(slot))
     }
 
-    /// Removes path, latency and reported values of a flow, with its next report; `false` if it was not there.
+    /// Makes the kernel drop path, latency and reported values of a flow at its next report. Returns `false` if there are none.
     pub fn forget_path(&self, key: &FlowKey) -> bool {
         let version = self
             .slot_of(key)
@@ -422,13 +424,13 @@ impl Tables {
         }
     }
 
-    /// Slots for values of a metric of nodes.
+    /// Returns the number of slots for values of a node metric.
     pub fn metric_slots(&self, metric: Metric) -> usize {
         self.node_metrics(metric)
             .map_or(0, |(_, buckets)| buckets * METRIC_WAYS)
     }
 
-    /// The value in a slot.
+    /// Returns the value in a slot, or `None` if the slot is free.
     pub fn metric_entry(&self, metric: Metric, slot: usize) -> Option<MetricEntry> {
         let (map, _) = self.node_metrics(metric)?;
         let bucket = slot / METRIC_WAYS;
@@ -447,7 +449,7 @@ impl Tables {
         })
     }
 
-    /// Removes a value of a node; `false` if it was not there.
+    /// Removes a value of a node. Returns `false` if it was absent.
     pub fn forget_metric(&self, metric: Metric, node: u32, part: u32) -> bool {
         let Some((map, size)) = self.node_metrics(metric) else {
             return false;
@@ -473,7 +475,7 @@ impl Tables {
         self.sizes.stream_slots() as usize + STREAM_WINDOW
     }
 
-    /// The stream in a slot.
+    /// Returns the stream in a slot, or `None` if the slot is free.
     pub fn stream(&self, slot: usize) -> Option<StreamEntry> {
         if !self.is_used(slot) {
             return None;
@@ -499,7 +501,7 @@ impl Tables {
         })
     }
 
-    /// The slot of the stream with the first five fields of `like`.
+    /// Returns the slot of the stream with the identity of `like` (its first five fields).
     pub fn stream_slot(&self, like: &StreamEntry) -> Option<usize> {
         let nodeless = if like.node.is_none() { stream::NODELESS } else { 0 };
         let key = u64::from(like.version) << 56
@@ -526,14 +528,14 @@ impl Tables {
         used.is_some_and(|used| used != 0)
     }
 
-    /// Removes the stream in a slot: its next datagram is passed to user space.
+    /// Removes the stream in a slot, so that its next datagram is passed to user space.
     pub fn forget_stream(&self, slot: usize) {
         if let Some(used) = self.streams.half(slot, stream::USED) {
             used.store(0, Release);
         }
     }
 
-    /// The counters, summed over all CPUs.
+    /// Returns the counters, summed over all CPUs.
     ///
     /// # Errors
     /// The system refused.

@@ -1,18 +1,18 @@
-//! The Rust side of `tables.h`.
+//! The Rust side of the memory layouts that the RoCEv2 responder in the kernel shares with user space (`rdma/tables.h`).
 
 use rdma::responder::{AccessFlags, Order, QueuePairConfig, Reason, Registered, Stats};
 use wire::Refusal;
 use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 
-/// Bytes of a chunk of the memory.
+/// Bytes of a chunk of the memory, which is one element of its map.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// The largest path MTU supported.
+/// The largest path MTU supported, bytes.
 pub(super) const MAX_PAYLOAD: u32 = 2048;
-/// Slots of queue pairs; the low bits of a number select one.
+/// Number of slots for queue pairs; the low bits of a queue pair number select one.
 pub(super) const MAX_QUEUE_PAIRS: usize = 4096;
-/// Slots of regions; the low bits of an rkey select one.
+/// Number of slots for regions; the low bits of an rkey select one.
 pub(super) const MAX_REGIONS: usize = 256;
-/// Results of atomic operations stored for each pair.
+/// Number of results of atomic operations stored per queue pair.
 pub(super) const SAVED_ATOMICS: usize = 128;
 
 /// A C structure that is written field by field.
@@ -52,7 +52,7 @@ pub(super) mod region {
     pub(super) const HEAD_LAST: u32 = 4;
 }
 
-/// An entry without its rkey, which is stored last.
+/// Encodes `struct region` without its rkey, which is stored last to publish the entry.
 pub(super) fn region(
     named: &Registered,
     start: u64,
@@ -92,7 +92,7 @@ pub(super) mod queue_pair {
     pub(super) const V6: u32 = 2;
 }
 
-/// An entry without its number, which is stored last.
+/// Encodes `struct queue_pair` without its number, which is stored last to publish the entry.
 pub(super) fn queue_pair(config: &QueuePairConfig) -> Vec<u8> {
     let mut entry = Layout::of(queue_pair::SIZE);
     let reliable = if config.transport == Transport::Rc {
@@ -116,7 +116,7 @@ pub(super) fn queue_pair(config: &QueuePairConfig) -> Vec<u8> {
     entry.0
 }
 
-/// An empty `struct saved_atomics`.
+/// Encodes an empty `struct saved_atomics`; all ones mean "no PSN".
 pub(super) fn saved_atomics() -> Vec<u8> {
     const PSN: usize = 8 * SAVED_ATOMICS;
     const SIZE: usize = 12 * SAVED_ATOMICS + 8;
@@ -125,9 +125,10 @@ pub(super) fn saved_atomics() -> Vec<u8> {
     entry.0
 }
 
-/// `struct response_templates`: templates of a plain and an atomic acknowledgement to UDP port `port`; the program fills in their last bytes.
-/// `None` if the path's addresses are of different families.
+/// Encodes `struct response_templates`: templates of a plain and an atomic acknowledgement to UDP port `port`, in which the
+/// program fills in the last bytes. Returns `None` if the path's addresses are of different families.
 pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
+    // Bytes per template, then the offsets of the lengths, the ICRC states and the flag `BACK`, and the size of the struct.
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
     const ICRC: usize = LEN + 8;
@@ -153,7 +154,7 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
         .enumerate()
     {
         entry.put(kind * ROOM, frame);
-        // The checksum covers RoCEv2's own port, as in responses sent by a socket.
+        // The ICRC covers RoCEv2's own port, so the port is set after the checksum, as if a socket sent the response.
         entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
         entry.u32(LEN + 4 * kind, *len as u32);
         entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
@@ -161,8 +162,10 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
     Some(entry.0)
 }
 
-/// The state of a frame's checksum before the last `after` bytes that it covers, computed backwards from the final one.
+/// Returns the CRC state of a frame before the last `after` bytes that the ICRC covers, computed backwards from the final ICRC.
+/// `None` if the frame is too short.
 fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
+    // CRC-32 of IEEE 802.3, reflected.
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
     let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;
@@ -186,7 +189,7 @@ const REFUSALS: [Refusal; 7] = [
     Refusal::BadPartitionKey,
 ];
 
-/// `enum reason`; two reasons of the program itself follow these.
+/// Reasons in the order of `enum reason`; two reasons that only the program has follow these.
 const REASONS: [Reason; 15] = [
     Reason::UnknownQueuePair,
     Reason::WrongPeer,
@@ -205,13 +208,13 @@ const REASONS: [Reason; 15] = [
     Reason::ResultOverwritten,
 ];
 
-/// Words of `struct rdma_counters`.
+/// Number of words in `struct rdma_counters`.
 pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
 
 /// The counters of the kernel program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// The statistics that a responder in user space has, too.
+    /// The statistics that a responder in user space also has.
     pub stats: Stats,
     /// Packets dropped because another CPU held the queue pair's lock for too long.
     pub contended: u64,
@@ -219,12 +222,12 @@ pub struct Counted {
     pub too_long: u64,
     /// Responses not sent because the frame had no room for them.
     pub responses_unsent: u64,
-    /// Frames to the port of RoCEv2 that were left to the stack: for other queue pairs. Not included in the packets.
+    /// Frames to the RoCEv2 port that were left to the stack, because they are for other queue pairs. Not counted as packets.
     pub passed: u64,
 }
 
 impl Counted {
-    /// Whether each packet was executed, a duplicate, dropped or refused.
+    /// Returns true if each packet was executed, a duplicate, dropped or refused.
     pub fn is_balanced(&self) -> bool {
         let mut stats = self.stats;
         stats.packets = stats.packets.wrapping_sub(self.contended + self.too_long);

@@ -1,9 +1,9 @@
-//! User space's side of the RoCEv2 responder in the kernel: memory, regions, queue pairs, completions, counters.
+//! User space's side of the RoCEv2 responder in the kernel: manages memory, regions, queue pairs, completions and counters.
 //!
-//! The responder runs in front of a [`rdma::responder::Responder`], which allocates all names: a region or queue pair is created
-//! there, and then registered here under the same rkey or number. The kernel executes and acknowledges requests for its regions
-//! and queue pairs without user space. Frames for other queue pairs pass to the stack, and so to the socket of that responder.
-//! Both write the same memory.
+//! The responder runs in front of a [`rdma::responder::Responder`], which allocates all rkeys and numbers: a region or queue
+//! pair is created there, and then registered here under the same rkey or number. The kernel executes and acknowledges requests
+//! for its regions and queue pairs without user space. Frames for other queue pairs pass to the stack, and so to the socket of
+//! that responder. Both write the same memory.
 //!
 //! It supports reliable and unreliable queue pairs with a path MTU of up to 2048 bytes, over Ethernet without VLAN tags. See
 //! `docs/design/xdp-responder.md`.
@@ -28,11 +28,11 @@ use layout::{CHUNK, COUNTERS, MAX_PAYLOAD, MAX_QUEUE_PAIRS, MAX_REGIONS, queue_p
 /// Options of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of memory, for all regions together, rounded up to whole MiB. The kernel allocates all of it.
+    /// Bytes of memory for all regions together, rounded up to whole MiB. The kernel allocates all of it.
     pub memory: u64,
     /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, plus the payload of a send.
     pub completions: u32,
-    /// Receiver-not-ready timer code, as [`rdma::responder::Config::not_ready_timer`].
+    /// Receiver-not-ready timer code; see [`rdma::responder::Config::not_ready_timer`].
     pub not_ready_timer: u8,
 }
 
@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// The reason for which the kernel refuses a region or queue pair. A responder in user space may accept it.
+/// The reason why the kernel refuses a region or queue pair. A responder in user space may accept it.
 #[derive(Debug)]
 pub enum Refused {
     /// The slot of this rkey or number is in use.
@@ -55,7 +55,7 @@ pub enum Refused {
     Range,
     /// The path MTU is not 256, 512, 1024 or 2048.
     Mtu,
-    /// The addresses of the path are of two families.
+    /// The addresses of the path are of different families.
     Addresses,
     /// A system call failed.
     System(Error),
@@ -84,8 +84,8 @@ impl From<Error> for Refused {
     }
 }
 
-/// The responder; see the module's documentation. Program and memory live on after this is dropped, as long as an attachment or a
-/// mapped region does.
+/// The responder; see the module's documentation. Program and memory outlive this value as long as an attachment or a mapped
+/// region exists.
 #[derive(Debug)]
 pub struct Rdma {
     object: Object,
@@ -100,7 +100,7 @@ pub struct Rdma {
     completions: Ring,
 }
 
-/// An array, to write whole elements and to access words of them.
+/// An array, accessed as whole elements or as single words.
 #[derive(Debug)]
 struct Array {
     map: Map,
@@ -124,16 +124,16 @@ impl Rdma {
     /// Loads the program and allocates its memory.
     ///
     /// # Errors
-    /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN,
+    /// The kernel is older than 5.18, lacks a feature or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN,
     /// CAP_PERFMON).
     pub fn load(options: &Options) -> Result<Self, Error> {
         Self::load_object(crate::RDMA, options, LoadOptions::default())
     }
 
-    /// The same for another object with further options in `load`: for measurements.
+    /// Loads another object, with further options in `load`; for measurements.
     ///
     /// # Errors
-    /// As for [`Rdma::load`].
+    /// The same as for [`Rdma::load`].
     #[doc(hidden)]
     pub fn load_object(object: &[u8], options: &Options, mut load: LoadOptions<'_>) -> Result<Self, Error> {
         let chunks = options.memory.div_ceil(CHUNK).max(1);
@@ -161,8 +161,8 @@ impl Rdma {
         })
     }
 
-    /// Attaches the program to one interface of the caller's network namespace, in native mode where the driver supports it. Dropping
-    /// the result detaches it.
+    /// Attaches the program to one interface of the caller's network namespace, in native mode if the driver supports it.
+    /// Dropping the result detaches it.
     ///
     /// # Errors
     /// The interface is down or does not exist, has another program, or does not support XDP.
@@ -179,17 +179,17 @@ impl Rdma {
         )
     }
 
-    /// The loaded object, for test runs and program ids.
+    /// Returns the loaded object, for test runs and program ids.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Bytes of the memory.
+    /// Returns the bytes of the memory.
     pub fn memory_len(&self) -> u64 {
         self.memory_len
     }
 
-    /// `len` bytes of the memory from `at` (both multiples of the page), as user space sees them.
+    /// Maps `len` bytes of the memory from `at` (both multiples of the page size) into user space.
     ///
     /// # Errors
     /// The range is outside the memory, or no address space is left.
@@ -197,8 +197,8 @@ impl Rdma {
         Region::from_fd(self.memory.as_fd(), at, len, Access::ReadWrite)
     }
 
-    /// Registers a part of the memory, from byte `start` on, under the rkey, address and length that a responder gave to the same
-    /// bytes. Completions carry `number`.
+    /// Registers a part of the memory, from byte `start` on, under the rkey, address and length that a responder gave to the
+    /// same bytes. Completions carry `number`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -230,7 +230,7 @@ impl Rdma {
         Ok(())
     }
 
-    /// Deregisters a region; `false` if none has this rkey. After this returns, no request writes to the region.
+    /// Deregisters a region. Returns `false` if no region has this rkey. After this returns, no request writes to the region.
     pub fn deregister(&mut self, key: u32) -> bool {
         let slot = key as usize % MAX_REGIONS;
         let Some(word) = self.regions.memory.half(slot, region::RKEY) else {
@@ -239,15 +239,15 @@ impl Rdma {
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // The program reads regions under a pair's lock, so after this no earlier read is in progress.
+        // The program reads regions under a pair's lock. So once each lock was free, no earlier read is in progress.
         (0..MAX_QUEUE_PAIRS)
             .filter(|&slot| self.word(slot, queue_pair::NUMBER) != 0)
             .for_each(|slot| self.pass(slot));
         true
     }
 
-    /// Adds a queue pair under the number that a responder gave it. If the path's hardware address is zero, responses go to the
-    /// hardware address of the request.
+    /// Adds a queue pair under the number that a responder gave it. If the path's MAC address is zero, responses go to the MAC
+    /// address that sent the request.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -255,8 +255,8 @@ impl Rdma {
         self.connect_to(number, config, wire::roce::PORT)
     }
 
-    /// The same, with responses to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum still covers
-    /// RoCEv2's port (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
+    /// Adds a queue pair whose responses go to another UDP port than RoCEv2's, for a requester that uses a socket. Their ICRC
+    /// still covers RoCEv2's port (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
     ///
     /// # Errors
     /// See [`Refused`].
@@ -283,7 +283,7 @@ impl Rdma {
         Ok(())
     }
 
-    /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
+    /// Removes a queue pair. Returns `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let slot = number as usize % MAX_QUEUE_PAIRS;
         let Some(word) = self.queue_pairs.memory.half(slot, queue_pair::NUMBER) else {
@@ -292,12 +292,12 @@ impl Rdma {
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // The program checks the number again under the lock.
+        // The program checks the number again under the lock, so no request proceeds after this.
         self.pass(slot);
         true
     }
 
-    /// The state of a queue pair; `None` if none has this number.
+    /// Returns the state of a queue pair, or `None` if none has this number.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
         let error = self.of_pair(number, queue_pair::ERROR)?;
         Some(if error == 0 {
@@ -307,17 +307,17 @@ impl Rdma {
         })
     }
 
-    /// The expected PSN of a queue pair.
+    /// Returns the expected PSN of a queue pair, or `None` if none has this number.
     pub fn expected(&self, number: u32) -> Option<Psn> {
         self.of_pair(number, queue_pair::EXPECTED).map(Psn::new)
     }
 
-    /// Receive credits left: messages with an immediate, and sends.
+    /// Returns the remaining receive credits, for messages with an immediate and for sends.
     pub fn receives(&self, number: u32) -> Option<u32> {
         self.of_pair(number, queue_pair::RECEIVES)
     }
 
-    /// Adds receive credits. The sum is limited to 2^31.
+    /// Adds receive credits, up to a total of 2^31.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         let Some(left) = self.receives(number) else { return };
         if let Some(word) = self
@@ -325,17 +325,17 @@ impl Rdma {
             .memory
             .half(number as usize % MAX_QUEUE_PAIRS, queue_pair::RECEIVES)
         {
-            // The program only lowers it meanwhile, so the sum does not overflow.
+            // The program can only decrement it in the meantime, so the sum does not overflow.
             word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
         }
     }
 
-    /// Reports completed messages to `out`, at most `most`; returns their number.
+    /// Reports at most `most` completed messages to `out`. Returns their number.
     pub fn completed(&mut self, most: usize, out: &mut impl Output) -> usize {
         self.completions.consume(most, |record| report(record, out))
     }
 
-    /// Waits for a completion, at most `timeout_ms`.
+    /// Waits at most `timeout_ms` for a completion.
     ///
     /// # Errors
     /// The system refused.
@@ -343,7 +343,7 @@ impl Rdma {
         self.completions.wait(timeout_ms)
     }
 
-    /// The counters, summed over all CPUs.
+    /// Returns the counters, summed over all CPUs.
     ///
     /// # Errors
     /// The system refused.
@@ -354,7 +354,7 @@ impl Rdma {
     }
 
     fn word(&self, slot: usize, offset: usize) -> u32 {
-        // Acquire: pairs with the exchange by which the program releases a pair's lock.
+        // Acquire: pairs with the exchange with which the program releases a pair's lock.
         self.queue_pairs
             .memory
             .load_half(slot, offset, Acquire)
@@ -366,12 +366,12 @@ impl Rdma {
         (number != 0 && self.word(slot, queue_pair::NUMBER) == number).then(|| self.word(slot, offset))
     }
 
-    /// Waits until every holder of the pair's lock from before this call has released it.
+    /// Waits until every current holder of the pair's lock has released it.
     fn pass(&self, slot: usize) {
         let Some(lock) = self.queue_pairs.memory.half(slot, queue_pair::LOCK) else {
             return;
         };
-        // Pairs with the program's own lock and unlock. The program holds the lock for some microseconds at most, and this thread
+        // Pairs with the program's lock and unlock. The program holds the lock for some microseconds at most, and this thread
         // cannot interrupt it.
         while lock.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
             std::thread::yield_now();
@@ -381,7 +381,7 @@ impl Rdma {
 }
 
 impl Rdma {
-    /// A descriptor that is readable when there are completions: to wait without borrowing the responder.
+    /// Returns a descriptor that is readable when there are completions, to wait without borrowing the responder.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -391,14 +391,15 @@ impl Rdma {
 }
 
 impl AsRawFd for Rdma {
-    /// Readable when there are completions.
+    /// Returns the descriptor, which is readable when there are completions.
     fn as_raw_fd(&self) -> RawFd {
         self.completions.as_raw_fd()
     }
 }
 
-/// Reads a `struct completion` and the payload behind it.
+/// Parses a `struct completion` with the payload behind it, and reports it to `out`.
 fn report(record: &[u8], out: &mut impl Output) {
+    // Kinds of completions.
     const WRITE: u16 = 1;
     const SEND: u16 = 2;
     let Some((head, text)) = record.split_first_chunk::<24>() else {

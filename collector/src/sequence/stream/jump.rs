@@ -1,87 +1,92 @@
-//! The two latest sequences of a stream: which of them a number belongs to, and what a jump between them was.
+//! The two latest sequences of a stream: decides which of them a number belongs to, and whether a jump between them was an
+//! outage, a restart, strays or a late batch. See [`crate::sequence`] for the algorithm.
+//!
+//! `current` is the sequence in use, `former` the one beside it (older or newer), and `left` the sequence before a restart,
+//! to which the stream returns if the numbers since then turn out to be late.
 
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
 use crate::sequence::track::{Track, is_ahead, is_late, is_near, low_bits};
 use crate::sequence::{FAR, FIRST_NUMBERS, PAUSE, SETTLE, STALLED, WINDOW};
 
-/// At most this many numbers behind an older sequence may be strays, not a restart.
+/// At most this many numbers behind an older sequence may be strays rather than a restart.
 const FEW: u32 = 16;
-/// This many of them in order are a restart: late numbers arrive one by one.
+/// This many consecutive numbers are a restart, because late numbers arrive one by one.
 const IN_ORDER: u32 = 4;
 /// Datagrams that begin a sequence: the held one, and the one that confirms it.
 const BEGINS: u64 = 2;
 
-/// The sequence beside the current one, until it has had no number for a window of datagrams, or the stream is silent.
+/// The sequence beside the current one. Kept until it has had no number for a window of datagrams, or the stream is silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Former {
     pub(super) track: Track,
-    /// The place in the stream of the datagram with the latest number of this sequence.
+    /// Datagram count of the stream when the latest number of this sequence arrived.
     pub(super) at: u64,
-    /// The newer sequence began after a silence, when nothing of the older one was under way.
+    /// The newer sequence began after a silence, when no datagram of the older one was in flight.
     pub(super) after_silence: bool,
     /// This sequence began before the current one.
     pub(super) is_older: bool,
     /// The latest datagram of the stream advanced this sequence.
     pub(super) continued: bool,
-    /// The newer sequence is ahead of the older one: what is between is missing. Otherwise the reporter has restarted.
+    /// The newer sequence is ahead of the older one, so the numbers between are missing. Otherwise the reporter has
+    /// restarted.
     pub(super) is_outage: bool,
-    /// The newer one returns to the numbers before an earlier jump: at most so many of those between are missing.
+    /// The newer sequence returns to the numbers before an earlier jump; at most this many between are missing.
     pub(super) returns: Option<u64>,
     /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
     pub(super) put_aside: u64,
     /// When the newer sequence began.
     pub(super) since: Nanos,
-    /// Numbers that were counted as reordered, and as duplicated, before it.
+    /// The stream's reordered and duplicated counts before the newer sequence.
     reordered: u64,
     duplicated: u64,
 }
 
-/// The sequence before a restart. If the stream returns to it within [`PAUSE`], there was no restart: a second path delivered many
-/// numbers late.
+/// The sequence before a restart. If the stream returns to it within [`PAUSE`], there was no restart: a second path delivered
+/// many late numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Left {
     former: Former,
-    /// The place in the stream of the datagram that began the sequence after it, and its number.
+    /// Datagram count when the sequence after it began, and the first number of that sequence.
     began: u64,
     first: u32,
-    /// The count of missing numbers before it, and of those of them that were unconfirmed.
+    /// Number of missing datagrams before the restart, and how many of them were unconfirmed.
     pub(super) absent: u64,
     pub(super) unconfirmed: u64,
-    /// Those that may still arrive: the reporter has not restarted since it sent them.
+    /// Missing numbers that may still arrive: the reporter has not restarted since it sent them.
     missing: u64,
-    /// Those of them that remain unconfirmed, and the balance then.
+    /// Values of [`Stream::refuted`] and of the balance before the restart.
     refuted: u64,
     balance: i64,
-    /// Restarts since then, which count when the stream can no longer return.
+    /// Restarts since then; they count when the stream can no longer return.
     restarts: u32,
-    /// Late numbers may arrive until then, which an early silence puts off once.
+    /// Late numbers may arrive until this time. A silence extends it once (`put_off`).
     pub(super) until: Nanos,
     put_off: bool,
 }
 
-/// The sequence that a number belongs to.
+/// The sequence to which a number belongs.
 pub(super) enum Place {
     Current,
     Former,
-    /// A sequence that is neither of these.
+    /// Neither of the two.
     Elsewhere,
 }
 
 impl Left {
-    /// Whether late numbers may still arrive.
+    /// Returns true if late numbers may still arrive.
     fn is_recent(&self, now: Nanos) -> bool {
         now < self.until
     }
 
-    /// Whether the sequence after it began as that of a restarted reporter does.
+    /// Returns true if the sequence after it began where a restarted reporter begins.
     fn is_start(&self) -> bool {
         self.first < FIRST_NUMBERS
     }
 }
 
 impl Stream {
-    /// Returns the sequence that a number belongs to.
+    /// Returns the sequence to which a number belongs.
     pub(super) fn place(&self, seq: u32, ahead: i32, paused: bool) -> Place {
         if self.is_next(seq, ahead) {
             return Place::Current;
@@ -91,7 +96,8 @@ impl Stream {
             return Place::Elsewhere;
         }
         let is_former = self.former.as_ref().is_some_and(|former| {
-            // A number that the older sequence already had is a new one: after a restart, or where one begins.
+            // A number that the older sequence already has belongs to a new sequence: after a restart, or where one may
+            // begin.
             let is_new = former.is_older
                 && if former.is_outage {
                     seq < FIRST_NUMBERS
@@ -110,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// Whether a number continues the current sequence, and not rather the former one.
+    /// Returns true if a number continues the current sequence rather than the former one.
     pub(super) fn is_next(&self, seq: u32, ahead: i32) -> bool {
         is_ahead(ahead) && !self.is_closer_to_former(seq, ahead)
     }
@@ -127,18 +133,18 @@ impl Stream {
                 && former.track.is_missing(ahead_of_former)
     }
 
-    /// Whether a number before the current sequence is closer to its first one than to the former sequence.
+    /// Returns true if a number before the current sequence is closer to its start than to the former sequence.
     fn is_closer_to_first(&self, seq: u32) -> bool {
         let below = self.distance(self.current.first, seq);
         !matches!(&self.former, Some(former) if below > self.distance(seq, former.track.highest))
     }
 
-    /// Whether the current sequence began behind an older one, which has not ended.
+    /// Returns true if the current sequence began behind an older one that has not ended.
     pub(super) fn is_behind(&self) -> bool {
         matches!(&self.former, Some(former) if former.is_older && !former.is_outage)
     }
 
-    /// Whether the current sequence may be a few strays: it is behind an older one, and short.
+    /// Returns true if the current sequence may be a few strays: it is short and behind an older one.
     pub(super) fn is_tentative(&self) -> bool {
         self.current.numbers <= FEW && self.current.next < IN_ORDER && self.is_behind()
     }
@@ -153,7 +159,7 @@ impl Stream {
         }
     }
 
-    /// Processes a number of the former sequence. The second in a row makes it the current one again.
+    /// Processes a number of the former sequence. The second in a row makes it the current sequence again.
     pub(super) fn observe_former(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         let continued = self.former.as_ref().is_some_and(|former| former.continued);
         if matches!(&self.former, Some(former) if former.is_older && former.is_outage) && !self.is_tentative()
@@ -180,7 +186,7 @@ impl Stream {
         }
     }
 
-    /// Processes a number of neither sequence: it is held until a second one confirms it.
+    /// Processes a number of neither sequence: holds it until a second one confirms it.
     pub(super) fn observe_elsewhere(&mut self, number: Held, now: Nanos, out: &mut dyn Output) {
         let Some(held) = &mut self.held else {
             self.held = Some(number);
@@ -192,7 +198,7 @@ impl Stream {
         if apart == 0 {
             self.observe_held_again(held, now, out);
         } else if self.are_missing(held.seq, number.seq) {
-            // Before a pause, the highest number was forged, or the clock has made a step.
+            // The numbers before a pause decide: the highest one was forged, or the clock was stepped.
             self.refute(now, out);
             let back = self.distance(self.current.highest, number.seq).unsigned_abs();
             self.observe_late(number.seq, back, now, out);
@@ -206,7 +212,7 @@ impl Stream {
             && self.is_gap(number.seq, held.seq)
             && !self.passes_former(held.seq, number.seq)
         {
-            // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
+            // Few numbers arrive: the held one is behind a gap and before this one, which may itself be a stray.
             self.held = Some(number);
             self.jump_to(held, now, out);
         } else {
@@ -217,7 +223,7 @@ impl Stream {
         }
     }
 
-    /// Processes a number that is near the highest one.
+    /// Processes a number near the highest one.
     pub(super) fn observe_near(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         let ahead = self.distance(seq, self.current.highest);
         if ahead > 0 {
@@ -230,7 +236,7 @@ impl Stream {
         }
     }
 
-    /// Processes a repetition of the held number. After [`STALLED`] of them the number is constant.
+    /// Processes a repetition of the held number. After [`STALLED`] repetitions the number is constant.
     fn observe_held_again(&mut self, held: Held, now: Nanos, out: &mut dyn Output) {
         if held.repeated < STALLED || self.has_advanced {
             self.duplicated += 1;
@@ -245,7 +251,8 @@ impl Stream {
         }
     }
 
-    /// Whether a number behind an older sequence was late, like the few before it, because the next one continues that sequence.
+    /// Returns true if a number behind an older sequence was late like the few before it, because the next one continues that
+    /// sequence.
     fn passes_former(&self, one: u32, next: u32) -> bool {
         self.is_tentative()
             && self.former.as_ref().is_some_and(|former| {
@@ -254,14 +261,14 @@ impl Stream {
             })
     }
 
-    /// Whether a number is missing in the current sequence, and the next one, too, or the highest one repeated.
+    /// Returns true if `one` is missing in the current sequence, and `next` is missing too or repeats the highest.
     fn are_missing(&self, one: u32, next: u32) -> bool {
         let Track { highest, .. } = self.current;
         self.current.is_missing(self.distance(one, highest))
             && (next == highest || self.current.is_missing(self.distance(next, highest)))
     }
 
-    /// Whether a number is ahead of another by a plausible gap.
+    /// Returns true if `seq` is ahead of `from` by a plausible gap, at most [`FAR`].
     fn is_gap(&self, seq: u32, from: u32) -> bool {
         (1..=FAR.cast_signed()).contains(&self.distance(seq, from))
     }
@@ -316,12 +323,12 @@ impl Stream {
         self.support(1, 0);
         self.note_turn(now);
         if held.is_after_pause() {
-            // Nothing of the old sequence can arrive any more.
+            // No number of the old sequence can arrive any more.
             self.end_former(now, out);
         }
     }
 
-    /// Ends the former sequence if no number of it can be expected any more, unless the current one may be a few strays.
+    /// Ends the former sequence if it can get no more numbers, unless the current one may be a few strays.
     pub(super) fn end_left(&mut self, silent: bool, now: Nanos, out: &mut dyn Output) {
         let is_left = self.former.as_ref().is_some_and(|former| {
             let is_passed = self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW);
@@ -332,7 +339,7 @@ impl Stream {
         }
     }
 
-    /// Whether the older sequence may be a second path that is late, and ends where the newer one began.
+    /// Returns true if the older sequence may be a second, slower path that will end where the newer one began.
     fn may_reach(&self, former: &Former, now: Nanos) -> bool {
         !former.is_older
             && former.is_outage
@@ -341,7 +348,8 @@ impl Stream {
             && now.saturating_sub(former.since) < PAUSE
     }
 
-    /// Ends the former sequence. If it is the older one, this decides what the jump to the current one was; otherwise it was a few strays.
+    /// Ends the former sequence. If it is the older one, decides what the jump to the current one was; otherwise it was a few
+    /// strays.
     pub(super) fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
         let Some(mut former) = self.former.take() else {
             return;
@@ -358,7 +366,7 @@ impl Stream {
         self.lose_all(missing, highest, now, out);
         if !former.is_outage {
             self.begin_restart(former, out);
-            // Missing numbers of the new sequence that have left its window.
+            // Missing numbers of the new sequence that have already left its window.
             let Track { first, highest, .. } = self.current;
             let span = self.distance(highest, first).unsigned_abs() + 1;
             let in_window = self.current.window.count_zeros() + self.current.written_off.count_ones();
@@ -389,7 +397,8 @@ impl Stream {
         }
     }
 
-    /// The numbers of the window up to `highest`, one bit each, from the first one of a newer sequence on: they may have arrived there.
+    /// Returns a mask of the window up to `highest` (one bit per number): the numbers from the first of a newer sequence on,
+    /// which may have arrived there.
     fn shared(&self, highest: u32, first: u32, is_outage: bool) -> u128 {
         match u32::try_from(self.distance(highest, first)) {
             Ok(above) if is_outage => low_bits(above.saturating_add(1)),
@@ -397,7 +406,7 @@ impl Stream {
         }
     }
 
-    /// Those of the current sequence, while a newer one is the former one.
+    /// Returns that mask for the current sequence, if the former sequence is the newer one.
     pub(super) fn shared_with_newer(&self) -> u128 {
         match &self.former {
             Some(former) if !former.is_older => {
@@ -407,7 +416,7 @@ impl Stream {
         }
     }
 
-    /// The newer sequence was a few strays, so numbers that might have arrived there are lost.
+    /// Counts numbers as lost that might have arrived in the newer sequence, which turned out to be a few strays.
     fn lose_shared(&mut self, now: Nanos, out: &mut dyn Output) {
         let count = std::mem::take(&mut self.current.shared);
         if count > 0 {
@@ -415,7 +424,7 @@ impl Stream {
         }
     }
 
-    /// The current sequence is that of a restarted reporter, unless the stream returns to the former one.
+    /// Treats the current sequence as that of a restarted reporter, unless the stream returns to the former one.
     fn begin_restart(&mut self, former: Former, out: &mut dyn Output) {
         let is_behind_left = self.may_return()
             && self.left.is_some_and(|left| {
@@ -445,7 +454,7 @@ impl Stream {
         }
     }
 
-    /// The stream does not return to the sequence before a restart.
+    /// Counts the pending restarts: the stream does not return to the sequence before them.
     pub(super) fn confirm_restart(&mut self, out: &mut dyn Output) {
         let Some(left) = self.left.take() else { return };
         self.absent_before = left.absent;
@@ -455,8 +464,8 @@ impl Stream {
         }
     }
 
-    /// Counts a restart after which the stream did not return for as long as a network may hold a datagram. If all numbers since then
-    /// may be late, a silence decides nothing: the numbers after it do.
+    /// Counts a pending restart when the stream has not returned within [`PAUSE`]. If all numbers since then may be late, a
+    /// silence decides nothing: the numbers after it do.
     pub(super) fn end_left_sequence(&mut self, now: Nanos, out: &mut dyn Output) {
         let is_over = self.left.is_some_and(|left| {
             let until = if self.may_prove_late(&left) {
@@ -471,7 +480,7 @@ impl Stream {
         }
     }
 
-    /// Lets a number that arrives after a silence, and those that follow it, decide whether the numbers before the silence were late.
+    /// Extends the deadline once, so that the numbers after a silence decide whether the numbers before it were late.
     pub(super) fn put_off_restart(&mut self, now: Nanos) {
         if let Some(left) = self.left
             && left.is_recent(self.last_seen)
@@ -487,7 +496,7 @@ impl Stream {
         }
     }
 
-    /// Ends the input. Numbers that may all be late are no restart.
+    /// Decides a pending restart at the end of the input. Numbers that may all be late are no restart.
     pub(super) fn decide_restart(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.left.is_some_and(|left| self.may_be_late(&left)) {
             self.return_to_left(0, now, out);
@@ -496,21 +505,22 @@ impl Stream {
         }
     }
 
-    /// The sequence before a restart that is undecided: it did not begin where a restarted reporter does, and all numbers since then
-    /// may be late.
+    /// Returns the sequence before an undecided restart: the sequence after it did not begin where a restarted reporter does,
+    /// and all its numbers may be late.
     pub(super) fn undecided_left(&self) -> Option<Left> {
         self.left
             .filter(|left| !left.is_start() && self.may_be_late(left))
     }
 
-    /// Numbers that count as missing since an undecided restart.
+    /// Returns how many numbers count as missing since an undecided restart.
     pub(in crate::sequence) fn undecided(&self) -> u64 {
         self.undecided_left()
             .map_or(0, |left| self.absent.saturating_sub(left.absent))
     }
 
-    /// Whether all numbers since a restart may be late: they did not begin where a restarted reporter does, or ended where the sequence
-    /// before it had begun; none arrived too late to be one; they lie before its end; and there are not clearly more of them than were missing.
+    /// Returns true if all numbers since a restart may be late: they did not begin where a restarted reporter does, or ended
+    /// where the previous sequence had begun; none arrived too late for that; they lie before its end; and there are not
+    /// clearly more of them than were missing.
     fn may_be_late(&self, left: &Left) -> bool {
         (!left.is_start() || self.ends_at_first(left))
             && left.is_recent(self.last_seen)
@@ -518,8 +528,8 @@ impl Stream {
             && !self.are_too_many(left)
     }
 
-    /// Whether numbers after a silence may show that those since a restart were late, because the sequence before it goes on. If they began
-    /// where a restarted reporter does, no more of them arrived than were missing.
+    /// Returns true if numbers after a silence may still show that those since a restart were late, because the previous
+    /// sequence goes on. If they began where a restarted reporter does, no more of them may have arrived than were missing.
     fn may_prove_late(&self, left: &Left) -> bool {
         self.may_be_late(left)
             || left.is_recent(self.last_seen)
@@ -527,26 +537,27 @@ impl Stream {
                 && self.since_restart(left) <= left.missing
     }
 
-    /// Whether the numbers since a restart ended where the sequence before it had begun.
+    /// Returns true if the numbers since a restart ended just before the first number of the sequence before it.
     fn ends_at_first(&self, left: &Left) -> bool {
         let behind = self.distance(left.former.track.first, self.current.highest);
         (1..=FEW.cast_signed()).contains(&behind)
     }
 
-    /// The count of numbers since a restart, without duplicates and without the two that began the sequence.
+    /// Returns the count of numbers since a restart, without duplicates and without the two that began the sequence.
     fn since_restart(&self, left: &Left) -> u64 {
         self.datagrams
             .wrapping_sub(left.began)
             .saturating_sub(self.duplicated - left.former.duplicated)
     }
 
-    /// Whether clearly more numbers arrived since a restart than were missing before, so that not all were late.
+    /// Returns true if clearly more numbers arrived since a restart than were missing before, so that not all were late.
     fn are_too_many(&self, left: &Left) -> bool {
         self.since_restart(left) > left.missing + u64::from(FEW)
     }
 
-    /// Decides whether the numbers since a restart were late, when one that is `by` ahead reaches the end of the sequence before it. Too
-    /// many of them, in order up to there, were of a restarted reporter; if none is missing among them, this hides no loss.
+    /// Decides whether the numbers since a restart were late, when a number that is `by` ahead reaches the end of the
+    /// sequence before it. If there are too many of them, and they are in order up to there, the reporter restarted. If none
+    /// of them is missing, either decision hides no loss.
     pub(super) fn end_at_left(&mut self, by: u32, now: Nanos, out: &mut dyn Output) {
         let is_restart = by <= IN_ORDER
             && self.left.is_some_and(|left| {
@@ -560,13 +571,15 @@ impl Stream {
         }
     }
 
-    /// Whether the sequence after a restart did not begin as that of a restarted reporter does, and may reach the one before.
+    /// Returns true if the sequence after a restart did not begin where a restarted reporter does, so it may reach the
+    /// previous one.
     pub(super) fn may_return(&self) -> bool {
         self.left.is_some_and(|left| !left.is_start())
     }
 
-    /// Whether a jump to this number shows that the sequence before a restart goes on: it is near the end of it, or ahead, and the
-    /// sequence since then ended where that one had begun, or began where no reporter does.
+    /// Returns true if a jump to this number shows that the sequence before a restart goes on: the number is near the end of
+    /// that sequence or ahead of it, and the sequence since then ended where that one had begun, or began where no reporter
+    /// does.
     fn returns_to_left(&self, held: Held) -> bool {
         self.left.is_some_and(|left| {
             let Track { highest, .. } = left.former.track;
@@ -581,8 +594,8 @@ impl Stream {
         })
     }
 
-    /// Whether a number that is ahead of the current sequence belongs to the one before a restart, because it is closer to it: all
-    /// numbers since then were late.
+    /// Returns true if a number ahead of the current sequence is closer to the one before a restart, so that all numbers
+    /// since then were late.
     pub(super) fn reaches_left(&self, seq: u32, ahead: i32) -> bool {
         self.left.is_some_and(|left| {
             let ahead_of_left = self.distance(seq, left.former.track.highest);
@@ -591,7 +604,8 @@ impl Stream {
         })
     }
 
-    /// The count of numbers from the first after a restart to the highest, if all are in the gap before the sequence that the stream left.
+    /// Returns the count of numbers from the first after a restart to the highest, if all of them lie in the gap before the
+    /// old sequence; otherwise 0.
     fn fills(&self, left: &Left) -> u64 {
         let Track { first, gap, .. } = left.former.track;
         let [begin, end] = [left.first, self.current.highest].map(|seq| self.distance(first, seq));
@@ -601,14 +615,14 @@ impl Stream {
         u64::from(begin.abs_diff(end)) + 1
     }
 
-    /// Makes the sequence before a restart the current one: all numbers since then were late, so none of them is missing. The latest
-    /// `others` datagrams are of neither.
+    /// Makes the sequence before a restart current again: all numbers since then were late, so none of them is missing. The
+    /// latest `others` datagrams belong to neither sequence.
     fn return_to_left(&mut self, others: u64, now: Nanos, out: &mut dyn Output) {
         let lost = self.losses().0;
         let Some(left) = self.left.take() else { return };
         let late = (self.since_restart(&left) + BEGINS).saturating_sub(others);
         self.reordered = self.reordered.max(left.former.reordered + late);
-        // They are not missing twice, and those that fill the gap before that sequence had been counted as lost.
+        // Late numbers are not missing twice. Those that fill the gap before the old sequence had been counted as lost.
         let filled = self.fills(&left).min(late);
         let absent = self.absent.saturating_sub(left.absent) + filled;
         self.current = left.former.track;
@@ -617,7 +631,7 @@ impl Stream {
         if self.refuted == left.refuted {
             self.balance += i64::try_from(absent).unwrap_or(i64::MAX);
         } else {
-            // Some of those that are not missing have become unconfirmed for good.
+            // Some of the late numbers have become unconfirmed for good; restore the values before the restart.
             self.support(0, 0);
             self.refuted = left.refuted;
             self.balance = left.balance + i64::try_from(filled).unwrap_or(i64::MAX);
@@ -633,7 +647,7 @@ impl Stream {
         }
     }
 
-    /// The newer sequence is not the one that goes on.
+    /// Restores the losses that were put aside, because the newer sequence does not go on.
     pub(super) fn restore_put_aside(&mut self) {
         if let Some(former) = &mut self.former
             && !former.is_older
@@ -643,13 +657,13 @@ impl Stream {
         }
     }
 
-    /// Lets the following datagrams confirm losses that were put aside.
+    /// Lets the following datagrams confirm losses that had been put aside.
     fn take_up(&mut self, put_aside: u64) {
         self.refuted = self.refuted.saturating_sub(put_aside);
         self.balance -= i64::try_from(put_aside).unwrap_or(i64::MAX);
     }
 
-    /// The latest sequence to which the stream may return is the former one.
+    /// Records the former sequence as the latest to which the stream may return.
     fn note_turn(&mut self, now: Nanos) {
         let Some(former) = &self.former else { return };
         let at = self.datagrams.wrapping_sub(1);
@@ -661,7 +675,7 @@ impl Stream {
         };
     }
 
-    /// The held number was a stray, or, after a pause, late.
+    /// Drops the held number: it was a stray or, after a pause, late.
     pub(super) fn refute(&mut self, now: Nanos, out: &mut dyn Output) {
         let is_late = self.is_held_late();
         let Some(Held { seq, .. }) = self.held.take() else {
@@ -675,19 +689,19 @@ impl Stream {
         self.stray = Some((seq, self.datagrams));
         self.reordered += 1;
         if let Some(left) = &mut self.left {
-            // It is not one of the numbers since the restart.
+            // The stray is not one of the numbers since the restart.
             left.began = left.began.wrapping_add(1);
         }
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
-    /// Whether a stray that datagram `at` of the stream followed may have been sent with the latest ones. An earlier one was not: a
-    /// restarted reporter, for example, sends the first numbers again.
+    /// Returns true if a stray after which the stream counted `at` datagrams may be recent enough to belong to the latest
+    /// numbers. An older one does not: for example, a restarted reporter sends the first numbers again.
     pub(super) fn is_near_stray(&self, at: u64) -> bool {
         self.datagrams.wrapping_sub(at) <= u64::from(WINDOW)
     }
 
-    /// A stray is not missing in the sequence that turned out to be its own.
+    /// Marks a stray as received in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
         let Some((stray, at)) = self.stray.take() else {
             return;

@@ -1,4 +1,4 @@
-//! Totals of one interval of a series, and its summary.
+//! Totals of one interval of a series (a second or a minute), and the summary made from them.
 
 use crate::event::Nanos;
 use crate::state::sketch::{Handle, Sketches};
@@ -11,11 +11,11 @@ pub(super) struct Totals {
     pub(super) greatest: u64,
     pub(super) sum: u64,
     pub(super) sketch: Handle,
-    /// Some values arrived as a summary, so they are in no sketch.
+    /// Some values arrived as a summary and are in no sketch, so there are no quantiles.
     pub(super) merged: bool,
 }
 
-/// Sum, count and range of values that were summarized elsewhere.
+/// Count, range and sum of values that were summarized elsewhere, by an aggregator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Merged {
     pub(crate) count: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// The minimum or the maximum: the one further from the value reported last, if that is further than `threshold`.
+    /// Returns the minimum or the maximum, whichever is further from the last reported value, if it is beyond `threshold`.
     pub(crate) fn outside(&self, last: u64, threshold: u64) -> Option<u64> {
         let far = if last.abs_diff(self.min) > last.abs_diff(self.max) {
             self.min
@@ -58,7 +58,7 @@ impl Totals {
     pub(super) fn finish(&self, sketches: &mut Sketches) -> Summary {
         let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
         sketches.release(self.sketch);
-        // A sketch returns the upper end of a bucket, which the exact extremes limit.
+        // A sketch returns the upper end of a bucket; clamp it to the exact extremes.
         Summary {
             count: self.count,
             min: self.least,
@@ -87,7 +87,7 @@ pub struct Summary {
     pub p99: Option<u64>,
 }
 
-/// The second that ends.
+/// The second that ends, and what to emit for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing {
     /// Start of the second, ns.

@@ -1,4 +1,4 @@
-//! Parses and prints fields as text.
+//! Text form of fields in a configuration: parses and formats `name`, `name[count]`, `name:width` and constant numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,7 +104,7 @@ fn parse_width(text: &str) -> Result<u8, FieldError> {
         .ok_or_else(|| FieldError::Width(text.to_owned()))
 }
 
-/// Returns a decimal or hexadecimal number, with `_` between digits where it reads better.
+/// Parses a decimal or hexadecimal (`0x`) number, which may have `_` between digits.
 pub(in crate::dta) fn parse_number(text: &str) -> Option<u64> {
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
