@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use detect::Prefix;
 use wire::Refusal;
 
+/// The IPv4-mapped addresses, `::ffff:0:0/96`.
+const MAPPED: u128 = 0xffff_0000_0000;
+
 /// A prefix of senders, and the nodes that they may claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
@@ -203,9 +206,6 @@ fn merged(ranges: &[(u32, u32)]) -> Nodes {
     }
     (!merged.is_empty()).then(|| merged.into())
 }
-
-/// The IPv4-mapped addresses, `::ffff:0:0/96`.
-const MAPPED: u128 = 0xffff_0000_0000;
 
 /// Returns (network, mask), with IPv4 mapped into IPv6.
 fn bits(prefix: &Prefix) -> (u128, u128) {

@@ -6,6 +6,9 @@ use detect::Metric;
 
 use crate::event::{Drop, Event, FirstValues, FlowRow, Kind, Loss, Output, Rollup};
 
+/// Path memory per record, in words: nodes of paths and first values.
+const PATH_NODES: usize = 8;
+
 /// All results of one worker since the batch was last cleared. Its memory is reused, so that nothing is allocated in the steady
 /// state. A batch at its capacity refuses and counts further records instead of growing.
 ///
@@ -28,9 +31,6 @@ pub struct Batch {
     /// Index of the latest event of a new path, to which the flow's first values are added.
     new_path: Option<usize>,
 }
-
-/// Path memory per record, in words: nodes of paths and first values.
-const PATH_NODES: usize = 8;
 
 /// Position of a path in the batch's arena.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,15 +6,16 @@ use wire::FlowKey;
 use crate::hash::fold;
 use crate::stream::StreamId;
 
-/// Nanoseconds since the Unix epoch (or since the start of simulated time).
-pub type Nanos = u64;
-
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
-
 /// A time more than this behind the latest one means that the clock was set back, ns. Datagrams that waited, or that another
 /// thread received, are behind by less.
 pub const SET_BACK: Nanos = 2 * SECOND;
+/// Seed of the hash in [`sender_of`].
+const SENDERS: u64 = 0x5e4d_e125;
+
+/// Nanoseconds since the Unix epoch (or since the start of simulated time).
+pub type Nanos = u64;
 
 /// Limits a stored time, which was at most `ahead` after the clock, to `now + ahead` if the clock was set back since.
 pub(crate) fn follow_clock(time: &mut Nanos, ahead: Nanos, now: Nanos) {
@@ -335,9 +336,6 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
     let address = if high == 0 { low } else { high };
     (fold(SENDERS, address) as u32).max(1)
 }
-
-/// Seed of the hash in [`sender_of`].
-const SENDERS: u64 = 0x5e4d_e125;
 
 wire::named! {
     /// A kind of result records.

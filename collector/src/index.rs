@@ -19,6 +19,10 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Number of ways of a bucket, which fill one cache line.
 const WAYS: usize = 8;
+/// The value 1 in each 16-bit lane.
+const ONES: u64 = 0x0001_0001_0001_0001;
+/// The highest bit of each 16-bit lane.
+const TOPS: u64 = 0x8000_8000_8000_8000;
 
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
@@ -290,11 +294,6 @@ fn cooled(bucket: &Bucket, way: usize, second: u32) -> u8 {
 fn tag(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
-
-/// The value 1 in each 16-bit lane.
-const ONES: u64 = 0x0001_0001_0001_0001;
-/// The highest bit of each 16-bit lane.
-const TOPS: u64 = 0x8000_8000_8000_8000;
 
 #[inline(always)]
 fn pack(a: u16, b: u16, c: u16, d: u16) -> u64 {

@@ -2,6 +2,9 @@
 
 use crate::hash::{fold, fold_octets};
 
+/// Version 0.5, in which only some of a node's reports carry its id.
+pub(crate) const V05: u8 = 5;
+
 /// The identity of a sequence space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StreamId {
@@ -16,9 +19,6 @@ pub struct StreamId {
     /// Source address, IPv4 mapped into IPv6. Part of the identity only for reports 0.5, and if `node` is `None`.
     pub source: [u8; 16],
 }
-
-/// Version 0.5, in which only some of a node's reports carry its id.
-pub(crate) const V05: u8 = 5;
 
 impl StreamId {
     /// Returns the number of bits of a sequence number.

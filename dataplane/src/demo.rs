@@ -7,20 +7,10 @@ use crate::fabric::{
 use crate::switch::{self, Congestion};
 use crate::watchlist::{Watch, Watchlist};
 
-/// A line of the demo's script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Time of the action, ns since the start.
-    pub at: u64,
-    /// Description of the action for the user.
-    pub text: String,
-}
-
 /// Unit of queue occupancy in the demo's reports.
 pub const QUEUE_UNIT: &str = "bytes";
 /// One unit of utilization in the demo's reports, as a fraction of 1.
 pub const UTILIZATION_SCALE: f64 = 0.0001;
-
 /// Thresholds per metric, in the metric's unit, which the script exceeds and the background traffic does not. Without them,
 /// each of ten thousand packets per second would cause about two events.
 pub const THRESHOLDS: detect::threshold::Set = {
@@ -32,7 +22,6 @@ pub const THRESHOLDS: detect::threshold::Set = {
     set[detect::Metric::LinkUtilization as usize] = 400_000;
     set
 };
-
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// Period of the script, ns.
@@ -53,6 +42,15 @@ const BURST_TO: u32 = 10_008;
 const BURST_PACKETS: u32 = 60;
 /// The link that fails.
 const LINK: (u32, u32) = (101, 201);
+
+/// A line of the demo's script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Time of the action, ns since the start.
+    pub at: u64,
+    /// Description of the action for the user.
+    pub text: String,
+}
 
 /// Returns the drop reason codes and their names in the demo's reports.
 pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {

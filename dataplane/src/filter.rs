@@ -34,6 +34,8 @@ pub const MAX_FILTERS: usize = 256;
 
 /// Maximum number of hops: the longest stack of one-word records, and the sink's record.
 const MAX_HOPS: usize = 256;
+/// Marks a latency that is implausible. No product of two 32-bit numbers is this large.
+const IMPLAUSIBLE: u64 = ABSENT - 1;
 
 /// A detector, and the flows to which it applies.
 ///
@@ -384,9 +386,6 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
 }
 
 const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
-
-/// Marks a latency that is implausible. No product of two 32-bit numbers is this large.
-const IMPLAUSIBLE: u64 = ABSENT - 1;
 
 /// Returns a hop latency, ns: the reported one, or else the time between the timestamps. Returns [`ABSENT`] without either, and
 /// [`IMPLAUSIBLE`] where the collector would discard it.

@@ -7,6 +7,9 @@ use wire::{Profile, checksum, tcp, udp};
 
 use crate::packet::{Headers, ParsedPacket, TCP, TCP_CHECKSUM, UDP, fill_l4, tcp_checksum};
 
+/// A sink verifies the checksum of one packet in this many.
+const SAMPLE: u64 = 64;
+
 /// Treatment of the L4 checksum by nodes that change a packet's INT. All nodes of a domain must use the same treatment, because
 /// the sink reverts the changes of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +24,6 @@ pub enum L4Checksum {
     /// UDP checksum from all bytes.
     Zero,
 }
-
-/// A sink verifies the checksum of one packet in this many.
-const SAMPLE: u64 = 64;
 
 /// Checksum of a packet before its INT changes.
 #[derive(Clone, Copy, Debug)]

@@ -19,6 +19,28 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 /// IPv6 next header: hop-by-hop options.
 pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
+/// Length of type and length of an IPv6 option.
+pub(crate) const OPTION_HEAD: usize = 2;
+/// Maximum number of VLAN tags that are skipped.
+const MAX_TAGS: usize = 4;
+/// Padding by length: nothing, Pad1, or PadN (RFC 8200, section 4.2).
+const PADDING: [[u8; 8]; 8] = {
+    let mut padding = [[0; 8]; 8];
+    let mut len = 2;
+    while len < 8 {
+        padding[len][0] = 1;
+        padding[len][1] = len as u8 - 2;
+        len += 1;
+    }
+    padding
+};
+/// Maximum length of an inserted block: the first two bytes of a new hop-by-hop header, and the longest option with its
+/// padding.
+const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
+/// Offset of the checksum in a TCP header.
+pub(crate) const TCP_CHECKSUM: usize = 16;
+/// Offset of the IPv6 next-header field.
+const NEXT_HEADER: usize = 6;
 
 /// The fields of a packet that a switch reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,12 +341,6 @@ pub(crate) struct Headers {
     /// Length of the UDP header, of the fixed part of the TCP header, or of the hop-by-hop header.
     l4_len: usize,
 }
-
-/// Length of type and length of an IPv6 option.
-pub(crate) const OPTION_HEAD: usize = 2;
-
-/// Maximum number of VLAN tags that are skipped.
-const MAX_TAGS: usize = 4;
 
 impl Headers {
     /// Returns the headers of a packet without INT.
@@ -737,25 +753,6 @@ impl Headers {
         }
     }
 }
-
-/// Padding by length: nothing, Pad1, or PadN (RFC 8200, section 4.2).
-const PADDING: [[u8; 8]; 8] = {
-    let mut padding = [[0; 8]; 8];
-    let mut len = 2;
-    while len < 8 {
-        padding[len][0] = 1;
-        padding[len][1] = len as u8 - 2;
-        len += 1;
-    }
-    padding
-};
-/// Maximum length of an inserted block: the first two bytes of a new hop-by-hop header, and the longest option with its
-/// padding.
-const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
-/// Offset of the checksum in a TCP header.
-pub(crate) const TCP_CHECKSUM: usize = 16;
-/// Offset of the IPv6 next-header field.
-const NEXT_HEADER: usize = 6;
 
 /// Returns the EtherType after VLAN tags, and the offset of its payload, which may be the end of the frame.
 pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {

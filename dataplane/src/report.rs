@@ -9,6 +9,18 @@ use crate::packet::direct::{Common, Int};
 use crate::packet::{CarriedInt, Headers, ParsedPacket};
 use crate::visit::Visit;
 
+/// Maximum length of a group of several reports, bytes. With its headers, the datagram fits an MTU of 1500 bytes.
+const MAX_GROUP: usize = 1400;
+/// Instruction bits that have a field in a report's metadata: 1 to 8.
+const REPORTABLE: u16 = 0x7f80;
+/// Instruction bits that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
+const IN_10: u16 = 0x7500;
+// Single instruction bits: level-1 interfaces, queue, ingress timestamp, and drop reason, which Report 2.0 puts in bit 15.
+const PORTS: u16 = 0x4000;
+const QUEUE: u16 = 0x1000;
+const INGRESS_TS: u16 = 0x0800;
+const DROP_REASON: u16 = 0x0001;
+
 /// Kind of a telemetry report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReportKind {
@@ -294,19 +306,6 @@ struct Group {
     reports: u16,
     bytes: Vec<u8>,
 }
-
-/// Maximum length of a group of several reports, bytes. With its headers, the datagram fits an MTU of 1500 bytes.
-const MAX_GROUP: usize = 1400;
-
-/// Instruction bits that have a field in a report's metadata: 1 to 8.
-const REPORTABLE: u16 = 0x7f80;
-/// Instruction bits that have a field in Telemetry Report 1.0: ports, hop latency, queue, egress timestamp, utilization.
-const IN_10: u16 = 0x7500;
-// Single instruction bits: level-1 interfaces, queue, ingress timestamp, and drop reason, which Report 2.0 puts in bit 15.
-const PORTS: u16 = 0x4000;
-const QUEUE: u16 = 0x1000;
-const INGRESS_TS: u16 = 0x0800;
-const DROP_REASON: u16 = 0x0001;
 
 impl Exporter {
     pub(crate) fn new(node: u32, format: Format) -> Self {

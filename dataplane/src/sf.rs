@@ -14,6 +14,11 @@ use wire::int::Sf;
 use wire::int::sf::State;
 use wire::{FlowKey, checksum};
 
+/// Maximum length of a record, bytes: all items except the checksum complement, three of them with two words.
+pub const MAX_RECORD: usize = 18 * 4;
+/// Maximum number of registers.
+pub const MAX_REGISTERS: usize = 1 << 20;
+
 /// The SF-INT configuration of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -62,12 +67,6 @@ pub struct Urgent {
     /// Minimum occupancy of the source's queue, in queue units, for a packet to be urgent; `None` disables this condition.
     pub queue: Option<u32>,
 }
-
-/// Maximum length of a record, bytes: all items except the checksum complement, three of them with two words.
-pub const MAX_RECORD: usize = 18 * 4;
-
-/// Maximum number of registers.
-pub const MAX_REGISTERS: usize = 1 << 20;
 
 /// The record that leaves with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

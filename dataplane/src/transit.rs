@@ -14,6 +14,9 @@ use crate::report::Outbox;
 use crate::sf::{self, Arrival, SwapResult};
 use crate::visit::Visit;
 
+/// Maximum length of a record, bytes: Hop ML has five bits.
+const MAX_RECORD: usize = 31 * 4;
+
 /// Processes a packet with INT that stays in the domain, and returns its outcome.
 pub(crate) fn process(
     node: &mut Node,
@@ -129,9 +132,6 @@ pub(crate) enum PushResult {
     /// The packet would exceed the egress MTU or the shim's length field: nothing was added, and M was set.
     MtuExceeded,
 }
-
-/// Maximum length of a record, bytes: Hop ML has five bits.
-const MAX_RECORD: usize = 31 * 4;
 
 /// Adds the record that `write` writes as the most recent one, if it fits an IP packet of `mtu` bytes. Words that `write`
 /// leaves out, such as those of an unknown domain, are all-ones.

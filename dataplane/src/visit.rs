@@ -2,6 +2,9 @@
 
 use crate::watchlist::Role;
 
+/// Largest valid occupancy: all-ones means "unavailable".
+const MAX_OCCUPANCY: u32 = 0xff_fffe;
+
 /// The measurement of one packet at a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
@@ -43,9 +46,6 @@ pub enum Verdict {
     /// The packet is dropped: it is for measurement only (D).
     Discard,
 }
-
-/// Largest valid occupancy: all-ones means "unavailable".
-const MAX_OCCUPANCY: u32 = 0xff_fffe;
 
 impl Visit {
     /// Returns whether the packet comes from outside the domain, regardless of the roles of flows.

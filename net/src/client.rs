@@ -24,6 +24,19 @@ use crate::tls;
 use runtime::{host, lock::lock};
 use terminal::CliError;
 
+/// Time for which requests to an overloaded server are repeated.
+const BUSY: Duration = Duration::from_secs(5);
+/// Timeout of a connection attempt to one address.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Time within which a response, and each part of its body, must arrive.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
+/// Maximum length of a JSON response, bytes.
+const RESPONSE_LIMIT: u64 = 256 << 20;
+/// Idle time after which a stream counts as broken: the server sends at least a comment every 15 s.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Maximum length of an event, bytes.
+const EVENT_LIMIT: usize = 1 << 20;
+
 /// Client of a running hopwise: its address, and the credentials and name to present.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -428,18 +441,6 @@ fn requester() -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }
 
-/// Time for which requests to an overloaded server are repeated.
-const BUSY: Duration = Duration::from_secs(5);
-
-/// Timeout of a connection attempt to one address.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// Time within which a response, and each part of its body, must arrive.
-const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
-/// Maximum length of a JSON response, bytes.
-const RESPONSE_LIMIT: u64 = 256 << 20;
-/// Idle time after which a stream counts as broken: the server sends at least a comment every 15 s.
-const SILENCE: Duration = Duration::from_secs(60);
-
 /// Percent-encodes `text` for a query string.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -569,9 +570,6 @@ impl Stream {
         Ok(None)
     }
 }
-
-/// Maximum length of an event, bytes.
-const EVENT_LIMIT: usize = 1 << 20;
 
 fn too_long() -> io::Error {
     let why = format!("an event is longer than {EVENT_LIMIT} bytes: check that the URL is that of a hopwise");

@@ -8,6 +8,9 @@ use tokio::{io::ReadBuf, net::TcpStream, task, time};
 
 use crate::tls;
 
+/// Timeout of the connection, and again of the TLS handshake.
+const CONNECT: Duration = Duration::from_secs(5);
+
 /// Address of a server, and the TLS configuration and credentials for it.
 #[derive(Clone, Debug)]
 pub struct Destination {
@@ -125,6 +128,3 @@ pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
     });
     answer.await.is_ready()
 }
-
-/// Timeout of the connection, and again of the TLS handshake.
-const CONNECT: Duration = Duration::from_secs(5);

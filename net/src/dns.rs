@@ -13,6 +13,20 @@ use terminal::CliError;
 
 use runtime::lock::lock;
 
+/// Number of threads. With several, a lookup that waits for a server does not block the others.
+const THREADS: usize = 4;
+/// Minimum interval between two lookups: at most 20 per second.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of queued addresses.
+const MAX_WAITING: usize = 1024;
+/// Maximum number of addresses in the cache.
+const MAX_KNOWN: usize = 16_384;
+/// Time until an address is looked up again: with a name, and (below) without one.
+const LIFETIME: Duration = Duration::from_secs(3600);
+const LIFETIME_WITHOUT: Duration = Duration::from_secs(600);
+/// Interval at which an idle thread wakes up.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Function that looks up the name of an address; `None` if it has no name.
 type Lookup = fn(IpAddr) -> Option<String>;
 
@@ -233,20 +247,6 @@ fn valid(name: &str) -> Option<String> {
     let is_name = (1..=253).contains(&name.len()) && is_plain && name.parse::<IpAddr>().is_err();
     is_name.then(|| name.to_owned())
 }
-
-/// Number of threads. With several, a lookup that waits for a server does not block the others.
-const THREADS: usize = 4;
-/// Minimum interval between two lookups: at most 20 per second.
-const INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum number of queued addresses.
-const MAX_WAITING: usize = 1024;
-/// Maximum number of addresses in the cache.
-const MAX_KNOWN: usize = 16_384;
-/// Time until an address is looked up again: with a name, and (below) without one.
-const LIFETIME: Duration = Duration::from_secs(3600);
-const LIFETIME_WITHOUT: Duration = Duration::from_secs(600);
-/// Interval at which an idle thread wakes up.
-const IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

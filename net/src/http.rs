@@ -14,6 +14,9 @@ use tokio::task::AbortHandle;
 use crate::destination::{self, Destination, Login};
 use crate::tls;
 
+/// Maximum length of a response, bytes: enough for an error for each of 10,000 items.
+const MAX_ANSWER: usize = 16 << 20;
+
 /// A request to the server of a [`Client`].
 #[derive(Clone, Default, Debug)]
 pub struct Request {
@@ -187,9 +190,6 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
         is_cut,
     })
 }
-
-/// Maximum length of a response, bytes: enough for an error for each of 10,000 items.
-const MAX_ANSWER: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -29,6 +29,9 @@ use tokio_rustls::TlsConnector;
 
 use runtime::lock::lock;
 
+/// Maximum length of a PEM file, bytes.
+const MAX_FILE: u64 = 1 << 20;
+
 /// A certificate and its private key, both in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -63,9 +66,6 @@ impl fmt::Display for Problem {
         f.write_str(&self.message)
     }
 }
-
-/// Maximum length of a PEM file, bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 /// Returns a server configuration. With `authorities`, clients must present a certificate signed by one of them.
 ///

@@ -14,6 +14,11 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::{sys, time};
 
+/// Time that other threads have to exit, ms: the kernel still counts a joined thread for a short time.
+const THREAD_EXIT_MS: u32 = 2000;
+/// ABI version `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
+const VERSION_3: u32 = 0x2008_0522;
+
 /// A capability, by its number in linux/capability.h.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cap(u8);
@@ -262,9 +267,6 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     current()
 }
 
-/// Time that other threads have to exit, ms: the kernel still counts a joined thread for a short time.
-const THREAD_EXIT_MS: u32 = 2000;
-
 /// Returns the number of threads of this process.
 fn threads() -> Result<usize, Error> {
     const TASKS: &str = "/proc/self/task";
@@ -294,9 +296,6 @@ struct Word {
     permitted: u32,
     inheritable: u32,
 }
-
-/// ABI version `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
-const VERSION_3: u32 = 0x2008_0522;
 
 const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);
 

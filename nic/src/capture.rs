@@ -36,6 +36,11 @@ pub use link::{Layer, LinkType};
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
+/// Maximum length of a packet, bytes: the snapshot length with which capture programs store whole packets.
+pub const MAX_PACKET: usize = 262_144;
+/// Maximum number of frames that [`Reader::burst`] lends together.
+pub const BURST: usize = 64;
+
 /// A captured frame, borrowed from the reader until the next is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
@@ -59,12 +64,6 @@ impl<'a> Frame<'a> {
         self.link.layer(self.data)
     }
 }
-
-/// Maximum length of a packet, bytes: the snapshot length with which capture programs store whole packets.
-pub const MAX_PACKET: usize = 262_144;
-
-/// Maximum number of frames that [`Reader::burst`] lends together.
-pub const BURST: usize = 64;
 
 /// Byte order of a file or section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

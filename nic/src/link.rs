@@ -7,6 +7,15 @@ use crate::device::{Attached, Mode};
 use crate::error::Error;
 use crate::sys;
 
+/// Constants of linux/rtnetlink.h and linux/if_link.h.
+const RTM_SETLINK: u16 = 19;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_FD: u16 = 1;
+const IFLA_XDP_FLAGS: u16 = 3;
+const NESTED: u16 = 0x8000;
+/// Size of `struct ifinfomsg`, bytes.
+const INFO: usize = 16;
+
 /// A network interface, by name and index.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -28,15 +37,6 @@ pub(crate) struct LinkState {
     /// True if the interface is administratively up.
     pub(crate) up: bool,
 }
-
-/// Constants of linux/rtnetlink.h and linux/if_link.h.
-const RTM_SETLINK: u16 = 19;
-const IFLA_XDP: u16 = 43;
-const IFLA_XDP_FD: u16 = 1;
-const IFLA_XDP_FLAGS: u16 = 3;
-const NESTED: u16 = 0x8000;
-/// Size of `struct ifinfomsg`, bytes.
-const INFO: usize = 16;
 
 impl Link {
     /// Opens the interface `name` of the caller's network namespace.

@@ -7,6 +7,9 @@ use wire::RefusalCounts;
 
 use crate::error::Error;
 
+/// Maximum number of packets delivered at once.
+pub(crate) const BURST: usize = 64;
+
 /// A received datagram, borrowed from the source's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
@@ -125,9 +128,6 @@ pub trait Source: Send {
     /// Returns the kind for display: `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`.
     fn kind(&self) -> &'static str;
 }
-
-/// Maximum number of packets delivered at once.
-pub(crate) const BURST: usize = 64;
 
 /// Packets collected for delivery. On the stack; elements are uninitialised until pushed.
 pub(crate) struct PacketBatch<'a> {

@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use crate::error::Error;
 
+/// Socket option of linux/if_packet.h, available since Linux 4.20.
+pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
+/// Advice when a socket that receives whole frames cannot be opened.
+pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
+
 /// Plain data: any bytes may be written over it, and it may be read as bytes.
 ///
 /// # Safety
@@ -39,12 +44,6 @@ plain!(
     libc::xdp_mmap_offsets,
     libc::xdp_options,
 );
-
-/// Socket option of linux/if_packet.h, available since Linux 4.20.
-pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
-
-/// Advice when a socket that receives whole frames cannot be opened.
-pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
 
 /// Converts the result of a system call: a negative number is an error, whose reason is in errno.
 pub(crate) fn check(result: impl TryInto<usize>) -> io::Result<usize> {

@@ -25,6 +25,9 @@ pub use sender::{SEGMENTS_PER_CALL, Sender};
 pub(crate) use socket::any_address;
 pub use source::{Buffered, Group};
 
+/// Maximum of [`Options::batch_wait`], 200 us.
+pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
+
 /// Settings of a [`Receiver`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -43,9 +46,6 @@ pub struct Options {
     /// checksums from a full buffer ([`Receiver::drops`]). The burst must come from [`Receiver::burst`].
     pub merge: bool,
 }
-
-/// Maximum of [`Options::batch_wait`], 200 us.
-pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
 
 impl Default for Options {
     fn default() -> Self {

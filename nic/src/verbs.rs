@@ -23,6 +23,9 @@ mod sender;
 
 pub use sender::{Refused, Sender};
 
+/// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
+pub const ATOMICS: u8 = 4;
+
 /// A completed work request, as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkCompletion {
@@ -35,9 +38,6 @@ pub struct WorkCompletion {
     /// Bytes of the received message.
     pub len: u32,
 }
-
-/// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
-pub const ATOMICS: u8 = 4;
 
 /// Checks a returned pointer: null is a failure, whose cause is in errno.
 fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Result<NonNull<T>, Error> {

@@ -25,6 +25,8 @@ const HEADER: u64 = 4096;
 const MTU: u32 = 2048;
 /// Number of rounds; the best one counts.
 const ROUNDS: u64 = 30;
+/// Frames per round: enough to amortise cold caches, few enough that some rounds run undisturbed on a busy machine.
+const COUNT: u32 = 8192;
 
 /// A benchmark case.
 #[derive(Clone, Copy)]
@@ -247,9 +249,6 @@ struct Bench {
     kernel: Rdma,
     cost: Cost,
 }
-
-/// Frames per round: enough to amortise cold caches, few enough that some rounds run undisturbed on a busy machine.
-const COUNT: u32 = 8192;
 
 impl Bench {
     fn new(object: &[u8]) -> Self {

@@ -35,6 +35,9 @@ use time::Sweep;
 pub use aggregate::VERSION as AGGREGATE_VERSION;
 pub use views::NetworkEntry;
 
+/// Prefetch distance of payloads, in datagrams ahead of the one being decoded.
+const NEAR: usize = 4;
+
 /// The collector of one worker: reports in, events and rollups out. Single owner, no locks; see [`Collector::handle`] and
 /// [`Collector::tick`].
 ///
@@ -83,9 +86,6 @@ struct Inner {
     latest_plan: LatestPlan,
     node_units: NodeUnits,
 }
-
-/// Prefetch distance of payloads, in datagrams ahead of the one being decoded.
-const NEAR: usize = 4;
 
 impl Collector {
     /// Reserves the memory for the table sizes in `config`.

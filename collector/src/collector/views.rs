@@ -12,6 +12,9 @@ use crate::state::summary::FlowSummary;
 use crate::state::topology::{LinkUse, NodeUse, PathUse};
 use crate::state::view::FlowView;
 
+/// Every slot of a table.
+const ALL: Range<u32> = 0..u32::MAX;
+
 /// An entry of the topology or of node metrics; see [`Collector::network_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkEntry<'a> {
@@ -26,9 +29,6 @@ pub enum NetworkEntry<'a> {
     /// Occupancy of a queue.
     Queue(SeriesView),
 }
-
-/// Every slot of a table.
-const ALL: Range<u32> = 0..u32::MAX;
 
 impl Collector {
     /// Returns all flows, in no particular order.

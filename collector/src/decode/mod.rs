@@ -12,6 +12,9 @@ use wire::Hop;
 
 use crate::config::{Profile, Units};
 
+/// All ones: a value that is absent or unavailable.
+pub(crate) const NO_VALUE: u64 = u64::MAX;
+
 /// Returns the exact hop latency of `hop`, ns, if it is implausible under `profile`: see
 /// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
 pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
@@ -23,9 +26,6 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     let egress = hop.egress_ts.unwrap_or(NO_VALUE);
     clock::exact_implausible(reported, ingress, egress, hop.wide_ts, units)
 }
-
-/// All ones: a value that is absent or unavailable.
-pub(crate) const NO_VALUE: u64 = u64::MAX;
 
 pub(crate) use clock::{
     IMPLAUSIBLE, between, implausible_value, is_plausible, lacks_ingress, mark_implausible, narrow,

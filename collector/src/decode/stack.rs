@@ -10,6 +10,9 @@ use super::reading::{ABSENT, EndTimestamps, Hops, Reading, egress, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
+/// Words of the longest record that is read in place (all items of INT 2.1).
+pub(crate) const WIDEST_RECORD: u8 = 13;
+
 /// The hops of an INT stack with records of `W` words, read in place. In the stack the last hop comes first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacked<'a, P, const W: usize> {
@@ -453,9 +456,6 @@ impl Plans {
         readable.then(|| self.add(shape, Plan::new(layout, units)))
     }
 }
-
-/// Words of the longest record that is read in place (all items of INT 2.1).
-pub(crate) const WIDEST_RECORD: u8 = 13;
 
 #[inline(always)]
 fn word(record: &[[u8; 4]], at: usize) -> u32 {

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use crate::decode::Datagram;
 use crate::event::Nanos;
 
+/// Bytes before each payload: receive time (8), source (16), port (2), listener (2), length (2).
+const HEADER: usize = 30;
+
 /// The chunk into which one thread copies datagrams; full chunks go to [`Kept`].
 #[derive(Debug)]
 pub struct Ring {
@@ -164,9 +167,6 @@ impl Kept {
             .map(|(first, _)| first)
     }
 }
-
-/// Bytes before each payload: receive time (8), source (16), port (2), listener (2), length (2).
-const HEADER: usize = 30;
 
 #[cfg(test)]
 mod tests {

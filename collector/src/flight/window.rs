@@ -7,6 +7,13 @@ use wire::FlowKey;
 
 use crate::event::{Event, Kind, Nanos, SECOND, SET_BACK};
 
+/// An event further in the past than this means that the clock was set back, ns.
+const CLOCK_SET_BACK: Nanos = 60 * SECOND;
+/// Maximum number of subjects per window.
+const SUBJECTS: usize = 64;
+/// Maximum number of ended windows that wait to be fetched.
+const WAITING: usize = 4;
+
 /// Limits of recordings: their length, their rate and their size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlightConfig {
@@ -212,13 +219,6 @@ impl Trigger {
         (node, queue, flow, metric, kind)
     }
 }
-
-/// An event further in the past than this means that the clock was set back, ns.
-const CLOCK_SET_BACK: Nanos = 60 * SECOND;
-/// Maximum number of subjects per window.
-const SUBJECTS: usize = 64;
-/// Maximum number of ended windows that wait to be fetched.
-const WAITING: usize = 4;
 
 #[cfg(test)]
 mod tests {

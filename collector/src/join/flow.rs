@@ -16,6 +16,9 @@ pub(crate) const SETS: usize = 4;
 
 /// Confirmed paths that are stored per flow: a flow may have several paths at once.
 const PATHS: usize = 4;
+/// A new order of known nodes needs this many times more sets than a path with new nodes: two packets that the network
+/// reordered twice look as if they were in order.
+const PERMUTED: u8 = 4;
 
 /// State of one flow. Fields are in the order of use: the first cache line finds the set of a report, the third decides
 /// whether a complete set is accepted.
@@ -71,10 +74,6 @@ impl Path {
         }
     }
 }
-
-/// A new order of known nodes needs this many times more sets than a path with new nodes: two packets that the network
-/// reordered twice look as if they were in order.
-const PERMUTED: u8 = 4;
 
 impl Flow {
     /// Records the path of a complete set; `proven` says whether the set proves the order of its nodes. `needed` such sets in

@@ -10,6 +10,10 @@
 use super::stream::Stream;
 use super::{Nanos, Output, STALLED, Sequencer, StreamId, WINDOW, heat_period};
 
+/// Repetitions of a number other than the highest that are processed singly; all further ones have the same outcome. The
+/// first may be missing, or refute a held number.
+const SINGLY: u64 = STALLED as u64 + 3;
+
 /// Consecutive datagrams of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -136,10 +140,6 @@ impl Stream {
         true
     }
 }
-
-/// Repetitions of a number other than the highest that are processed singly; all further ones have the same outcome. The
-/// first may be missing, or refute a held number.
-const SINGLY: u64 = STALLED as u64 + 3;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,12 @@ use wire::FlowKey;
 
 use crate::hash::fold;
 
+const FREE: Entry = Entry {
+    id: 0,
+    slots: 0,
+    flows: 0,
+};
+
 /// Result of a look-up by Flow ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resolved {
@@ -26,12 +32,6 @@ struct Entry {
     /// Number of flows with this ID; 0 marks a free entry.
     flows: u32,
 }
-
-const FREE: Entry = Entry {
-    id: 0,
-    slots: 0,
-    flows: 0,
-};
 
 /// Flow IDs of the flows in the table: a hash table with open addressing, at most half full. Empty until the first look-up.
 #[derive(Debug)]

@@ -20,6 +20,14 @@ use crate::event::{Basis, Nanos};
 use crate::index::Index;
 use crate::stats::Table;
 
+/// Bit of [`Flow::length`]: the latest report about the path is a postcard, not a report with INT. It shares a field with the
+/// length so that one comparison decides whether the path of an INT report is the flow's.
+const POSTCARDS: u16 = 1 << 15;
+/// Bit of [`Flow::length`]: the latest report about the path may lack some of its nodes.
+const PARTS: u16 = 1 << 14;
+/// Number of flows that one search for a flow to evict visits.
+const SOUGHT: usize = 32;
+
 /// A flow's entry: the fields that every report accesses.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -54,11 +62,6 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// Bit of [`Flow::length`]: the latest report about the path is a postcard, not a report with INT. It shares a field with the
-/// length so that one comparison decides whether the path of an INT report is the flow's.
-const POSTCARDS: u16 = 1 << 15;
-/// Bit of [`Flow::length`]: the latest report about the path may lack some of its nodes.
-const PARTS: u16 = 1 << 14;
 const _: () = assert!(MAX_HOPS < PARTS as usize);
 
 /// The part of a flow that few reports access.
@@ -289,9 +292,6 @@ impl Flow {
         (self.run, self.class) = (run.start, run.class);
     }
 }
-
-/// Number of flows that one search for a flow to evict visits.
-const SOUGHT: usize = 32;
 
 /// The table of flows; see the module documentation.
 #[derive(Debug)]

@@ -5,6 +5,15 @@ use crate::decode::{ABSENT, Reading};
 use crate::index::NO_SLOT;
 use crate::stats::Table;
 
+/// Bit: [`HopState::link`] is the level-2 egress interface.
+const LEVEL_2: u32 = 1 << 31;
+/// Stored value if the packet carried no utilization.
+const NO_UTILIZATION: u32 = LEVEL_2 - 1;
+/// Hops per flow for which memory is reserved.
+const HOPS_PER_FLOW: usize = 16;
+/// Additional pages: for space that size classes leave unused, and for a few long paths in small tables.
+const SPARE_PAGES: usize = 32;
+
 /// The latest values of one hop of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(32))]
@@ -52,12 +61,6 @@ pub(crate) struct PacketValues {
     /// Queue id in the high 8 bits, congestion status in the low 24; all ones if the packet carried none.
     congestion: u32,
 }
-
-/// Bit: [`HopState::link`] is the level-2 egress interface.
-const LEVEL_2: u32 = 1 << 31;
-
-/// Stored value if the packet carried no utilization.
-const NO_UTILIZATION: u32 = LEVEL_2 - 1;
 
 impl PacketValues {
     pub(crate) const NOTHING: Self = Self {
@@ -150,12 +153,6 @@ impl<'a> StoredHops<'a> {
         Some((&mut self.states[at], &mut self.values[at]))
     }
 }
-
-/// Hops per flow for which memory is reserved.
-const HOPS_PER_FLOW: usize = 16;
-
-/// Additional pages: for space that size classes leave unused, and for a few long paths in small tables.
-const SPARE_PAGES: usize = 32;
 
 /// Runs of hops. All memory is reserved at the start and used from the front.
 #[derive(Debug)]

@@ -11,6 +11,12 @@ use crate::config::Config;
 use crate::decode::{ABSENT, IMPLAUSIBLE, NO_VALUE, NodeUnits, Reading, egress, is_plausible};
 use crate::index::NO_SLOT;
 
+/// The longest latency that a hop state stores, ns (4.28 s); higher values encode implausible latencies.
+pub(super) const SATURATED: u32 = IMPLAUSIBLE as u32 - 1;
+/// The widest deadband of hop latency: half of the range of a hop state, so that before the first report every value lies
+/// outside. A wider threshold is compared when a value leaves the deadband.
+pub(crate) const WIDEST_DEADBAND: u64 = 1 << 31;
+
 /// The time series of nodes, queues and links, one table per metric.
 #[derive(Debug)]
 pub(crate) struct NodeMetrics {
@@ -50,9 +56,6 @@ impl HopState {
         }
     }
 }
-
-/// The longest latency that a hop state stores, ns (4.28 s); higher values encode implausible latencies.
-pub(super) const SATURATED: u32 = IMPLAUSIBLE as u32 - 1;
 
 /// Converts a plausible latency to the 32 bits of a hop state.
 #[inline(always)]
@@ -252,10 +255,6 @@ impl NodeMetrics {
         );
     }
 }
-
-/// The widest deadband of hop latency: half of the range of a hop state, so that before the first report every value lies
-/// outside. A wider threshold is compared when a value leaves the deadband.
-pub(crate) const WIDEST_DEADBAND: u64 = 1 << 31;
 
 impl HopState {
     #[cold]

@@ -10,6 +10,9 @@ use crate::stats::{Partial, PostcardStats, Unjoinable};
 
 /// Null value of a cell number.
 const NONE: u32 = u32::MAX;
+/// A path from INT is forgotten after this time (ns) without a report with all nodes, and at least [`FORGET_REPORTS`] others.
+const FORGET_TIME: Nanos = 10_000_000_000;
+const FORGET_REPORTS: u32 = 64;
 
 /// A postcard that waits for the others of its packet.
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +96,6 @@ impl PendingFlow {
         unconfirmed: 0,
     };
 }
-
-/// A path from INT is forgotten after this time (ns) without a report with all nodes, and at least [`FORGET_REPORTS`] others.
-const FORGET_TIME: Nanos = 10_000_000_000;
-const FORGET_REPORTS: u32 = 64;
 
 impl PendingFlow {
     /// Counts a report at `now` that does not confirm the path; `is_first` if the report before it did. Returns true if the

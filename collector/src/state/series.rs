@@ -46,6 +46,8 @@ const STEP: u32 = 128;
 /// Seconds after which a key that had values in one second only may be removed from a table that is more than half full. So a
 /// flood of forged keys soon leaves the table, while honest keys keep their whole timeout in a table of sufficient size.
 const NEWCOMER_TIMEOUT: u32 = 5;
+/// Part of a node for queue values that name no queue.
+pub(crate) const ALL_QUEUES: u32 = 0x100;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +55,6 @@ pub(crate) struct Key {
     pub(crate) node: u32,
     pub(crate) part: u32,
 }
-
-/// Part of a node for queue values that name no queue.
-pub(crate) const ALL_QUEUES: u32 = 0x100;
 
 /// (Node, interface, queue); each `None` if it does not apply.
 pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);

@@ -6,6 +6,27 @@ use std::str::FromStr;
 use super::context::Context;
 use super::field::{Field, FieldError, ReportedHop, parse_number};
 
+/// Operators, longer ones before their prefixes: `<=` begins with `<`.
+const OPERATORS: [(&str, Operator); 6] = [
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("<", Operator::Less),
+    (">", Operator::More),
+];
+/// Suffixes of constants: bytes in powers of 1024, times in ns, percent in millionths.
+const UNITS: [(&str, u64); 8] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("%", 10_000),
+    ("", 1),
+];
+
 /// A comparison of a number with a constant. It is false for an unknown number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -23,28 +44,6 @@ enum Operator {
     More,
     AtLeast,
 }
-
-/// Operators, longer ones before their prefixes: `<=` begins with `<`.
-const OPERATORS: [(&str, Operator); 6] = [
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    ("<=", Operator::AtMost),
-    (">=", Operator::AtLeast),
-    ("<", Operator::Less),
-    (">", Operator::More),
-];
-
-/// Suffixes of constants: bytes in powers of 1024, times in ns, percent in millionths.
-const UNITS: [(&str, u64); 8] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("%", 10_000),
-    ("", 1),
-];
 
 impl Condition {
     /// Returns the field that is compared.

@@ -10,6 +10,20 @@ use super::outbox::Outbox;
 
 /// Number of essential reports stored per collector (W in wire-formats 5.8).
 pub const WINDOW: usize = 256;
+/// Byte offset of the sequence number in a report (wire-formats 5.3).
+const SEQUENCE: usize = 2;
+/// Delay before the other reports follow the first one that is retransmitted to a full translator, ns: (minimum, maximum). The
+/// maximum applies if the translator announced a longer time.
+const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
+/// Maximum number of retransmissions of the last report without a NACK.
+const PROBES: u8 = 8;
+/// Maximum time for which a congestion notice holds, us. Control messages are not authenticated, and a translator that is still
+/// congested repeats its notice far sooner.
+const MAX_HOLD_US: u32 = 1_000_000;
+/// Cost of one retransmission in the allowance for NACKs, ns: 256 retransmissions per millisecond.
+const RETRANSMISSION: u64 = 1_000_000 / 256;
+/// Size of the allowance, ns: a burst of 512 retransmissions.
+const ALLOWANCE: u64 = 512 * RETRANSMISSION;
 
 /// Settings of the retransmission of essential reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,21 +44,6 @@ impl Default for Repeat {
         }
     }
 }
-
-/// Byte offset of the sequence number in a report (wire-formats 5.3).
-const SEQUENCE: usize = 2;
-/// Delay before the other reports follow the first one that is retransmitted to a full translator, ns: (minimum, maximum). The
-/// maximum applies if the translator announced a longer time.
-const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
-/// Maximum number of retransmissions of the last report without a NACK.
-const PROBES: u8 = 8;
-/// Maximum time for which a congestion notice holds, us. Control messages are not authenticated, and a translator that is still
-/// congested repeats its notice far sooner.
-const MAX_HOLD_US: u32 = 1_000_000;
-/// Cost of one retransmission in the allowance for NACKs, ns: 256 retransmissions per millisecond.
-const RETRANSMISSION: u64 = 1_000_000 / 256;
-/// Size of the allowance, ns: a burst of 512 retransmissions.
-const ALLOWANCE: u64 = 512 * RETRANSMISSION;
 
 /// Counters of the destination of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

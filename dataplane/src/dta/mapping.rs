@@ -9,6 +9,9 @@ use super::context::Trigger;
 use super::field::Field;
 use super::{ConfigError, Part, SendOptions};
 
+/// Maximum number of lists over which a mapping spreads entries.
+pub const MAX_SPREAD: u16 = 256;
+
 /// Maps the measurements of a switch to a DTA operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
@@ -82,9 +85,6 @@ pub enum Action {
         value: Field,
     },
 }
-
-/// Maximum number of lists over which a mapping spreads entries.
-pub const MAX_SPREAD: u16 = 256;
 
 impl Mapping {
     /// Returns all fields in the order in which they are written, each with the name of its setting.

@@ -4,6 +4,9 @@ use super::ground_truth::{DropReason, GroundTruth, HopTruth, PacketTrace};
 use super::{EventKind, Fabric, FabricSink, Frames, QueueUnit, routed};
 use crate::switch::{Verdict, Visit};
 
+/// Maximum number of switches on a path; a packet that exceeds it is in a loop.
+const MAX_HOPS: usize = 64;
+
 /// A packet in flight. Slots are reused, so there are no allocations in the steady state.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
@@ -23,9 +26,6 @@ struct End {
     reason: DropReason,
     reported: bool,
 }
-
-/// Maximum number of switches on a path; a packet that exceeds it is in a loop.
-const MAX_HOPS: usize = 64;
 
 impl Fabric {
     /// Creates the next packet of a flow, and passes it to the host's NIC.

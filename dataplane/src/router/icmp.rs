@@ -7,6 +7,11 @@ use wire::{checksum, ethernet, ipv4, ipv6};
 use super::packet::{self, ICMP, ICMPV6, Ip};
 use super::{LOCAL, Router, Wires};
 
+/// Maximum length of an error's IP packet, which every host accepts (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4).
+const LONGEST_4: usize = 576;
+const LONGEST_6: usize = 1280;
+const ICMP_HEADER: usize = 8;
+
 /// The reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
@@ -65,11 +70,6 @@ impl Default for RateLimit {
         }
     }
 }
-
-/// Maximum length of an error's IP packet, which every host accepts (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4).
-const LONGEST_4: usize = 576;
-const LONGEST_6: usize = 1280;
-const ICMP_HEADER: usize = 8;
 
 impl Router {
     /// Sends an ICMP error about the packet in `slot` to its sender, if RFC 1812 permits one and the rate limit is not reached.

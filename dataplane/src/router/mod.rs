@@ -49,6 +49,15 @@ pub use routes::Route;
 use routes::Routes;
 pub use stats::{Drop, PortStats, QueueStats, Stats};
 
+/// Maximum number of intercepted destinations.
+pub const MAX_INTERCEPTED: usize = 64;
+/// Maximum number of ports.
+pub const MAX_PORTS: usize = 256;
+/// Maximum number of frames in the router, in all queues and on all links.
+const MAX_QUEUED: usize = 1 << 15;
+/// Ingress port of frames that the router originates.
+const LOCAL: u16 = u16::MAX;
+
 /// Configuration of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -71,12 +80,6 @@ pub struct Config {
     /// UDP destinations whose datagrams are intercepted, at most [`MAX_INTERCEPTED`]; see [`Wires::deliver`].
     pub intercept: Vec<SocketAddr>,
 }
-
-/// Maximum number of intercepted destinations.
-pub const MAX_INTERCEPTED: usize = 64;
-
-/// Maximum number of ports.
-pub const MAX_PORTS: usize = 256;
 
 /// Configuration of a port.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,12 +224,6 @@ struct PortQueues {
     out: LinkQueue,
     into: LinkQueue,
 }
-
-/// Maximum number of frames in the router, in all queues and on all links.
-const MAX_QUEUED: usize = 1 << 15;
-
-/// Ingress port of frames that the router originates.
-const LOCAL: u16 = u16::MAX;
 
 /// A frame in the router.
 #[derive(Debug, Default)]

@@ -11,6 +11,9 @@ use crate::device::netlink::Netlink;
 use crate::error::Error;
 use crate::sys::bpf::{TestRun, attach_xdp, bpf, command};
 
+/// Part of the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
+const NOT_FOR_ALL: &str = "!root";
+
 /// The place in the kernel where an XDP program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -109,9 +112,6 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     let source = format!("the object has no {what} `{name}`");
     Error::new("bpf", name, io::Error::new(io::ErrorKind::NotFound, source))
 }
-
-/// Part of the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
-const NOT_FOR_ALL: &str = "!root";
 
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
     match program {

@@ -11,6 +11,7 @@ const SIZE: usize = 1 << 20;
 
 /// Maximum number of bytes that [`Buffer::need`] can provide.
 pub(super) const MAX_READ: usize = SIZE / 2;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// A window over the (decompressed) bytes of a file.
 #[derive(Debug)]
@@ -189,8 +190,6 @@ impl<R: Read> Buffer<R> {
         Ok(true)
     }
 }
-
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Debug)]
 enum Input<R> {

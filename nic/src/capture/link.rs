@@ -2,6 +2,18 @@
 
 use wire::ethernet::ethertype::is_tag;
 
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// Bytes of a VLAN tag: its control word and the next EtherType.
+const TAG_LEN: usize = 4;
+/// Maximum number of VLAN tags that are skipped, as in an Ethernet frame.
+const MAX_TAGS: usize = 7;
+// Header length and EtherType offset of Linux cooked captures, version 1 and 2, bytes.
+const SLL_HEADER_LEN: usize = 16;
+const SLL_PROTOCOL: usize = 14;
+const SLL2_HEADER_LEN: usize = 20;
+const SLL2_PROTOCOL: usize = 0;
+
 /// Link-layer header types, by the numbers of the tcpdump registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkType {
@@ -42,13 +54,6 @@ pub enum Layer<'a> {
     /// The link type, or a header inside it, is not supported.
     Unsupported,
 }
-
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Bytes of a VLAN tag: its control word and the next EtherType.
-const TAG_LEN: usize = 4;
-/// Maximum number of VLAN tags that are skipped, as in an Ethernet frame.
-const MAX_TAGS: usize = 7;
 
 impl LinkType {
     /// Returns the link type with this number.
@@ -105,12 +110,6 @@ impl LinkType {
         }
     }
 }
-
-// Header length and EtherType offset of Linux cooked captures, version 1 and 2, bytes.
-const SLL_HEADER_LEN: usize = 16;
-const SLL_PROTOCOL: usize = 14;
-const SLL2_HEADER_LEN: usize = 20;
-const SLL2_PROTOCOL: usize = 0;
 
 /// Skips a header of `LEN` bytes with the EtherType at `PROTOCOL`, and any VLAN tags. Values below 1536 are not EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {

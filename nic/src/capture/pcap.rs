@@ -6,6 +6,9 @@ use super::buffer::Buffer;
 use super::error::{Error, Fault};
 use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
+const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+
 mod field {
     //! The file header, then the packet header.
     pub(super) const LINK_TYPE: usize = 20;
@@ -17,9 +20,6 @@ mod field {
     pub(super) const LENGTH: usize = 12;
     pub(super) const PACKET_HEADER_LEN: usize = 16;
 }
-
-const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
-pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 /// Contents of the file header.
 #[derive(Debug)]

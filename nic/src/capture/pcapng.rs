@@ -6,6 +6,9 @@ use super::buffer::{self, Buffer};
 use super::error::{Error, Fault};
 use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
+/// Maximum number of interfaces in a section; a file with more is malformed.
+const MAX_INTERFACES: usize = 4096;
+
 mod block {
     //! Block types, and the layout of every block: type, length, body, length again.
     // Block types.
@@ -46,9 +49,6 @@ mod enhanced {
     pub(super) const LENGTH: usize = 16;
     pub(super) const DATA: usize = 20;
 }
-
-/// Maximum number of interfaces in a section; a file with more is malformed.
-const MAX_INTERFACES: usize = 4096;
 
 /// State of the current section.
 #[derive(Debug)]

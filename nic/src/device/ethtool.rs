@@ -12,6 +12,10 @@ use crate::sys;
 
 /// The ethtool ioctl of linux/sockios.h.
 const SIOCETHTOOL: u32 = 0x8946;
+/// The string set with the names of the offloads (`ETH_SS_FEATURES`).
+const SS_FEATURES: u32 = 4;
+/// Bytes of a string in a string set.
+const STRING: usize = 32;
 
 /// Ethtool commands of linux/ethtool.h.
 mod command {
@@ -24,12 +28,6 @@ mod command {
     pub(crate) const GCHANNELS: u32 = 0x3c;
     pub(crate) const SCHANNELS: u32 = 0x3d;
 }
-
-/// The string set with the names of the offloads (`ETH_SS_FEATURES`).
-const SS_FEATURES: u32 = 4;
-
-/// Bytes of a string in a string set.
-const STRING: usize = 32;
 
 /// An interface, with a socket for the ioctls.
 #[derive(Debug)]

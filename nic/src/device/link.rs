@@ -4,6 +4,13 @@ use super::netlink::{Attributes, Netlink, put, u16_at, u32_at, u64_at};
 use super::{Attached, Member, Mode, Peer, RxErrors, XdpFeatures};
 use crate::error::Error;
 
+/// Message type of linux/rtnetlink.h.
+const RTM_GETLINK: u16 = 18;
+/// Bytes of `ifinfomsg` before the attributes.
+const INFO: usize = 16;
+/// Bytes of `genlmsghdr`: command, version, reserved.
+const GENERIC: usize = 4;
+
 /// The fields of the reply to `RTM_GETLINK` that are used here.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Link {
@@ -27,12 +34,6 @@ pub(crate) enum LinkSelector<'a> {
     Name(&'a str),
     Index(u32),
 }
-
-/// Message type of linux/rtnetlink.h.
-const RTM_GETLINK: u16 = 18;
-
-/// Bytes of `ifinfomsg` before the attributes.
-const INFO: usize = 16;
 
 /// Link attributes of linux/if_link.h.
 mod ifla {
@@ -176,9 +177,6 @@ mod ctrl {
     pub(crate) const FAMILY_ID: u16 = 1;
     pub(crate) const FAMILY_NAME: u16 = 2;
 }
-
-/// Bytes of `genlmsghdr`: command, version, reserved.
-const GENERIC: usize = 4;
 
 /// Returns the XDP features of the driver, or `None` if this kernel does not report them.
 pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {

@@ -6,20 +6,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::error::Error;
 use crate::sys;
 
+/// Bytes of `nlmsghdr`: length, type, flags, sequence, port.
+const HEADER: usize = 16;
+/// Message type of a reply that is an error number (`NLMSG_ERROR`).
+const ERROR: u16 = 2;
+/// Size of the reply buffer, bytes: a reply always fits (the kernel starts with at most 32 KiB, `NLMSG_GOODSIZE`).
+const ANSWER: usize = 64 * 1024;
+
 /// A netlink socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
 }
-
-/// Bytes of `nlmsghdr`: length, type, flags, sequence, port.
-const HEADER: usize = 16;
-
-/// Message type of a reply that is an error number (`NLMSG_ERROR`).
-const ERROR: u16 = 2;
-
-/// Size of the reply buffer, bytes: a reply always fits (the kernel starts with at most 32 KiB, `NLMSG_GOODSIZE`).
-const ANSWER: usize = 64 * 1024;
 
 impl Netlink {
     /// Opens a socket; `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.

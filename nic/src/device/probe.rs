@@ -9,6 +9,11 @@ use super::{Mode, program};
 use crate::error::Error;
 use crate::sys::{self, Mapping};
 
+const FRAMES: u32 = 64;
+const FRAME: u32 = 4096;
+/// Number of attempts to bind to a busy queue.
+const BIND_TRIES: u32 = 20;
+
 /// Result for each receive path, best first. `None` if it was not probed, because a better one works.
 #[derive(Debug)]
 pub struct Probe {
@@ -70,11 +75,6 @@ struct Socket {
     socket: OwnedFd,
     memory: Mapping,
 }
-
-const FRAMES: u32 = 64;
-const FRAME: u32 = 4096;
-/// Number of attempts to bind to a busy queue.
-const BIND_TRIES: u32 = 20;
 
 impl Socket {
     fn open() -> Result<Self, Error> {

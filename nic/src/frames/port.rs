@@ -8,6 +8,19 @@ use crate::error::Error;
 use crate::sys::{self, Mapping, half, word};
 use crate::time::nanoseconds;
 
+/// Maximum number of frames per `sendmmsg` call.
+const BATCH: usize = 64;
+/// Bytes of a block of the ring.
+const BLOCK: usize = 1 << 20;
+/// Maximum frame length: the largest IP packet with the headers and tags before it.
+const LONGEST: usize = (1 << 16) + 64;
+/// Bytes of `struct virtio_net_hdr`.
+const VIRTIO_HEADER: usize = 10;
+/// Maximum bytes before a frame in a slot: headers, address, alignment, a tag.
+const OVERHEAD: usize = 128;
+/// Bytes of a VLAN tag.
+const TAG: usize = 4;
+
 /// Settings of a [`Port`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -65,15 +78,6 @@ pub struct Stats {
     /// Frames that the kernel refused.
     pub failed: u64,
 }
-
-/// Maximum number of frames per `sendmmsg` call.
-const BATCH: usize = 64;
-/// Bytes of a block of the ring.
-const BLOCK: usize = 1 << 20;
-/// Maximum frame length: the largest IP packet with the headers and tags before it.
-const LONGEST: usize = (1 << 16) + 64;
-/// Bytes of `struct virtio_net_hdr`.
-const VIRTIO_HEADER: usize = 10;
 
 /// A port on an interface.
 #[derive(Debug)]
@@ -309,11 +313,6 @@ impl AsFd for Port {
         self.socket.as_fd()
     }
 }
-
-/// Maximum bytes before a frame in a slot: headers, address, alignment, a tag.
-const OVERHEAD: usize = 128;
-/// Bytes of a VLAN tag.
-const TAG: usize = 4;
 
 /// A slot that was read.
 struct Slot<'a> {

@@ -17,6 +17,11 @@ use crate::udp;
 const BLOCK: usize = 1 << 20;
 /// Time after which the kernel hands over a block that is not full, ms.
 const BLOCK_TIMEOUT_MS: u32 = 4;
+// Offsets in `struct tpacket_block_desc`: the number of frames, and the offset of the first.
+const BLOCK_PACKETS: usize = 12;
+const BLOCK_FIRST: usize = 16;
+/// Bytes of `struct virtio_net_hdr`, before the frame.
+const VIRTIO_HEADER: usize = 10;
 
 /// A ring of frames from one interface.
 #[derive(Debug)]
@@ -210,10 +215,6 @@ impl Source for Ring {
     }
 }
 
-// Offsets in `struct tpacket_block_desc`: the number of frames, and the offset of the first.
-const BLOCK_PACKETS: usize = 12;
-const BLOCK_FIRST: usize = 16;
-
 /// A frame in the ring, after its header.
 struct Frame<'a> {
     data: &'a [u8],
@@ -277,9 +278,6 @@ impl<'a> Frame<'a> {
         }
     }
 }
-
-/// Bytes of `struct virtio_net_hdr`, before the frame.
-const VIRTIO_HEADER: usize = 10;
 
 /// Reads the segment length from `struct virtio_net_hdr`. Within one machine, several datagrams travel as one (UDP segmentation
 /// offload), and nothing splits them before the ring.

@@ -14,6 +14,10 @@ const PROGRAM: &str = "hopwise_steer";
 const SOCKETS: &str = "sockets";
 const PORTS: &str = "ports";
 const LONGEST: &str = "longest";
+/// Maximum number of frames of all queues together, unless a queue would get fewer than [`FEWEST_FRAMES`].
+const MAX_FRAMES: u32 = 1 << 16;
+/// Minimum number of frames per queue: with fewer, it loses frames whenever its reader waits to be scheduled.
+const FEWEST_FRAMES: u32 = 1 << 11;
 
 pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result<OpenInterface, Error> {
     let program = options
@@ -114,11 +118,6 @@ fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options 
         ..wanted.clone()
     }
 }
-
-/// Maximum number of frames of all queues together, unless a queue would get fewer than [`FEWEST_FRAMES`].
-const MAX_FRAMES: u32 = 1 << 16;
-/// Minimum number of frames per queue: with fewer, it loses frames whenever its reader waits to be scheduled.
-const FEWEST_FRAMES: u32 = 1 << 11;
 
 /// Ensures that the interface has no XDP program. Removes a program that a killed hopwise left on a kernel without BPF links.
 pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {

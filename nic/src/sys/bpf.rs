@@ -6,6 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::check;
 
+/// Program type `BPF_PROG_TYPE_SOCKET_FILTER` of `enum bpf_prog_type`.
+pub(crate) const SOCKET_FILTER: u32 = 1;
+/// Program type `BPF_PROG_TYPE_XDP` of `enum bpf_prog_type`.
+pub(crate) const XDP: u32 = 6;
+
 /// Commands of bpf(2) (Linux, uapi/linux/bpf.h).
 pub(crate) mod command {
     pub(crate) const MAP_CREATE: u32 = 0;
@@ -20,11 +25,6 @@ pub(crate) mod command {
     pub(crate) const INFO_BY_FD: u32 = 15;
     pub(crate) const LINK_CREATE: u32 = 28;
 }
-
-/// Program type `BPF_PROG_TYPE_SOCKET_FILTER` of `enum bpf_prog_type`.
-pub(crate) const SOCKET_FILTER: u32 = 1;
-/// Program type `BPF_PROG_TYPE_XDP` of `enum bpf_prog_type`.
-pub(crate) const XDP: u32 = 6;
 
 /// Arguments of creating a map.
 #[repr(C)]

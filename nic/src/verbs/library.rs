@@ -9,6 +9,17 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
+/// GID type `IBV_GID_TYPE_ROCE_V2` of infiniband/verbs.h.
+pub(super) const ROCE_V2: u32 = 2;
+/// `IBV_QPT_RC` of `enum ibv_qp_type`.
+pub(super) const RELIABLE: u32 = 2;
+/// `IBV_QPT_UC` of `enum ibv_qp_type`.
+pub(super) const UNRELIABLE: u32 = 3;
+/// `IBV_SEND_SIGNALED` of `enum ibv_send_flags`.
+pub(super) const SIGNALED: u32 = 1 << 1;
+/// `IBV_WC_WITH_IMM` of `enum ibv_wc_flags`.
+pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
+
 /// `struct ibv_device`, which is opaque.
 #[repr(C)]
 pub(super) struct Device([u8; 0]);
@@ -70,9 +81,6 @@ pub(super) struct GidEntry {
     interface: u32,
 }
 
-/// GID type `IBV_GID_TYPE_ROCE_V2` of infiniband/verbs.h.
-pub(super) const ROCE_V2: u32 = 2;
-
 /// `struct ibv_device_attr`, with space for fields added later.
 #[repr(C, align(8))]
 pub(super) struct DeviceAttributes {
@@ -125,11 +133,6 @@ pub(super) struct QueuePairInit {
     pub(super) kind: u32,
     pub(super) signal_all: c_int,
 }
-
-/// `IBV_QPT_RC` of `enum ibv_qp_type`.
-pub(super) const RELIABLE: u32 = 2;
-/// `IBV_QPT_UC` of `enum ibv_qp_type`.
-pub(super) const UNRELIABLE: u32 = 3;
 
 /// `struct ibv_ah_attr`, including `ibv_global_route`.
 #[repr(C)]
@@ -273,9 +276,6 @@ pub(super) mod operation {
     pub(in crate::verbs) const FETCH_AND_ADD: u32 = 6;
 }
 
-/// `IBV_SEND_SIGNALED` of `enum ibv_send_flags`.
-pub(super) const SIGNALED: u32 = 1 << 1;
-
 /// `struct ibv_recv_wr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct ReceiveRequest {
@@ -304,9 +304,6 @@ pub(super) struct Completion {
     service_level: u8,
     path_bits: u8,
 }
-
-/// `IBV_WC_WITH_IMM` of `enum ibv_wc_flags`.
-pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
 
 // `offsetof` and `sizeof` on 64-bit machines, from rdma-core 44.
 #[cfg(target_pointer_width = "64")]

@@ -8,6 +8,9 @@ use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
 use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
+/// `IBV_WC_GENERAL_ERR`: stands for an error that has no completion.
+const GENERAL_ERROR: u32 = 21;
+
 /// The reason why a request was not accepted. A refused request has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
@@ -219,9 +222,6 @@ fn posted(result: libc::c_int) -> Result<(), Refused> {
         _ => Err(Refused::Broken),
     }
 }
-
-/// `IBV_WC_GENERAL_ERR`: stands for an error that has no completion.
-const GENERAL_ERROR: u32 = 21;
 
 #[cfg(test)]
 mod tests {

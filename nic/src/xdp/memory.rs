@@ -5,6 +5,9 @@ use std::io;
 use crate::error::Error;
 use crate::sys::Mapping;
 
+/// Size of a huge page on x86-64 and arm64, bytes.
+const HUGE: usize = 2 << 20;
+
 /// Kind of the memory's pages. Larger pages cause fewer TLB misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
@@ -15,9 +18,6 @@ pub enum Pages {
     /// Ordinary pages of 4 KiB.
     Small,
 }
-
-/// Size of a huge page on x86-64 and arm64, bytes.
-const HUGE: usize = 2 << 20;
 
 /// The frames, contiguous in one mapping.
 #[derive(Debug)]

@@ -9,6 +9,9 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, Mapping};
 
+/// Number of attempts to bind to a busy queue.
+const BIND_TRIES: u32 = 200;
+
 /// Parameters for binding a socket.
 pub(super) struct BindRequest<'a> {
     pub(super) link: &'a Link,
@@ -177,9 +180,6 @@ fn map<T: Copy>(
     let memory = Mapping::shared(fd, page, Ring::<T>::bytes(offsets, places))?;
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
-
-/// Number of attempts to bind to a busy queue.
-const BIND_TRIES: u32 = 200;
 
 fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {
     let name = libc::sockaddr_xdp {

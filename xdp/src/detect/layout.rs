@@ -16,6 +16,10 @@ pub(crate) const PREFIX_LEN: usize = 24;
 pub(crate) const STREAM_WINDOW: usize = 8;
 /// Maximum number of hops stored per flow.
 pub const FLOW_HOPS: usize = 16;
+/// Bytes of a record before its frame.
+pub(crate) const RECORD_HEADER: usize = 64;
+/// Thresholds saturate here, far above every value, so that the kernel can add two of them without overflow.
+const MAX_THRESHOLD: u64 = 1 << 62;
 
 /// Offsets in `struct control`.
 pub(crate) mod control {
@@ -93,9 +97,6 @@ impl Reason {
         self.0 & other.0 != 0
     }
 }
-
-/// Bytes of a record before its frame.
-pub(crate) const RECORD_HEADER: usize = 64;
 
 /// A datagram that was passed to user space, as a record of the ring buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,9 +240,6 @@ pub(crate) mod detection {
     pub(crate) const OVERRIDE_LEN: usize = 128;
     pub(crate) const LEN: usize = OVERRIDES + detect::threshold::MAX_OVERRIDES * OVERRIDE_LEN;
 }
-
-/// Thresholds saturate here, far above every value, so that the kernel can add two of them without overflow.
-const MAX_THRESHOLD: u64 = 1 << 62;
 
 /// Encodes thresholds and rules as the kernel reads them.
 pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {

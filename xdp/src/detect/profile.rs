@@ -9,6 +9,8 @@ use crate::bytes::put;
 pub const PROFILE_LEN: usize = 72;
 /// Bytes of `struct ports`.
 pub const PORTS_LEN: usize = 20;
+/// Value of `dscp_other` for a profile without one: larger than any DSCP.
+const NO_DSCP: u8 = 0xff;
 
 /// Units of the numbers in a source's reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,9 +67,6 @@ mod field {
     pub(super) const COUNT: usize = 0;
     pub(super) const PORT: usize = 4;
 }
-
-/// Value of `dscp_other` for a profile without one: larger than any DSCP.
-const NO_DSCP: u8 = 0xff;
 
 /// Encodes a profile as the kernel's decoder reads it.
 pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {

@@ -14,6 +14,18 @@ pub(super) const MAX_QUEUE_PAIRS: usize = 4096;
 pub(super) const MAX_REGIONS: usize = 256;
 /// Number of results of atomic operations stored per queue pair.
 pub(super) const SAVED_ATOMICS: usize = 128;
+/// Refusals in the order of `enum roce_refusal`.
+const REFUSALS: [Refusal; 7] = [
+    Refusal::BadIpHeader,
+    Refusal::BadUdpLength,
+    Refusal::BadRoceLength,
+    Refusal::Truncated,
+    Refusal::BadIcrc,
+    Refusal::BadTransportVersion,
+    Refusal::BadPartitionKey,
+];
+/// Number of words in `struct rdma_counters`.
+pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
 
 /// A C structure that is written field by field.
 struct Layout(Vec<u8>);
@@ -178,17 +190,6 @@ fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
     }))
 }
 
-/// Refusals in the order of `enum roce_refusal`.
-const REFUSALS: [Refusal; 7] = [
-    Refusal::BadIpHeader,
-    Refusal::BadUdpLength,
-    Refusal::BadRoceLength,
-    Refusal::Truncated,
-    Refusal::BadIcrc,
-    Refusal::BadTransportVersion,
-    Refusal::BadPartitionKey,
-];
-
 /// Reasons in the order of `enum reason`; two reasons that only the program has follow these.
 const REASONS: [Reason; 15] = [
     Reason::UnknownQueuePair,
@@ -207,9 +208,6 @@ const REASONS: [Reason; 15] = [
     Reason::NoReceive,
     Reason::ResultOverwritten,
 ];
-
-/// Number of words in `struct rdma_counters`.
-pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
 
 /// The counters of the kernel program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
