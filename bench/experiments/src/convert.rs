@@ -31,10 +31,7 @@ impl Format {
     }
 }
 
-/// Checks that the formats can be written, before a command measures for minutes and then fails.
-///
-/// # Errors
-/// Fails if the converter is needed and missing.
+/// Fails if a format needs the converter and it is missing, before a command measures for minutes.
 pub(super) fn check(formats: &[Format]) -> Result<(), CliError> {
     if formats.iter().all(|format| *format == Format::Svg) {
         return Ok(());
@@ -43,9 +40,6 @@ pub(super) fn check(formats: &[Format]) -> Result<(), CliError> {
 }
 
 /// Converts a plot to another format, beside its SVG file.
-///
-/// # Errors
-/// Fails if the converter fails.
 pub(super) fn convert(svg: &Path, format: Format) -> Result<(), CliError> {
     if format == Format::Svg {
         return Ok(());
