@@ -202,10 +202,7 @@ const CASES: &[Case] = cases! {
 /// The name that selects the comparison with other projects' programs.
 const PEERS: &str = "peers";
 
-/// Runs the command.
-///
-/// # Errors
-/// Fails if a name is unknown or a case fails.
+/// Runs the command. Fails if a name is unknown or a case fails.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list {
         return print(

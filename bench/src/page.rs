@@ -1,5 +1,4 @@
-//! Generates the Markdown page of measured figures from the output of `hopwise bench --all --json`. Every figure, ratio and
-//! verdict follows from these outcomes.
+//! Generates the page of measured figures, ratios and verdicts from the output of `hopwise bench --all --json`.
 
 mod bars;
 
@@ -15,10 +14,8 @@ use bars::{Bar, bar_of};
 /// Name and description of a case.
 type Case = (&'static str, &'static str);
 
-/// Renders the page of `outcomes`, one JSON object per line, in the order of `cases`.
-///
-/// # Errors
-/// Names the line that is not an outcome.
+/// Renders the page of `outcomes`, one JSON object per line, in the order of `cases`. The error names a line that is no
+/// outcome.
 pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     let mut found = HashMap::new();
     for (at, line) in outcomes
@@ -49,7 +46,6 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     Ok(out)
 }
 
-/// The beginning of the page.
 const HEAD: &str = "\
 # Performance: measured figures
 

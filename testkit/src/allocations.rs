@@ -1,5 +1,4 @@
-//! A counting global allocator for tests that limit allocations. Counts are per thread, because other threads of the test
-//! runner allocate at any time.
+//! A counting global allocator. Counts are per thread, because other threads of the test runner allocate at any time.
 #![allow(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

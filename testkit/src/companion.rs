@@ -1,5 +1,4 @@
-//! Checks of the programs that are installed beside `hopwise`: their help, their generated pages, and their error without
-//! `hopwise`.
+//! Checks of the programs that are installed beside `hopwise`: help, generated pages, and the error without `hopwise`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
@@ -34,8 +33,7 @@ impl Companion {
         let directory = self.directory("alone");
         fs::create_dir_all(&directory).unwrap();
         let alone = directory.join(Path::new(self.0).file_name().unwrap());
-        // `cp` writes the copy: if this process wrote it, a child that another test forks could inherit the open descriptor,
-        // and the copy could not be executed (ETXTBSY).
+        // `cp` writes it: a child forked by another test could inherit our open descriptor, and `exec` fail with ETXTBSY.
         let copied = Command::new("cp").arg(self.0).arg(&alone).status().unwrap();
         assert!(copied.success());
         let error = text(Command::new(&alone).args(words).env("PATH", &directory), 2);

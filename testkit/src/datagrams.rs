@@ -1,8 +1,7 @@
 //! Generates random telemetry datagrams for fuzz tests: almost valid, so that they pass the first checks of the decoders.
 //!
 //! Telemetry Report 0.5, 1.0 and 2.0 around INT 0.5, 1.0 and 2.x, SF-INT and IOAM, in every encapsulation that the decoders
-//! know, in any order and nested. Counts and lengths are mostly consistent. A choice listed more than once in [`pick`] is that
-//! much likelier.
+//! know, nested in any order. A choice listed more than once in [`pick`] is that much likelier.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use crate::rng::Rng;
@@ -469,8 +468,7 @@ fn int_option(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend(data);
 }
 
-/// An IOAM option (RFC 9197, RFC 9326): trace, direct export, or an unknown type. Bits 8 to 10 of a trace are items of eight
-/// bytes, bit 22 adds opaque data of variable length.
+/// An IOAM option (RFC 9197, RFC 9326). Trace bits 8 to 10 are items of eight bytes; bit 22 is of variable length.
 fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
     let kind = pick(rng, &[0_u8, 1, 1, 4, 3]);
     let trace = rng.roll() as u32 & pick(rng, &[0x00d8_0000, 0x00ff_ffff, 0x00fa_7ffe, 0x0080_0002]);

@@ -1,5 +1,4 @@
-//! Retries for descriptors that a test opens again after closing them: a port, a lock, the queue of an interface, a file
-//! system.
+//! Retries for resources that a test opens again after closing them: a port, a lock, an interface's queue, a file system.
 //!
 //! A child process that another test starts holds copies of all descriptors of this process until its `exec` has closed them,
 //! which can take long on a busy machine. A lock around the starting of processes does not prevent this, nor does `vfork`: the

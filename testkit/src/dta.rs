@@ -1,5 +1,4 @@
-//! DTA reports, DTA control messages and RoCEv2 frames of the test vectors: the JSON line that a vector expects for each, and
-//! the bytes that the writers emit for the parsed packet.
+//! DTA and RoCEv2 packets of the test vectors: the JSON line that a vector expects, and the bytes that the writers emit.
 
 use crate::object::{Object, error};
 use wire::FlowKey;

@@ -1,5 +1,4 @@
-//! Describes decoded packets as the test vectors expect it: one line of JSON per report or packet, with the keys in a fixed
-//! order.
+//! Describes decoded packets as the test vectors expect it: a line of JSON per report or packet, with keys in a fixed order.
 //!
 //! A field that was not on the wire has no key; one that was carried as unavailable (all ones) is `null`.
 

@@ -1,8 +1,6 @@
-//! Builds the module graph of a crate from its source text. A test uses it to reject cycles and to check the levels in
-//! `ARCHITECTURE.md`.
+//! Builds a crate's module graph from its source. A test rejects cycles and checks the levels in `ARCHITECTURE.md`.
 //!
-//! All paths count: in `use`, in types, in expressions, in macro calls. A re-exported name counts as the module that defines
-//! it. Test modules (`#[cfg(test)] mod …`) do not count.
+//! All paths count: in `use`, types, expressions and macros, but not in test modules; re-exports as their defining module.
 //!
 //! Modules are compared with their siblings, at each depth of the tree. Uses between a module and its descendants do not count,
 //! except at the root of the crate, where the root file counts as the module `.`.
@@ -254,8 +252,7 @@ impl Graph {
         cycles
     }
 
-    /// Sorts the modules right below the root into levels, lowest first: each module uses only modules of earlier levels.
-    /// `None` if they form a cycle. The root file is left out.
+    /// Sorts the modules right below the root into levels, lowest first: each uses only earlier levels. `None` for a cycle.
     #[must_use]
     pub fn levels(&self) -> Option<Vec<Vec<String>>> {
         let mut left = self.siblings(&Vec::new());
@@ -277,8 +274,7 @@ impl Graph {
         Some(levels)
     }
 
-    /// Lists violations of `levels` (lowest first): modules without a level, unknown names, and uses of a module in a later
-    /// level.
+    /// Lists violations of `levels` (lowest first): modules without a level, unknown names, and uses of a later level.
     #[must_use]
     pub fn violations(&self, levels: &[Vec<String>]) -> Vec<String> {
         let mut graph = self.siblings(&Vec::new());
@@ -347,8 +343,7 @@ fn comment(text: &str) -> Option<usize> {
         .then(|| text.find("*/").map_or(text.len(), |end| end + 2))
 }
 
-/// Returns the length of the literal (string or character) at the start of `text`. `before` is the character in front of it: in
-/// the middle of an identifier, `r"` or `b"` starts no literal.
+/// Returns the length of the literal (string or character) at the start of `text`, unless it follows an identifier.
 fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
         return None;

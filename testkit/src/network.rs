@@ -1,6 +1,5 @@
-//! Generates deterministic random telemetry traffic for tests: six reporters of all report versions, with lost, reordered,
-//! duplicated and restarting sequence numbers; 40 flows whose paths change, and whose values mostly vary within their
-//! thresholds.
+//! Generates seeded telemetry traffic: six reporters of all report versions, with lost, reordered, duplicated and restarting
+//! sequence numbers, and 40 flows with changing paths and values, which mostly vary within their thresholds.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 
 use std::{env, fs, path::Path};
 
-/// Compares a file of the repository with the generated text `made`. If the variable `UPDATE_REFERENCE` is set, writes it
-/// first.
+/// Compares a file of the repository with the generated text `made`, after writing it if `UPDATE_REFERENCE` is set.
 ///
 /// # Panics
 /// Panics if the file differs or cannot be written.

@@ -1,5 +1,4 @@
-//! Simulates RoCEv2 between a requester and a responder: both engines of the crate `rdma`, with an unreliable network between
-//! them, in simulated time.
+//! Simulates a RoCEv2 requester and responder of the crate `rdma`, with an unreliable network between them.
 //!
 //! ```text
 //! [Front: reporter ⇄ translator] ──► requester (Links) ──► Net: loss, duplication, delay, bit errors ──► responder ──► regions
@@ -229,8 +228,7 @@ pub struct World<F = Alone> {
     restarts: u64,
 }
 
-/// A component in front of the requester, such as a translator. It uses the same network, and passes operations to the
-/// requester.
+/// A component in front of the requester, such as a translator, which uses the same network.
 pub trait Front {
     /// Sends the pending frames.
     fn send(&mut self, now: u64, net: &mut Net);

@@ -1,6 +1,5 @@
-//! A reporter and a sink for tests of the collector: [`Sent`] is a template of a report, in which each test sets only the
-//! fields that it needs, and which encodes itself as Report 0.5, 1.0 or 2.0; [`Bench`] drives a collector with a simulated
-//! clock; [`Log`] records its events as text, one per line.
+//! A reporter and a sink for tests of the collector. [`Sent`] is a template of a report that encodes itself as Report 0.5, 1.0
+//! or 2.0; [`Bench`] drives a collector with a simulated clock; [`Log`] records its events as text, one per line.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fmt::Write;
@@ -74,8 +73,7 @@ impl Node {
     }
 }
 
-/// Returns the sequence number stream of a datagram, its sequence number, and whether the decoder refuses the datagram. `None`
-/// if not even the report header can be read.
+/// Returns a datagram's sequence number stream, its number, and whether decoders refuse it; `None` without a report header.
 pub fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
     let peeked = wire::peek(datagram.payload, profile);
     let refused = peeked.is_err();

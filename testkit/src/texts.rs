@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::rng::Rng;
 
-/// Runs `body` on the examples and on corrupted copies of them: 20,000, or as many as `HOPWISE_FUZZ_SECONDS` allows. A panic of
-/// `body` fails the test and names the mutation.
+/// Runs `body` on the examples and on corrupted copies: 20,000, or as many as `HOPWISE_FUZZ_SECONDS` allows.
 pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
     let seconds = std::env::var("HOPWISE_FUZZ_SECONDS")
         .ok()
@@ -28,8 +27,7 @@ pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
     println!("{count} mutations");
 }
 
-/// Reads the inputs that coverage-guided fuzzing has found: `fuzz/corpus/TARGET.txt`, one per line in hex. Returns an empty
-/// list if there is no such file.
+/// Reads the inputs of coverage-guided fuzzing, `fuzz/corpus/TARGET.txt`, one per line in hex. Empty if there is no file.
 ///
 /// # Panics
 /// Panics if the file is malformed.

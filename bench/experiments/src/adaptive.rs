@@ -1,6 +1,5 @@
-//! Experiment `adaptive`: the manager's budget controller changes the sink's filter threshold to keep a budget of reports,
-//! compared with fixed thresholds, in a fabric in simulated time. It measures reports, missed bursts, and the error that a
-//! reader sees.
+//! Experiment `adaptive`: the manager's budget controller moves the sink's filter threshold to keep a budget of reports,
+//! compared with fixed thresholds, in simulated time. Measured are reports, missed bursts, and the error that a reader sees.
 //!
 //! Traffic is that of three kinds of server racks (`bursts`), one kind after another.
 
@@ -43,7 +42,6 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 const PHASES: [Model; 5] = [MODELS[0], MODELS[1], MODELS[2], MODELS[1], MODELS[0]];
 /// The link to the rack in the model, bit/s.
 const RATE: u64 = 10_000_000_000;
-/// Bytes of a packet.
 const PACKET_BYTES: u64 = 800;
 /// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 42;
@@ -152,7 +150,6 @@ impl Control {
         }
     }
 
-    /// Returns the name in plots.
     fn label(self) -> String {
         match self {
             Self::Adaptive => "adaptive".to_owned(),
@@ -166,7 +163,6 @@ impl Control {
 struct Run {
     control: Control,
     phases: Vec<Phase>,
-    /// Reports in each second.
     rates: Vec<u64>,
     /// Threshold in force in each second.
     thresholds: Vec<u64>,
@@ -420,8 +416,7 @@ impl Reader {
             .max(self.threshold_at(sink.egress + 1))
     }
 
-    /// Lets the collector process one step's share of its queue, and compares the packets whose reports have certainly left by
-    /// `now`.
+    /// Lets the collector process one step's share of its queue, and compares the packets whose reports have left by `now`.
     fn drain(&mut self, now: u64) {
         self.waiting = (self.waiting - self.per_step).max(0.0);
         while let Some(packet) = self.delivered.pop_front_if(|packet| packet.ended + LAG <= now) {
@@ -434,8 +429,7 @@ impl Reader {
         let Some(sink) = packet.hops.last() else { return };
         let phase = self.phase(packet.sent);
         let allowed = self.allowed(sink);
-        // The sink decides about packets in the order in which they leave, so the next pending report is this packet's or a
-        // later one's.
+        // The sink decides about packets in the order in which they leave, so reports have the same order as packets.
         if let Some(report) = self
             .pending
             .pop_front_if(|report| (report.flow, report.packet) == (packet.flow, packet.number))
@@ -761,7 +755,6 @@ impl Outcome {
     }
 }
 
-/// Sum of a column.
 fn sum(rows: &[Row<'_>], column: &str) -> f64 {
     rows.iter().map(|row| row.number(column)).sum()
 }

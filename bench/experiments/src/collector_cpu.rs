@@ -65,7 +65,6 @@ impl PaperLine {
         self.slope * 1e4
     }
 
-    /// Returns the time per report as text.
     fn text(&self) -> String {
         let ns = units::count(self.ns_per_report().round() as u64);
         format!("{ns} ns ({} % per 1,000 reports/s)", self.slope)
@@ -222,8 +221,7 @@ fn by_value(
     for (value, cost) in values.iter().zip(costs) {
         table.push(row![name, *value, cost.cells(1)]);
     }
-    // Values up to 20 differ by one, so their axis is linear. Zero events cannot be drawn on a logarithmic axis; they are in
-    // the table.
+    // Values up to 20 differ by one, so their axis is linear. A logarithmic axis cannot show zero events.
     let is_wide = values.len() > 1 && values.last().is_some_and(|value| *value > 20);
     let x = if is_wide { log(name) } else { linear(name) };
     let line = table.line("hopwise", &[("by", name)], "value", NS);
@@ -409,8 +407,7 @@ fn range(by_rate: &Rows, kind: &str) -> Option<String> {
     Some(format!("{} to {}", low.fill(template), high.fill(template)))
 }
 
-/// Says whether a characteristic changes the time per report by more than the spread of the runs: from the first to the last
-/// value, and between neighbours.
+/// Says whether the time per report changes by more than the spread of the runs: from first to last value, and in between.
 fn direction(by: &str, rows: &[Row<'_>], ends: &str) -> String {
     let whole = match rows
         .first()

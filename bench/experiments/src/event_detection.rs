@@ -1,6 +1,5 @@
-//! Experiment `event-detection`: how many rows event detection in the collector saves, and the error of the values that a
-//! reader of the store sees, by threshold. INTCollector estimates two to three orders of magnitude; the reports come from a
-//! simulated fabric.
+//! Experiment `event-detection`: stored rows that event detection in the collector saves, and the error of the stored values,
+//! by threshold. INTCollector calculates two to three orders of magnitude. The reports come from a simulated fabric.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -81,8 +80,7 @@ impl FabricSink for Recording {
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        // The channel delivers in order and each datagram holds one report, so both lists have the same order. A drop report
-        // has no ground truth here (`None`).
+        // Reports arrive in order, one per datagram, so both lists have the same order. Drop reports have no ground truth.
         if let GroundTruth::Datagram(datagram) = truth {
             let report = datagram
                 .reports
@@ -189,8 +187,7 @@ const METHOD: &str = "A simulated fabric (four leaves, two spines, 64 hosts, lin
                       burst is a period in which a value stays above the level given below; it is found if the reader sees a value above the level during \
                       the burst.";
 
-/// Compares the paper's orders of magnitude with the factor at the largest threshold that still finds every burst, and at the
-/// smallest that saves two orders.
+/// Compares the paper's factor with those at the largest threshold that finds every burst, and at the smallest that saves 99 %.
 fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findings) {
     const PAPER: &str = "\"two to three orders of magnitude\" (calculated, all metrics)";
     const TWO_ORDERS: f64 = 100.0;
@@ -235,7 +232,6 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
     }
 }
 
-/// Runs the network and records its reports.
 fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
     let config = Config {
         watchlist: Watch::default().into(),

@@ -445,8 +445,7 @@ const JUDGEMENTS: [&str; 4] = [
      because the queue moves 54 ns per packet. So nothing here explains Fig. 5: that B is compatible with it is withdrawn.",
 ];
 
-/// Compares the physical queue's capacities with the paper's: counts the points at which the paper's lies within the interval
-/// of the mean.
+/// Counts the points at which the paper's capacity lies within the physical queue's confidence interval.
 fn physical(fit: &Rows, capacity: &Rows) -> Option<String> {
     let first = fit.values("workload").first().copied()?;
     let mut within = 0;
@@ -468,8 +467,7 @@ fn physical(fit: &Rows, capacity: &Rows) -> Option<String> {
     ))
 }
 
-/// Compares a fitted workload with each point of the paper: counts the points at which the paper's share lies within the
-/// interval of the mean.
+/// Counts the points at which the paper's share of reports lies within a fitted workload's confidence interval.
 fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
     let (least, most) = extremes(points, "error_percent")?;
     let within = points

@@ -1,5 +1,4 @@
-//! Helpers shared by `hopwise bench` and `hopwise experiment`: translator and responder in one process, generated keys and
-//! reports, and filled stores.
+//! Helpers for `hopwise bench` and `hopwise experiment`: DTA in one process, generated keys and reports, and filled stores.
 
 pub mod keys;
 pub mod packets;

@@ -1,6 +1,5 @@
-//! Workloads inferred from the figures of Programmable Event Detection, which publishes no traces: possible queue traces for
-//! which the detector reports as many packets as the paper's capacities (Figs. 4 and 5) imply. Nothing here is measured or
-//! published.
+//! Workloads inferred for Programmable Event Detection, which publishes no traces: queue traces for which the detector reports
+//! as many packets as the paper's capacities (Figs. 4 and 5) imply. They are fitted, neither measured nor published.
 //!
 //! Capacity is the packet rate at which one core of the monitor is fully used: 3.43 M reports/s divided by the share of packets
 //! that the detector reports. Parameters were fitted to seven such capacities.
@@ -98,8 +97,7 @@ fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u6
     (queues, bursts)
 }
 
-/// Counts the reports of a trace. `weight` is the weight of a new value in the average with the last stored one, per mille;
-/// 1,000 means no average.
+/// Counts the reports of a trace. `weight` of a new value in the average with the stored one, per mille; 1,000: no average.
 fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) -> u64 {
     let mut stored = 0;
     let mut reports = 0;

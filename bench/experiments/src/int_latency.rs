@@ -25,7 +25,6 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 
 /// The paper's latency added by INT (us), and its share of the latency with INT.
 const PAPER: (f64, f64) = (0.692, 0.01587);
-/// Percentiles of the second table.
 const PERCENTILES: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0];
 
 /// The INT role of a switch.
@@ -63,10 +62,7 @@ struct Measured {
     lost: u64,
 }
 
-/// Runs the experiment.
-///
-/// # Errors
-/// Fails without root, `ip` or the program `hopwise`, or if a switch does not forward.
+/// Runs the experiment. Fails without root, `ip` or the program `hopwise`, or if a switch does not forward.
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (program, of) = hopwise::program()?;
     let own = hopwise::lanes(&program)?;

@@ -1,9 +1,8 @@
 //! The command `hopwise experiment`: repeats experiments of papers about INT, SF-INT, postcards and DTA. Each experiment writes
 //! tables (CSV), plots (SVG) and a page (Markdown) that compares hopwise with the paper.
 //!
-//! An experiment is a pair of functions: `run` measures or simulates and returns tables, and `observe` computes comparisons and
-//! remarks from the rows, so that a page can be made again from the stored tables. [`figures`] and [`machine`] serve the
-//! benchmarks too; `svg` draws plots.
+//! An experiment has two functions: `run` measures or simulates and returns tables; `observe` computes comparisons and remarks
+//! from the rows, also from stored ones. [`figures`] and [`machine`] serve the benchmarks too.
 #![forbid(unsafe_code)]
 
 mod adaptive;

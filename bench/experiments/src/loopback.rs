@@ -1,5 +1,4 @@
-//! Sends UDP reports over loopback at a given rate. Counts the reports that one receiving thread processes, and the CPU time of
-//! the process without the sender.
+//! Sends UDP reports over loopback at a given rate to one receiving thread, and measures its rate and CPU time.
 
 use std::{
     fs,
@@ -22,7 +21,6 @@ use terminal::CliError;
 const PER_CALL: u64 = 64;
 const STEP: Duration = Duration::from_micros(100);
 
-/// The outcome of one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
     pub(super) sent: u64,
@@ -93,8 +91,7 @@ impl Server {
     }
 }
 
-/// Sends payloads at `rate` per second for `span`, receives them, and passes them to `handle`. At the end, calls `handle` once
-/// with no datagrams.
+/// Sends payloads at `rate` per second for `span`, and passes what arrives to `handle`; at the end, an empty slice.
 pub(super) fn serve(
     payloads: &[Vec<u8>],
     rate: u64,

@@ -1,5 +1,4 @@
-//! The machine of a measurement: its description and load, the CPU time of a thread, and guards that clean up temporary
-//! directories and child processes.
+//! The machine of a measurement, the CPU time of a thread, and guards for temporary directories and child processes.
 
 use std::{
     fmt, fs,

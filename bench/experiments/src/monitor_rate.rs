@@ -1,5 +1,4 @@
-//! Experiment `monitor-rate`: INT reports per second that one core decodes and processes, by hops and items per hop
-//! (Programmable Event Detection, Fig. 3).
+//! Experiment `monitor-rate`: INT reports per second of one core, by hops and items (Programmable Event Detection, Fig. 3).
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,4 @@
-//! The result of an experiment ([`Findings`]: method, comparisons, tables with plots), and its output as a page (Markdown) and
-//! as tables (CSV).
+//! The result of an experiment ([`Findings`]), and its output as a page (Markdown) and as tables (CSV).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,13 +11,11 @@ use crate::svg::{Axis, Plot, Point, Series, Style};
 pub(super) struct Findings {
     /// The method, in a paragraph.
     pub(super) method: String,
-    /// Conditions of the runs.
     pub(super) conditions: Vec<String>,
     /// Figures of hopwise beside those that the paper states.
     pub(super) comparisons: Vec<Comparison>,
     /// Differences and observations, from the experiment's `observe`.
     pub(super) remarks: Vec<String>,
-    /// The tables with their plots.
     pub(super) tables: Vec<Table>,
 }
 
@@ -229,7 +226,6 @@ impl Interval {
 const MAX_ROWS: usize = 60;
 
 impl Table {
-    /// Creates a table without rows.
     pub(super) fn new(
         name: &'static str,
         about: impl Into<String>,

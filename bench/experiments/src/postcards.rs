@@ -1,6 +1,5 @@
-//! Experiment `postcards`: load of the server, bandwidth and added delay with an aggregator between nodes and collector (P4
-//! Postcard Telemetry Collector, Figs. 2 and 3). Agg(R) packs R postcards into a datagram; Cor(R) sends summaries of R
-//! postcards.
+//! Experiment `postcards`: server load, bandwidth and added delay with an aggregator (P4 Postcard Telemetry Collector, Figs. 2
+//! and 3). Agg(R) packs R postcards into a datagram; Cor(R) sends summaries of R postcards.
 
 use std::{
     thread,
@@ -55,7 +54,6 @@ const KINDS: [(Kind, &str); 6] = [
 #[derive(Default)]
 struct AggregatorOutput {
     now: u64,
-    /// Time and payload of each datagram.
     sent: Vec<(u64, Vec<u8>)>,
     bytes: u64,
     /// Delay of the first postcard of each aggregate, ns.

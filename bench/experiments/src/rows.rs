@@ -1,8 +1,7 @@
 //! Reads an experiment's tables from CSV, and helps to compute comparisons and remarks from their rows.
 //!
-//! A remark computed from the rows cannot contradict them, and the text of a page can be generated again from the stored CSV
-//! files without measuring. Numbers keep the decimals of the file. Remarks that do not follow from rows are marked as
-//! judgements.
+//! A remark computed from the rows cannot contradict them, and a page's text can be generated again from the stored CSV files
+//! without measuring. Numbers keep the decimals of the file. Remarks that do not follow from rows are marked as judgements.
 
 use super::{
     page::{Comparison, Table},
@@ -103,7 +102,6 @@ pub(super) struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-/// One row of a table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Row<'a> {
     columns: &'a [String],

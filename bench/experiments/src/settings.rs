@@ -1,5 +1,4 @@
-//! Parameters of experiments. Each experiment declares its own, with default, range and help text; the command line may set
-//! them.
+//! Parameters of experiments: each experiment declares its own, with default, range and help; the command line may set them.
 
 use std::ops::RangeInclusive;
 
@@ -28,7 +27,6 @@ impl Scale {
     }
 }
 
-/// A free parameter of an experiment.
 #[derive(Debug)]
 pub(super) struct Parameter {
     name: &'static str,
@@ -59,7 +57,6 @@ impl Parameter {
         }
     }
 
-    /// Adds the help text.
     pub(super) const fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
     }
@@ -206,10 +203,8 @@ impl Settings {
         }
     }
 
-    /// Creates settings with the defaults, except for the parameters that `given` sets.
-    ///
-    /// # Errors
-    /// Fails for a parameter that the experiment does not have, too many values, or a value out of range.
+    /// Creates settings with the values in `given`, and defaults for the others. Fails for a parameter that the experiment does
+    /// not have, too many values, or a value out of range.
     pub(super) fn with(
         scale: Scale,
         experiment: &str,
@@ -248,12 +243,10 @@ impl Settings {
         declared.map_or(&[], |one| one.default(self.scale))
     }
 
-    /// Returns the value of a parameter.
     pub(super) fn value(&self, name: &str) -> u64 {
         self.list(name).first().copied().unwrap_or(0)
     }
 
-    /// Returns the seeds of the runs.
     pub(super) fn seeds(&self) -> std::ops::Range<u64> {
         let first = self.value("seed");
         first..first + self.value("runs")

@@ -1,6 +1,5 @@
-//! Experiments `sf-overhead` and `sf-yield`: SF-INT compared with INT-MD on a line of simulated switches. `sf-overhead`
-//! measures frame sizes and goodput (SF-INT, Fig. 7), `sf-yield` the share of packets whose path becomes complete. `sf_delay`
-//! and `sf_rate` use the same traffic ([`Run`]).
+//! Experiments `sf-overhead` (frame sizes and goodput of SF-INT and INT-MD; SF-INT, Fig. 7) and `sf-yield` (share of packets
+//! whose path becomes complete), on a line of simulated switches. `sf_delay` and `sf_rate` use the same traffic ([`Run`]).
 //!
 //! With SF-INT, a packet carries the record of one node beside the sink's report. A set is the reports of N - 1 consecutive
 //! packets with one packet ID: the first has the state Medium, the others High. The path of N nodes is complete with its set.
@@ -131,8 +130,7 @@ impl Run {
     }
 }
 
-/// Returns the source port of a flow. Registers are selected by a CRC, which is linear: consecutive ports would not collide at
-/// random.
+/// Returns the source port of a flow. Consecutive ports would not collide at random in the registers, because a CRC is linear.
 fn port(flow: u16) -> u16 {
     1_024 + (u32::from(flow).wrapping_mul(0x9e37_79b1) >> 17) as u16
 }

@@ -1,5 +1,4 @@
-//! Experiment `sf-delay`: time at the sink from the first report of a path until the path is complete with SF-INT, for even,
-//! Poisson and bursty arrivals (SF-INT, Fig. 8b).
+//! Experiment `sf-delay`: time from a path's first report to its completion with SF-INT, by arrival pattern (SF-INT, Fig. 8b).
 
 use dataplane::{Pattern, watchlist::Mode};
 

@@ -146,7 +146,6 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     })
 }
 
-/// Measures one run over loopback.
 fn serve(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
     let mut server = Server::new(collector());
     loopback::serve(payloads, rate, timing::span(settings), |datagrams| {

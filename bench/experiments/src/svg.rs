@@ -1,5 +1,4 @@
-//! Draws plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, on linear or logarithmic
-//! axes.
+//! Draws plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, linear or logarithmic.
 //!
 //! A file is self-contained, without script, web font or CSS variables, so that any program can draw it. It has a background
 //! and follows the viewer's colour scheme (`prefers-color-scheme`). The output is deterministic. Values that cannot be drawn
@@ -42,7 +41,6 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     /// The unit, shown in brackets; empty if there is none.
     pub(crate) unit: String,
-    /// Linear or logarithmic.
     pub(crate) scale: Scale,
     /// Ends of the axis; `None` if they follow from the values.
     pub(crate) range: Option<(f64, f64)>,
@@ -59,7 +57,6 @@ impl Axis {
         }
     }
 
-    /// Returns the axis with a logarithmic scale.
     #[must_use]
     pub(crate) fn log(self) -> Self {
         Self {
@@ -80,9 +77,7 @@ impl Axis {
 /// One value, optionally with its spread.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// Position on the x axis.
     pub(crate) x: f64,
-    /// Position on the y axis.
     pub(crate) y: f64,
     /// Minimum and maximum of the runs, or a confidence interval.
     pub(crate) spread: Option<(f64, f64)>,
@@ -114,9 +109,7 @@ pub(crate) enum Style {
 /// One series of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// The name in the legend.
     pub(crate) name: String,
-    /// The way in which the series is drawn.
     pub(crate) style: Style,
     /// The values, x ascending.
     pub(crate) points: Vec<Point>,
@@ -155,7 +148,6 @@ impl Series {
     }
 }
 
-/// A plot: title, axes and series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
     pub(crate) title: String,
@@ -168,7 +160,6 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Returns the SVG document.
     pub(crate) fn to_svg(&self) -> String {
         Drawing::new(self).finish()
     }
@@ -221,8 +212,7 @@ impl Mapped {
         }
     }
 
-    /// Returns the pixel of a value; `None` if it cannot be drawn. Values far outside are clamped to half an axis beyond the
-    /// ends.
+    /// Returns the pixel of a value, or `None` if it cannot be drawn; values far outside stop half an axis beyond the ends.
     fn at(&self, value: f64) -> Option<f64> {
         let value = if self.scale == Scale::Log {
             value.log10()
@@ -309,8 +299,7 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the ends and the ticks of a logarithmic axis: decades, with 2 and 5 between them if there are at most three decades.
-/// `fixed` ends are kept, others are moved outwards to ticks.
+/// Returns ends and ticks of a logarithmic axis: decades, and 2 and 5 times if few. Ends move to ticks unless `fixed`.
 fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>) {
     let low = low.max(1e-30);
     let high = high.clamp(1e-30, 1e30).max(low);
@@ -376,7 +365,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A plot under construction.
 struct Drawing<'a> {
     plot: &'a Plot,
     x: Mapped,

@@ -1,5 +1,4 @@
-//! Measures the time per operation: several runs of each point of an experiment, with median, minimum and maximum ([`Spread`]),
-//! and arithmetic on such figures.
+//! Measures the time per operation of an experiment's points in several runs ([`Spread`]), with arithmetic on such figures.
 //!
 //! A run is the median of many rounds of tens of microseconds. That excludes rounds in which another program used the core.
 
@@ -155,8 +154,7 @@ pub(super) fn measure_once(
     run(span, &mut work)
 }
 
-/// Measures all points once, then again, up to the number of runs. A disturbance of some seconds then affects one run of
-/// several points, instead of all runs of one point.
+/// Measures all points once, then again, so that a disturbance of some seconds does not affect all runs of one point.
 pub(super) fn in_turn<P>(
     settings: &Settings,
     points: &[P],

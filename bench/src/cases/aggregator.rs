@@ -1,5 +1,4 @@
-//! Cases `aggregator-…`: the aggregator on one core, in process. Datagrams with postcards go in from memory, payloads of
-//! aggregates come out.
+//! Cases `aggregator-…`: the aggregator on one core, in process, from datagrams with postcards to payloads of aggregates.
 
 use aggregator::Aggregator;
 use testkit::workload::aggregator::{CASES, LEN, NODES};

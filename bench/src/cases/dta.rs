@@ -1,5 +1,4 @@
-//! Cases `dta-…` and `rdma-…` in process: Direct Telemetry Access on one core, by its parts: translator, RoCEv2 responder,
-//! Key-Write queries, and followers of Append lists.
+//! Cases `dta-…` and `rdma-…` in process, on one core: DTA translator, RoCEv2 responder, Key-Write queries, followers of lists.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,8 +1,5 @@
 //! Cases `export-clickhouse`, `export-kafka`, `outlet` and `export-catch-up`: exports and outlets end to end, with a filled
-//! store, the process `hopwise`, and a server as child processes.
-//!
-//! The baseline is the rate that the server accepts from its own load tool or from prepared requests. `export-catch-up`
-//! measures the cost for reception while an export catches up.
+//! store, and hopwise and a server as child processes. The baseline is the server's own load tool, or prepared requests.
 
 mod servers;
 
@@ -294,7 +291,6 @@ fn section(export: &str) -> String {
 struct Delivered {
     ns: f64,
     on_core: f64,
-    /// Maximum resident memory, bytes.
     resident: u64,
 }
 

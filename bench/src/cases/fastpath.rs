@@ -1,5 +1,4 @@
-//! Cases `fastpath-…`, `decode-only`, `flight-recorder` and `replay`: the collector on one core, in process, from frames in
-//! memory to flow, hop and queue state, with events in a batch.
+//! Cases `fastpath-…`, `decode-only`, `flight-recorder` and `replay`: the collector on one core, in process.
 
 use std::path::Path;
 
@@ -155,8 +154,7 @@ fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), 
     writer.finish().map(|_| ())
 }
 
-/// Measures payloads copied into the flight recorder's ring of 64 MiB, whose chunks are exchanged as in `hopwise run`, but
-/// without its lock (`flight-recorder`).
+/// Measures payloads copied into the flight recorder's ring of 64 MiB, as in `hopwise run` but without its lock.
 pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     const MEMORY: usize = 64 << 20;
     let feed = USUAL.feed();

@@ -18,8 +18,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their
-    /// names say, and state how much in their conditions.
+    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data.
     pub(super) fn is_trial(&self) -> bool {
         self.each < Duration::from_millis(50)
     }
@@ -94,10 +93,8 @@ fn process_ticks(stat: &str) -> Option<u64> {
     ticks.sum()
 }
 
-/// The result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// The name of the case.
     pub(super) name: &'static str,
     /// Nanoseconds per operation, one per run, in the order of the runs.
     pub(super) ns_per_op: Vec<f64>,
@@ -112,8 +109,7 @@ pub(super) struct Outcome {
 pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
     pub(super) ns_per_op: Vec<f64>,
-    /// CPU time of this thread per operation, ns. If it is below the elapsed time, other threads used the core, and the result
-    /// is pessimistic. `None` if the system does not report it.
+    /// CPU time of this thread per operation, ns, if known. Below the elapsed time, other threads used the core.
     pub(super) on_core: Option<f64>,
 }
 
@@ -122,7 +118,6 @@ pub(super) struct Measured {
 pub(super) enum Failure {
     /// This machine or user cannot run the case, for this reason.
     Skipped(String),
-    /// The case failed with this error.
     Failed(CliError),
 }
 
@@ -175,7 +170,6 @@ impl Conditions {
         self
     }
 
-    /// Adds the machine and its load.
     fn on_this_machine(self) -> Self {
         let machine = Machine::read();
         let with_machine = self

@@ -124,8 +124,7 @@ impl Setup {
         Ok(Self { object, tables, ring })
     }
 
-    /// Loads the program for reports of `flows` flows like the one in `frame`, whose values vary at `hops` hops without an
-    /// event.
+    /// Loads the program for reports like `frame` of `flows` flows, whose values vary at `hops` hops without an event.
     pub(super) fn unchanging(flows: u32, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
         let case = Case {
             name: "",

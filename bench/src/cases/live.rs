@@ -31,7 +31,6 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Offset of the flow's source address in a payload: report header (16), Ethernet (14), and 12 bytes of the IPv4 header.
 const SOURCE: usize = 42;
 
-/// Contents of the reports.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
     /// One of this many reports has a changed hop latency; 0 for none.
@@ -62,7 +61,6 @@ impl Traffic {
     }
 }
 
-/// Measures the case with this name.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let traffic = match name {
         "live-change-0" => Traffic::ChangeEvery(0),
@@ -131,7 +129,6 @@ impl Highest {
     }
 }
 
-/// The results at one rate.
 #[derive(Clone, Debug)]
 struct Step {
     sent: u64,
@@ -363,8 +360,7 @@ impl Reports {
     }
 }
 
-/// Returns the index of a report's payload. Flows take turns, and each changes its values after `every` of its reports, but not
-/// all flows at once.
+/// Returns the index of a report's payload: flows take turns, and each changes its values after `every` of its reports.
 fn place(number: u32, every: u32) -> usize {
     let flow = number % FLOWS;
     let pass = number / FLOWS;

@@ -232,8 +232,7 @@ pub(super) fn plan_all(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// Measures adding and removing one intent, between two hosts or at all devices with hosts. One call makes two plans
-/// (`manager-one-more…`).
+/// Measures adding and removing one intent, between two hosts or at all devices with hosts: two plans (`manager-one-more…`).
 pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let size = size(plan);
     let domain = Domain::new(size)?;
@@ -273,8 +272,7 @@ const ONE_WAY: u64 = 10_000_000;
 const FILLED: NodeId = 200;
 const MS: u64 = 1_000_000;
 
-/// Creates the targets: eight spines, and leaves below them. Each device has a port to hosts, and rules for a watchlist entry
-/// and a sink.
+/// Creates the targets: eight spines with leaves below, each device with a port to hosts, a watchlist entry and a sink.
 fn targets() -> Targets {
     let watch = Watch {
         key: FlowMatch::default(),

@@ -1,9 +1,7 @@
-//! The command `hopwise bench peers PATH…`: compares XDP programs of other projects with hopwise on the same reports, in the
-//! same run.
+//! The command `hopwise bench peers PATH…`: compares XDP programs of other projects with hopwise on the same reports.
 //!
-//! A peer gets its reports as hopwise's own program does in `xdp-detect-…`: `BPF_PROG_TEST_RUN` passes one frame, a BPF program
-//! of hopwise changes it into the next report and calls the peer's. The time of the change alone is measured separately and
-//! subtracted.
+//! As in `xdp-detect-…`, `BPF_PROG_TEST_RUN` passes one frame, and a BPF program of hopwise changes it into the next report and
+//! calls the peer's program. The time of the change alone is measured separately and subtracted.
 
 use std::fs;
 use std::path::Path;
@@ -75,17 +73,13 @@ const CHECKSUM: usize = 40;
 /// Prints the outcome of a comparison, by its name.
 pub(super) type Print<'p> = &'p mut dyn FnMut(&str, Result<Outcome, Failure>) -> Result<(), CliError>;
 
-/// A peer's XDP program.
 struct Peer {
     object: Vec<u8>,
     /// The UDP port on which it expects reports.
     port: u16,
 }
 
-/// Compares each of the files with hopwise.
-///
-/// # Errors
-/// Fails if a file cannot be used; the message says why, and what to do.
+/// Compares each of the files with hopwise. The error for an unusable file says what to do.
 pub(super) fn run(paths: &[String], port: u16, plan: &Plan, print: Print<'_>) -> Result<(), CliError> {
     if paths.is_empty() {
         return Err(CliError::new(
@@ -162,8 +156,7 @@ impl Peer {
         let hops = changing_hops(comparison);
         for _ in 0..plan.runs {
             let run = if comparison.in_kernel {
-                // The object of hopwise's program also generates the peer's reports, because the verifier takes seconds for
-                // each object.
+                // The same object generates the peer's reports, because the verifier takes seconds for each object.
                 let setup = kernel::Setup::unchanging(flows, hops, &frame)?;
                 let peer = self.load()?;
                 let (ns, share) = setup.detect(&frame, REPORTS)?;
@@ -279,7 +272,6 @@ impl Peer {
     }
 }
 
-/// A peer's object in the kernel.
 struct LoadedPeer {
     object: Object,
     /// Name of the only program in the object.
@@ -309,7 +301,6 @@ fn changing_hops(comparison: &Comparison) -> u32 {
     if comparison.hops == 1 { 0 } else { comparison.hops }
 }
 
-/// Returns the first frame of a case.
 fn frame(case: &Case) -> Vec<u8> {
     Case { flows: 1, ..*case }
         .feed()

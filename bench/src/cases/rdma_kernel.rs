@@ -1,5 +1,4 @@
-//! Cases `rdma-xdp-…`: time per RoCEv2 WRITE of the responder in the kernel (XDP), by `BPF_PROG_TEST_RUN`, with the same frame
-//! each time.
+//! Cases `rdma-xdp-…`: time per WRITE of the RoCEv2 responder in XDP, by `BPF_PROG_TEST_RUN` with the same frame each time.
 
 use std::net::Ipv4Addr;
 

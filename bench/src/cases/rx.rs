@@ -24,7 +24,6 @@ use terminal::CliError;
 const FLOWS: u32 = 10_000;
 /// Bytes of each report's payload.
 const PAYLOAD: usize = 220;
-/// UDP port of the reports.
 const PORT: u16 = 32766;
 /// Interval of the collector's timers, ns.
 const TICK: u64 = 20_000_000;
@@ -231,7 +230,6 @@ impl Testbed {
         Ok(Self { pair, case, frame })
     }
 
-    /// Measures a receive path for one run.
     fn measure(&self, rx_path: RxPath, plan: &Plan, reader: &mut dyn Reader) -> Result<Measurement, Failure> {
         let options = receive::Options {
             ports: vec![PORT],

@@ -1,5 +1,4 @@
-//! Case `switch-filter`: cost of event detection in an INT sink, in process. INT-MD packets pass a sink with and without a
-//! filter.
+//! Case `switch-filter`: cost of event detection in an INT sink, in process: INT-MD packets with and without a filter.
 
 use dataplane::filter::{Filter, Units};
 use dataplane::report::Outbox;
@@ -17,8 +16,7 @@ const FLOWS: u16 = 1000;
 /// Number of nodes of the path, including the sink.
 const NODES: u32 = 5;
 
-/// Measures a packet at the sink with a per-hop filter that always reports it, with one that suppresses it, and without a
-/// filter.
+/// Measures a packet at the sink with a filter that always reports it, with one that suppresses it, and without a filter.
 pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let packets = prepared()?;
     let [reports, suppresses] = [0, 1_000_000].map(|threshold| Filter {

@@ -1,5 +1,4 @@
-//! Cases `store-…`: events inserted into the store per second, time of a query, and events read per second in the order of
-//! commits.
+//! Cases `store-…`: events inserted into the store, time of a query, and events read in the order of commits.
 
 use std::path::Path;
 use std::time::Instant;

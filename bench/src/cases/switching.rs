@@ -67,7 +67,6 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
 
 /// The configuration under test, which forwards frames between the ports.
 enum Setup {
-    /// A loop that copies frames.
     CopyLoop,
     /// The switch, with these additional configuration lines.
     Switch(&'static str),
@@ -243,7 +242,6 @@ impl Forwarder for CopyLoop {
     }
 }
 
-/// The switch under test.
 struct SwitchUnderTest(Switch);
 
 impl SwitchUnderTest {

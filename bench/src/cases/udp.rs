@@ -1,5 +1,4 @@
-//! Cases `udp-…`: the UDP receive path at full rate, with one sender and one 5-tuple, compared with a receiver that discards
-//! everything.
+//! Cases `udp-…`: the UDP receive path at full rate with one sender and one 5-tuple, compared with a loop that discards.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +27,7 @@ const TICK: u64 = 20_000_000;
 struct Testbed {
     /// The two ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
-    /// True for UDP segmentation offload, which exceeds the capacity of any receiver; false for separate datagrams, as from a
-    /// network.
+    /// True for UDP segmentation offload, which floods any receiver; false for separate datagrams, as from a network.
     segmented: bool,
 }
 
@@ -296,8 +294,7 @@ fn collected(
     })
 }
 
-/// Receives and handles datagrams until `done` is set and the socket is empty. Returns the time from the first to the last
-/// datagram.
+/// Handles datagrams until `done` is set and the socket is empty. Returns the time from the first to the last datagram.
 fn collect(
     receiver: &mut Receiver,
     collector: &mut Collector,

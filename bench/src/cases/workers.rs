@@ -1,5 +1,4 @@
-//! Runs the threads of an input and of its workers, as `hopwise run` does, but with packets from the caller instead of a
-//! socket. For the cases `fanout-…`.
+//! Runs the threads of an input and its workers as `hopwise run` does, but with packets from the caller (cases `fanout-…`).
 
 use std::{
     collections::BTreeMap,
@@ -39,9 +38,6 @@ pub(super) struct Processed {
 }
 
 /// Processes the datagrams of one input with one worker for each of `collectors`. `receive` runs as the thread of the input.
-///
-/// # Errors
-/// Fails if a thread cannot be started or panics.
 pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
     // Nothing reads the results, and a worker waits at its end until all of them are queued, so the queue must never fill.
     let queue = 1 << 30;

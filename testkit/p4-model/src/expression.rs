@@ -45,7 +45,6 @@ pub(crate) enum Binary {
     GreaterOrEqual,
     /// Logical `and`; BMv2 evaluates both sides, as the model does.
     Both,
-    /// Logical `or`.
     Either,
 }
 

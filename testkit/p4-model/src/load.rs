@@ -1,7 +1,6 @@
 //! Loads a program from the JSON of `p4c-bm2-ss`: resolves each name to an index, and rejects what the model does not execute.
 //!
-//! Objects that other objects refer to are read first: header types, headers, stacks, registers, counters, calculations; then
-//! actions, tables, pipelines and the parser.
+//! Objects that others refer to are read first: header types, headers, stacks, registers, counters, calculations, actions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -674,7 +673,6 @@ impl Names {
         Ok(lists)
     }
 
-    /// Finds the fields of v1model's `standard_metadata`.
     fn standard(&self) -> Result<Standard> {
         Ok(Standard {
             ingress_port: self.metadata("ingress_port")?,

@@ -1,8 +1,7 @@
 //! A loaded P4 program, with all names resolved.
 //!
-//! A `usize` refers to an object by its index in a list of [`Program`]: a header instance in `headers`, a stack in `stacks`,
-//! and so on. The next node of a pipeline or state of the parser is an `Option<usize>`; `None` ends the pipeline or accepts the
-//! packet.
+//! A `usize` refers to an object by its index in a list of [`Program`]: a header in `headers`, a stack in `stacks`, and so on.
+//! The next node or parser state is an `Option<usize>`; `None` ends the pipeline or accepts the packet.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +90,6 @@ pub(crate) struct Action {
     pub(crate) primitives: Vec<Primitive>,
 }
 
-/// A node of a pipeline.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Table(usize),

@@ -6,9 +6,8 @@
 //!             └────────────── recirculate ◄────────────────┘
 //! ```
 //!
-//! The caller states the times and the queue depth in [`Arrival`]. Clones and multicast replicas join the queue: an ingress
-//! clone has the headers as they arrived, an egress clone as they are after egress; both keep only the metadata of their field
-//! list.
+//! The caller states times and queue depth in [`Arrival`]. An ingress clone has the headers as they arrived, an egress clone as
+//! they are after egress; both enter the queue, and keep only the metadata of their field list.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -88,8 +87,7 @@ const REPLICATION: u128 = 5;
 const RECIRCULATION: u128 = 4;
 /// Maximum number of passes for one frame, recirculations included.
 const MAX_PASSES: usize = 1000;
-/// Bound on egress clones of clones in one pass. A DTA reporter retransmits up to 256 reports by cloning one clone after
-/// another.
+/// Bound on clones of clones in one pass. A DTA reporter retransmits up to 256 reports by cloning one after another.
 const MAX_COPIES: usize = 1024;
 /// Maximum number of parser states, pipeline nodes or primitives of an action in one run, in case a program loops.
 const MAX_STEPS: usize = 100_000;
@@ -217,8 +215,7 @@ impl Switch {
         Some(&mut self.registers[found])
     }
 
-    /// Processes a frame. Returns the packets that the switch sends: the packet itself first, then its copies, then the packets
-    /// of later passes.
+    /// Processes a frame. Returns what the switch sends: the packet first, then its copies, then packets of later passes.
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
         let standard = &self.program.standard;
         let first = vec![(standard.ingress_port, u128::from(arrival.port))];
@@ -306,8 +303,7 @@ impl Switch {
         sent
     }
 
-    /// Makes the ingress clone: parses the original frame again, then keeps only the metadata of the field list. Metadata that
-    /// the parser sets is cleared.
+    /// Makes the ingress clone: the frame as it arrived, parsed again, with only the metadata of the field list.
     fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
         let (session, fields) = packet.copy.take()?;
         let port = *self.sessions.get(&session)?;

@@ -1,5 +1,5 @@
-//! Synthetic reports for benchmarks of the collector. The basic format is that of INTCollector's generator: Telemetry Report
-//! 1.0 around INT 1.0; `format` has the others.
+//! Synthetic reports for benchmarks of the collector, by default Report 1.0 around INT 1.0 as INTCollector's generator sends
+//! them.
 //!
 //! A frame of 6 hops with 8 items is 304 bytes:
 //!
@@ -58,7 +58,6 @@ pub struct Case {
 /// The change of a flow's values from one report to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// The values stay the same.
     Constant,
     /// The values vary, by less than every threshold.
     Jitter,
@@ -386,8 +385,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns a number coprime to `count`, near `count` divided by the golden ratio: as a stride, it visits all indexes in an
-/// order that no prefetcher predicts.
+/// Returns a stride coprime to `count`, near its golden section, which visits all indexes in an order that defeats prefetching.
 pub fn coprime(count: u32) -> u32 {
     let start = (u64::from(count) * 618 / 1000) as u32;
     (start.max(1)..)

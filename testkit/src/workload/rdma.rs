@@ -1,5 +1,4 @@
-//! RoCEv2 WRITE frames as a translator sends them, for benchmarks of the responder. For comparison, plain loops store the same
-//! bytes at the same addresses.
+//! RoCEv2 WRITE frames for benchmarks of the responder, and plain loops that store the same bytes, for comparison.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -186,7 +185,6 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns the next random number (xorshift64).
     fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -205,8 +203,7 @@ impl Feed {
         self.offsets.len() as u64
     }
 
-    /// Stores the same bytes at the same addresses in a plain loop with prefetch. The source is one buffer in the processor's
-    /// cache; [`copy`](Self::copy) reads the frames instead.
+    /// Stores the same bytes from one cached buffer in a plain loop with prefetch; [`copy`](Self::copy) reads the frames.
     pub fn store(&self) -> u64 {
         for (index, at) in self.offsets.iter().enumerate() {
             if let Some(next) = self.offsets.get(index + AHEAD) {

@@ -1,5 +1,4 @@
-//! Workloads for benchmarks of the data plane: one switch that processes the same arriving frames again and again, and a
-//! simulated leaf-spine fabric.
+//! Workloads for benchmarks of the data plane: one switch with repeated frames, and a simulated leaf-spine fabric.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -62,9 +61,6 @@ pub struct Workload {
 
 impl Workload {
     /// Creates a switch with this task, and its frames: UDP over IPv4, or over IPv6 with INT in the hop-by-hop header.
-    ///
-    /// # Errors
-    /// None in practice: the configuration is valid.
     pub fn new(task: Task, v6: bool) -> Result<Self, ConfigError> {
         let mode = if task == Task::SfTransit {
             Mode::Sf

@@ -283,8 +283,7 @@ impl Case {
         emit(&Report { base, operation }, out)
     }
 
-    /// Renumbers reports for another round: sequence numbers of essential reports, epochs of sketches. Other reports can be
-    /// sent again unchanged.
+    /// Renumbers reports for another round: sequence numbers of essential reports, epochs of sketches.
     pub fn renumber(&self, reports: &mut Reports, round: u16) {
         // Offset in the payload of the sequence number, or of the epoch.
         let at = match self.load {

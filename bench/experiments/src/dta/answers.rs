@@ -1,8 +1,7 @@
 //! Experiment `dta-answers`: the share of keys that a query finds in a Key-Write store, by load and copies N (DTA, Fig. 11),
 //! with hopwise's four hashes and with the single hash of the DTA artifact.
 //!
-//! Later keys overwrite slots of earlier ones, so the share falls as keys per slot rise. Everything is computed in memory with
-//! seeded keys, and is the same on every machine.
+//! Later keys overwrite slots of earlier ones, so the share falls with the load. Keys are seeded, and results are exact.
 
 use dta::Plan;
 use wire::dta::hash::{Family, slot};

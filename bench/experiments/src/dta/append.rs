@@ -31,8 +31,7 @@ fn nic(speed: &Speed, count: f64) -> f64 {
     key_write::nic(speed.frames / count, speed.bytes / count)
 }
 
-/// Returns the number of reports after which every list has written whole batches and has as many pending entries as before, so
-/// that rounds of this length do the same work.
+/// Returns the number of reports after which every list has written whole batches, so that rounds of this length do equal work.
 pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
     (u64::from(batch) * u64::from(lists))
         .div_ceil(count as u64)

@@ -1,5 +1,4 @@
-//! Experiment `dta-breakdown`: the CPU time per report of a collector without RDMA, split into receiving, decoding, state and
-//! detection, and storing (DTA, Fig. 1).
+//! Experiment `dta-breakdown`: CPU time per report of a CPU collector by step, from receiving to storing (DTA, Fig. 1).
 
 use testkit::workload::collector::{Case, Values};
 

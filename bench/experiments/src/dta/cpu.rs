@@ -1,5 +1,4 @@
-//! Experiment `dta-cpu`: CPU time per report of collection by DTA (translator and software responder), compared with hopwise's
-//! CPU collector and store (DTA, Fig. 6).
+//! Experiment `dta-cpu`: CPU time per report of collection by DTA, compared with hopwise's CPU collector (DTA, Fig. 6).
 
 use crate::figures::reports::{Reports, append_store};
 use collector::Batch;
@@ -161,8 +160,7 @@ pub(super) fn stored_case(settings: &Settings) -> Case {
     }
 }
 
-/// Measures the CPU time per report of all threads, ns, if every report contains one change and its event is stored. Also
-/// returns the rows per report.
+/// Measures CPU time per report of all threads (ns) if each report adds one event to the store. Also returns rows per report.
 pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     let directory = Scratch::new("dta-cpu")?;
     let config = store::Config {

@@ -156,8 +156,7 @@ fn ratio(rows: &Rows, one: [(&str, &str); 2], other: [(&str, &str); 2]) -> Optio
     rows.ratio(RATE, &one, &other)
 }
 
-/// Finds pairs of neighbouring rows of which the one with more data or copies is faster. Another program must have disturbed
-/// one of the two.
+/// Finds neighbouring rows of which the one with more data or copies is faster: another program disturbed one of them.
 fn inversions(rows: &Rows) -> Vec<(Row<'_>, Row<'_>)> {
     let mut pairs = Vec::new();
     for (fixed, varied) in [("n", "data_bytes"), ("data_bytes", "n")] {

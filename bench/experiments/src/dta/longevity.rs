@@ -16,7 +16,6 @@ use crate::{
 };
 use terminal::{CliError, units};
 
-/// Number of flows in the paper.
 const FLOWS: f64 = 100e6;
 /// Bytes of a slot in the paper: five switch IDs and a checksum of 4 bytes each, without padding.
 const PACKED: f64 = 24.0;
@@ -50,8 +49,7 @@ impl Run {
         all.rate()
     }
 
-    /// Computes the expected share of an age class. `answered()` is the mean over the newest `later` keys, so the class is the
-    /// difference of two such sums.
+    /// Computes the expected share of an age class: the difference of the sums over the newest keys up to both its ends.
     fn formula(&self, step: usize) -> f64 {
         let [before, after] = [step, step + 1].map(|step| {
             let later = self.keys * step as u64 / AGES as u64;

@@ -1,5 +1,4 @@
-//! Experiment `dta-polling`: entries per second that readers get from Append lists, by cores, with and without collection at
-//! the same time (DTA, Fig. 8).
+//! Experiment `dta-polling`: read rate of Append lists by cores, with and without simultaneous collection (DTA, Fig. 8).
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -163,8 +162,7 @@ fn once(
     })
 }
 
-/// Returns the operations of a thread per second of CPU time, so that time taken by other programs does not count. Falls back
-/// to wall time if the CPU time is 0.
+/// Returns a thread's operations per second of CPU time, which excludes other programs, or of wall time if CPU time is unknown.
 pub(super) fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
     let begun = Instant::now();
     let (count, cpu_time) = on_core(work);

@@ -1,5 +1,4 @@
-//! Experiment `dta-query`: Key-Write queries per second by copies N, and the time that hashing and reading slots take of them
-//! (DTA, Fig. 10).
+//! Experiment `dta-query`: Key-Write queries per second by copies N, and time of hashing and of reading slots (DTA, Fig. 10).
 
 use std::{cmp::Ordering, hint::black_box, thread};
 
@@ -179,8 +178,7 @@ fn querying(
     })
 }
 
-/// Measures one key at a time. The next key depends on the answer, which prevents speculative execution from overlapping
-/// queries.
+/// Measures one key at a time. The next key depends on the answer, so that queries cannot overlap by speculative execution.
 fn single(
     settings: &Settings,
     reader: &KeyWriteReader,
@@ -283,8 +281,7 @@ fn queries(rows: &Rows) -> Option<String> {
     listed("{}", rates)
 }
 
-/// Says which part of a batched query takes most time, if the spread of the runs allows it. The parts are hashing, reading
-/// slots, and the rest, which is the total less the other two.
+/// Says which part of a batched query takes most time, if the spread allows it: hashing, reading slots, or the remaining time.
 fn largest_part(row: Row<'_>) -> String {
     let hash = row.number("hash_ns");
     let memory = row.number("memory_ns");
@@ -333,8 +330,7 @@ fn batches(rows: &Rows) -> Option<String> {
     )
 }
 
-/// Returns the ratio of two threads to one, or `None` if it is above 2, which is impossible. The rates are measured once, so it
-/// has no spread.
+/// Returns the ratio of two threads to one, without spread; `None` if it is above 2, which is impossible.
 fn threads(row: &Row<'_>) -> Option<String> {
     let ratio = row.number("two_threads_mps") / row.number("one_thread_mps");
     (ratio <= 2.0).then(|| format!("{ratio:.2} (measured once)"))

@@ -1,6 +1,5 @@
-//! Experiment `dta-report-rate`: reports per second that one switch sends (DTA, Table 1), as postcards of all packets, of
-//! dropped packets, or of packets that an event filter selects. The rate per packet comes from a simulated fabric and is scaled
-//! to the paper's switch.
+//! Experiment `dta-report-rate`: reports per second of one switch (DTA, Table 1): postcards of all packets, drops, or packets
+//! that an event filter selects. Rates per packet come from a simulated fabric and are scaled to the paper's switch.
 
 use std::collections::HashMap;
 
@@ -141,7 +140,6 @@ impl FabricSink for Counts {
 /// A kind of report, and its number per packet of a switch, in each run.
 struct Kind {
     name: String,
-    /// Name in the plot.
     label: String,
     shares: Vec<f64>,
 }

@@ -134,8 +134,7 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
             (all, all, 0.0)
         }
         Primitive::Append { entry } => {
-            // The translator writes a padded block with a trailer of 16 bytes. A switch that shares a list with others must
-            // first advance the list's head by a FETCH_ADD.
+            // A block is padded and has a trailer of 16 bytes. A switch would first advance the head of a shared list.
             let block = (BATCH * entry).next_multiple_of(8) + 16;
             let direct = Load {
                 packets: 2.0,
@@ -375,8 +374,7 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
     let two = times.iter().find(|one| one.copies == 2);
     let [dta_ns, rdma_ns] = [two.map(|one| one.dta), two.map(|one| one.rdma)]
         .map(|ns| ns.map_or_else(String::new, |ns| ns.text(0)));
-    // Bytes of state. Per collector: queue pair (3), PSN (3), R_Key (4), address (8), length (4) and IPv4 address (4). Per
-    // translator: IPv4 address (4).
+    // Bytes per collector: queue pair 3, PSN 3, R_Key 4, address 8, length 4, IPv4 address 4. Per translator: IPv4 address 4.
     let rdma_state = 1024 * (3 + 3 + 4 + 8 + 4 + 4);
     let dta_state = 512 * 4;
     let columns = "n,dta_ns,dta_ns_min,dta_ns_max,rdma_ns,rdma_ns_min,rdma_ns_max,rdma_to_dta";

@@ -62,8 +62,7 @@ impl Keys {
                 4
             }
             Kind::SequentialTuples => {
-                // 250 clients of a /24 network; the source port counts up after each round of clients. Port 443 (1, 187) over
-                // TCP (6).
+                // 250 clients of a /24 network; the source port counts up after each round. Port 443 (1, 187) over TCP (6).
                 let client = number % 250;
                 let port = number / 250;
                 let network = mix(self.seed) as u8;

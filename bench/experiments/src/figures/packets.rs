@@ -6,8 +6,7 @@ use wire::{ethernet, ipv4, udp};
 /// Bytes of UDP payload.
 const PAYLOAD: usize = 200;
 
-/// Returns the visit of a packet between two interfaces inside the network at `now` (ns). The queue alternates from packet to
-/// packet.
+/// Returns the visit of a packet between two inner interfaces at `now` (ns). The queue alternates from packet to packet.
 pub fn visit(now: u64) -> Visit {
     Visit {
         ingress_if: 1,

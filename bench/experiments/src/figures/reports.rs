@@ -109,9 +109,6 @@ impl Reports {
     }
 
     /// Creates Append reports of `count` entries of four bytes each, to `lists` lists in turn.
-    ///
-    /// # Errors
-    /// As above.
     pub fn append(count: usize, lists: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(
@@ -125,9 +122,6 @@ impl Reports {
     }
 
     /// Creates Append reports of `count` entries of four bytes each, to one list.
-    ///
-    /// # Errors
-    /// As above.
     pub fn append_to(count: usize, list: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(
@@ -141,9 +135,6 @@ impl Reports {
     }
 
     /// Creates Sketch-Merge reports for sketches of `columns` columns, a multiple of [`COLUMNS`], from reporters 1 and up.
-    ///
-    /// # Errors
-    /// As above.
     pub fn sketch_merge(columns: u32, reporters: u32) -> Result<Self, EmitError> {
         let counters = vec![1; COLUMNS as usize * 16];
         let operation = Operation::SketchMerge {

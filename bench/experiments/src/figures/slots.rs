@@ -60,10 +60,7 @@ impl std::ops::AddAssign for Answers {
 }
 
 impl Slots {
-    /// Creates an empty store.
-    ///
-    /// # Errors
-    /// Fails if the memory cannot be allocated.
+    /// Creates an empty store. Fails if the memory cannot be allocated.
     pub fn new(slots: u64, data_len: u16, family: Family) -> Result<Self, CliError> {
         let geometry = Geometry::KeyWrite {
             slots,
@@ -113,9 +110,6 @@ impl Slots {
     }
 
     /// Empties all slots.
-    ///
-    /// # Errors
-    /// Fails if the memory cannot be written.
     pub fn clear(&self) -> Result<(), CliError> {
         self.store.clear().map_err(failed)
     }

@@ -16,10 +16,7 @@ const PROGRAM: &str = "p4/v1model/int.json";
 /// Time limit within which the switch must accept commands.
 const START: Duration = Duration::from_secs(60);
 
-/// Starts one switch for each task. Returns them and the version of BMv2.
-///
-/// # Errors
-/// A sentence that says why BMv2 cannot be measured.
+/// Starts one switch for each task. Returns them and the version of BMv2, or a sentence that says why BMv2 cannot be measured.
 pub(super) fn lanes() -> Result<([Lane; 3], String), String> {
     let said = Command::new("simple_switch").arg("--version").output();
     let version = said.map_err(|_| "`simple_switch` is not on PATH")?.stdout;

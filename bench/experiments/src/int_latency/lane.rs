@@ -156,8 +156,7 @@ impl Lane {
         self.ports[1].send(&[frame]);
     }
 
-    /// Sends a packet. Returns the nanoseconds until it comes back, or `None` if it is lost. `number` is written at the end of
-    /// the payload, where INT does not move it.
+    /// Sends a packet that ends with `number`. Returns the nanoseconds until it comes back, or `None` if it is lost.
     pub(super) fn send(&mut self, number: u64) -> Option<u64> {
         let [near, far] = &mut self.ports;
         let end = self.frame[0].len() - 8;
