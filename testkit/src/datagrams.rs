@@ -157,6 +157,7 @@ fn length_zero(rng: &mut Rng) -> Vec<u8> {
 /// Telemetry Report 0.5. Its kind (drop, local, gap, node) decides how many words follow the header.
 fn report_05(rng: &mut Rng) -> Vec<u8> {
     let kind = pick(rng, &[0, 0, 1, 2, 3, 4, 5]);
+    // Version, kind, the flags D, Q and F (0xe0 in byte 1), and the hardware ID.
     let word = (rng.below(2) as u32) << 28 | kind << 24 | rng.roll() as u32 & 0x00e0_003f;
     let mut out = word.to_be_bytes().to_vec();
     put_words(rng, &mut out, 2);
@@ -181,6 +182,7 @@ fn report_10(rng: &mut Rng) -> Vec<u8> {
         4 + metadata.count_ones()
     };
     let next = pick(rng, &[0, 0, 0, 1, 1, 1, 2, 2, 2, 5]);
+    // Version, length, next protocol and metadata bits; the flags and the hardware ID are random.
     let word = 1 << 28 | (len & 15) << 24 | next << 21 | metadata << 15 | rng.roll() as u32 & 0x71ff;
     let mut out = word.to_be_bytes().to_vec();
     out.extend(node(rng).to_be_bytes());
@@ -220,6 +222,7 @@ fn group(rng: &mut Rng) -> Vec<u8> {
 fn report_20(rng: &mut Rng) -> Vec<u8> {
     let report_type = pick(rng, &[0_u8, 1, 1, 1, 1, 1, 1, 2]);
     let inner_type = pick(rng, &[0_u8, 1, 2, 3, 3, 4, 4, 5, 5, 6]);
+    // D 0x80, Q 0x40, F 0x20, I 0x10; the low four bits are reserved.
     let flags = pick(rng, &[0x20_u8, 0x20, 0x20, 0xa0, 0x30, 0x40, 0x60, 0]) | rng.below(16) as u8;
     let mut body = Vec::new();
     let mut md = rng.roll() as u8;
@@ -286,7 +289,7 @@ fn tlvs(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// Maximum nesting depth of headers, above any limit of the decoders.
+/// Nesting depth from which on no further headers are generated.
 const MAX_DEPTH: usize = 14;
 
 fn ethernet(rng: &mut Rng, depth: usize) -> Vec<u8> {
@@ -488,6 +491,7 @@ fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
         nodes[..4].copy_from_slice(&(0x4000_0000 | REPORTER).to_be_bytes());
     }
     let free = if kind == 0 { rng.below(3) } else { 0 };
+    // Reserved, option type, namespace 1, node length in the upper five bits, free words.
     let mut data = vec![0, kind, 0, 1, (len as u8) << 3, free as u8];
     if kind == 4 {
         data[4..6].copy_from_slice(&[0, pick(rng, &[0, 0x80, 0xc0])]);

@@ -60,6 +60,7 @@ fn shim(bytes: &[u8], profile: &Profile) -> String {
             let mut out = Object::new();
             out.int(&int);
             out.original(&location.original);
+            // The stack has the last hop first; lines list hops in forwarding order.
             out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i)));
             out.source_only(&int);
             out.finish()

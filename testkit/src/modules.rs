@@ -158,6 +158,7 @@ impl Graph {
             base.pop();
             rest = &rest[1..];
         }
+        // A path without `crate`, `self` or `super` may also name a local item or another crate.
         let relative = base == *module && rest.len() == path.len();
         let depth = base.len();
         while let Some(name) = rest.first() {

@@ -492,6 +492,7 @@ impl Output for Log {
             let _ = write!(text, " {}", metric.name());
         }
         if let Some(flow) = event.flow {
+            // The source port of a flow is 1000 plus its number.
             let _ = write!(text, " flow={}", i32::from(flow.src_port().unwrap_or(0)) - 1000);
         }
         if event.kind != Kind::New || event.metric != Some(detect::Metric::FlowPath) {

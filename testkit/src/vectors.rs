@@ -48,7 +48,7 @@ pub struct Vector {
 
 /// Reads all vectors of the folder, sorted by file name.
 pub fn all() -> Vec<Vector> {
-    // Other crates include this file in their tests, so the folder is searched upwards from their manifest.
+    // The folder lies at the root of the repository, above this crate.
     let folders = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .map(|folder| folder.join("vectors"));

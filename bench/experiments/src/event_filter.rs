@@ -130,6 +130,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     let ns = outcome.threshold * 1_000;
     let algorithm = match filter {
         Filter::PerHop | Filter::Level => Algorithm::PerHop,
+        // Alpha is 64 of 256, that is 0.25.
         Filter::Average => Algorithm::MovingAverage { alpha: 64 },
     };
     let detector = Detector {
@@ -140,6 +141,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let mut reported = 0_u64;
     let mut last_reported = 0;
+    // During a burst: whether a report has shown it.
     let mut open = None;
     for (at, packet) in packets.iter().enumerate() {
         let is_reported = match filter {

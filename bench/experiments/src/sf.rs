@@ -1,8 +1,9 @@
 //! Experiments `sf-overhead` (frame sizes and goodput of SF-INT and INT-MD; SF-INT, Fig. 7) and `sf-yield` (share of packets
 //! whose path becomes complete), on a line of simulated switches. `sf_delay` and `sf_rate` use the same traffic ([`Run`]).
 //!
-//! With SF-INT, a packet carries the record of one node beside the sink's report. A set is the reports of N - 1 consecutive
-//! packets with one packet ID: the first has the state Medium, the others High. The path of N nodes is complete with its set.
+//! With SF-INT (stateful INT), a packet carries the record of one node to the sink, which adds its own. The N - 1 records of
+//! one packet ID are a set: the first to arrive has the state Medium, the others High. A complete set gives the path of N
+//! nodes.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -182,7 +183,7 @@ impl Observer {
 
 impl FabricSink for Observer {
     fn frame(&mut self, _t: u64, node: u32, _interface: u16, frame: &[u8]) {
-        // Hosts (IDs from 10,000) send frames without INT, switches frames with it.
+        // Hosts (IDs from 10,000) send frames without INT; the largest frames of switches carry it.
         if node < 10_000 {
             self.largest = self.largest.max(frame.len());
         } else {

@@ -397,6 +397,7 @@ impl<'a> Drawing<'a> {
         x.to = WIDTH - MARGIN - 8.0;
         let note = if plot.note.is_empty() { 0.0 } else { 17.0 };
         let rows = legend_rows(plot).len() as f64;
+        // From the top: title, note, rows of the legend, name of the y axis.
         y.to = 34.0 + note + rows * 19.0 + 30.0;
         y.from = HEIGHT - 50.0;
         Self {

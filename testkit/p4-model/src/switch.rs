@@ -510,6 +510,7 @@ impl Switch {
             _ => packet.phv.get(*field),
         });
         let key: Vec<u128> = fields.collect();
+        // A table without keys always misses, and applies its default action.
         let found = if key.is_empty() {
             None
         } else {

@@ -117,6 +117,7 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
     let mut found = Vec::new();
     for family in FAMILIES {
         let store = Slots::new(
+            // The number of slots must be a power of two.
             settings.scale.scale(16).next_power_of_two() * LARGE / 16,
             4,
             family,

@@ -60,6 +60,7 @@ impl Run {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    // The number of slots must be a power of two.
     let slots = settings.scale.scale(8).next_power_of_two() * SLOTS / 8;
     let store = Slots::new(slots, DATA, Family::V1)?;
     let mut runs = Vec::new();

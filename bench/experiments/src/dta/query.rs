@@ -193,6 +193,7 @@ fn single(
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
             let answer = answer.map_err(|error| failed(format!("{error:?}")))?;
             let found_it = usize::from(matches!(answer, Answer::Found { .. }));
+            // A prime stride, so that the keys are cold.
             at += 7919 + black_box(found_it);
         }
         Ok(128)

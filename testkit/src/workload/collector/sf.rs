@@ -1,5 +1,5 @@
-//! SF-INT reports for benchmarks: paths of five nodes, with the record of one node in each packet. Every fourth packet
-//! completes a set, as in a network without faults.
+//! SF-INT (stateful INT) reports for benchmarks: paths of five nodes, with the record of one node in each packet. Every fourth
+//! packet completes a set, as in a network without faults.
 //!
 //! A frame is Ethernet, IPv4 and UDP (42 bytes), and a report 2.0 of 136 bytes: the sink's own metadata, and an IPv6 packet
 //! with the record of one node (node ID, hop latency, both timestamps: 24 bytes) in its hop-by-hop header.
