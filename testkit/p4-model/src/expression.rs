@@ -43,7 +43,7 @@ pub(crate) enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Logical `and`; BMv2 evaluates both sides, as the model does.
+    /// Logical `and` of truth values; `Either` is the logical `or`.
     Both,
     Either,
 }

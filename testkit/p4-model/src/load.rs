@@ -48,7 +48,7 @@ struct Names {
     calculations: BTreeMap<String, usize>,
     registers: BTreeMap<String, usize>,
     counters: BTreeMap<String, usize>,
-    /// The type's name of each header instance.
+    /// Name of the type of each header instance.
     kinds: Vec<String>,
     /// The header instances of each stack.
     stack_headers: Vec<Vec<usize>>,

@@ -18,7 +18,7 @@ use crate::packet::{Phv, bits};
 use crate::program::{Node, ParserOp, Pipeline, Primitive, Program, Value};
 use crate::table::{Entry, Installed, Next, fits, lookup};
 
-/// Port and times of a packet's arrival, and the queue that it passes.
+/// The arrival of a packet: its port and times, and the depth of the queue that it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Port on which the packet arrives.
@@ -44,8 +44,9 @@ pub struct Sent {
 #[derive(Clone, Debug)]
 pub struct Switch {
     program: Arc<Program>,
-    /// Entries of each table, and its default action with parameters.
+    /// Entries of each table.
     entries: Vec<Vec<Installed>>,
+    /// Default action of each table, with its parameters.
     defaults: Vec<(usize, Vec<u128>)>,
     registers: Vec<Vec<u128>>,
     counters: Vec<Vec<u64>>,

@@ -48,7 +48,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for (name, spread) in MEASURED.into_iter().zip([receiving, decoding, state, stored]) {
         measured.push(row![name, spread.cells(1)]);
     }
-    // Each step is a difference of two medians, which has no spread of its own.
+    // The last two steps are differences of medians, which have no spread.
     let each = [
         ("receive (I/O)", receiving.median),
         ("decode (parsing)", decoding.median),
@@ -125,7 +125,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Names of the four measurements; each after the first includes the one before it.
+/// Names of the four measurements; the third includes the second, and the fourth the third.
 const MEASURED: [&str; 4] = [
     "receiving",
     "decoding",
