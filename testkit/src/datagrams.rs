@@ -337,7 +337,7 @@ fn mpls(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
-/// Returns a TOS byte, whose DSCP often is the one that marks INT.
+/// Returns a TOS byte. Three of seven have the DSCP that marks INT (0x17).
 fn tos(rng: &mut Rng) -> u8 {
     pick(rng, &[0x17, 0x17, 0x17, 0x20, 0x01, 0, 0x3f]) << 2
 }

@@ -2,12 +2,13 @@
 //!
 //! - Test vectors: [`vectors`] reads `vectors/`; [`meaning`], [`dta`] and [`lldp`] describe packets as the vectors expect it;
 //!   [`rewrite`] parses packets and writes them again.
-//! - Generators: [`reports`] writes reports and records a collector's output; [`network`] generates random traffic of such reports;
-//!   [`datagrams`] generates almost valid datagrams; [`records`] has records for a store; [`workload`] has the input of benchmarks.
+//! - Generators: [`reports`] writes reports and records a collector's output; [`network`] generates random traffic of such
+//!   reports; [`datagrams`] generates almost valid datagrams; [`records`] has records for a store; [`workload`] has the input of
+//!   benchmarks.
 //! - Simulation: [`rdma`] has a requester and a responder with an unreliable network between them.
-//! - Tools: [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads
-//!   the module graph of a crate, [`compare_page`] checks generated pages, [`descriptors`] reopens resources that a test has closed,
-//!   [`Companion`] checks the programs beside `hopwise`.
+//! - Tools: [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`]
+//!   reads the module graph of a crate, [`compare_page`] checks generated pages, [`descriptors`] reopens resources that a test
+//!   has closed, [`Companion`] checks the programs beside `hopwise`.
 #![deny(unsafe_code)]
 
 pub mod allocations;

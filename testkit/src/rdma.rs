@@ -65,9 +65,9 @@ pub struct Faults {
 /// Destination of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
-    /// The requester.
+    /// The requester, [`World::links`].
     Links,
-    /// The responder.
+    /// The responder, [`World::responder`].
     Responder,
     /// The translator, if there is one in front of the requester.
     Translator,
@@ -199,11 +199,11 @@ impl responder::Output for Received {
 pub struct World<F = Alone> {
     /// The time, in nanoseconds.
     pub now: u64,
-    /// The requester.
+    /// The requester under test.
     pub links: Links,
     /// Settings of the requester.
     pub config: Config,
-    /// The responder.
+    /// The responder under test.
     pub responder: Responder,
     /// The regions that the responder serves.
     pub memory: Vec<Arc<Region>>,

@@ -47,7 +47,7 @@ impl std::ops::Drop for Dir {
     }
 }
 
-/// 2026-11-21 14:00:00 UTC.
+/// Start time, 2026-11-21 14:00:00 UTC.
 pub const START: Nanos = 1_795_269_600_000_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;

@@ -24,7 +24,7 @@ pub const START: u64 = 1_700_000_040 * SECOND;
 /// The metadata of one hop; `None` is written as all ones (unavailable).
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// Node ID.
+    /// Node ID of the hop.
     pub id: u32,
     /// Ingress and egress interface.
     pub ports: (u16, u16),
@@ -34,7 +34,7 @@ pub struct Node {
     pub queue: Option<(u8, u32)>,
     /// Ingress and egress timestamp.
     pub stamps: Option<(u64, u64)>,
-    /// Egress link utilization.
+    /// Utilization of the egress link.
     pub utilization: Option<u32>,
     /// Buffer ID and occupancy.
     pub buffer: Option<(u8, u32)>,
@@ -112,13 +112,13 @@ pub struct Sent {
     pub ttl: u8,
     /// The nodes, in the order of the packet's path.
     pub hops: Vec<Node>,
-    /// Instruction bitmap.
+    /// Instruction bitmap of the INT header.
     pub bitmap: u16,
     /// Node ID of the reporter.
     pub reporter: u32,
     /// Hardware ID: the subsystem of the reporter.
     pub hw_id: u8,
-    /// Sequence number.
+    /// Sequence number of the report.
     pub seq: u32,
     /// Flags of the report.
     pub flags: Flags,
@@ -128,7 +128,7 @@ pub struct Sent {
     pub initial: u8,
     /// Metadata bits of the report header (Report 1.0, six bits): items of the reporter itself, such as the drop reason.
     pub metadata: u8,
-    /// Drop reason.
+    /// Drop reason code, if the report has one.
     pub reason: Option<u8>,
 }
 
@@ -387,7 +387,7 @@ pub fn config() -> Config {
 /// A collector with a simulated clock and a log.
 #[derive(Debug)]
 pub struct Bench {
-    /// The collector.
+    /// The collector under test.
     pub collector: Collector,
     /// The time, in nanoseconds since 1970.
     pub now: u64,

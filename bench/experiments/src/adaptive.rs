@@ -1,7 +1,7 @@
 //! Experiment `adaptive`: the manager's budget controller moves the sink's filter threshold to keep a budget of reports,
 //! compared with fixed thresholds, in simulated time. Measured are reports, missed bursts, and the error that a reader sees.
 //!
-//! Traffic is that of three kinds of server racks (`bursts`), one kind after another.
+//! Traffic models three kinds of server racks (`bursts`), one kind after another.
 
 use std::{
     cmp::Ordering,
@@ -535,7 +535,7 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
             table.push(rack_row(run, model, budget));
         }
         let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
-        // The line connects the mean rate with that of the busiest second.
+        // The line connects the mean rate with the rate of the busiest second.
         let points = [mean(&run.rates), maximum(&run.rates) as f64].map(|rate| (rate.max(1.0), share));
         lines.push(line_series(&run.control.label(), points.into()));
     }

@@ -97,7 +97,8 @@ fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u6
     (queues, bursts)
 }
 
-/// Counts the reports of a trace. `weight` of a new value in the average with the stored one, per mille; 1,000: no average.
+/// Counts the reports of a trace. `weight` is the share of a new value in its average with the stored one, per mille; 1,000
+/// disables averaging.
 fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) -> u64 {
     let mut stored = 0;
     let mut reports = 0;

@@ -1,5 +1,5 @@
 //! Cases `fanout-2…`: the reports of one reporter distributed over two workers, compared with one worker. The input's thread
-//! and the workers' threads are those of `hopwise run`, fed from memory.
+//! and the workers' threads run as in `hopwise run`, fed from memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -37,7 +37,7 @@ pub(crate) enum Next {
 /// One field of an entry's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Exactly this value.
+    /// The value of an exact match.
     Exact(u128),
     /// A prefix: value and length in bits.
     Lpm(u128, u32),

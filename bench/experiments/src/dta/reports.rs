@@ -1,5 +1,5 @@
 //! Experiment `dta-reports`: packets, bytes and software time of a DTA report, compared with RDMA writes generated in the
-//! switch (DTA, section 5.5). Lengths are those of the frames that hopwise builds.
+//! switch (DTA, section 5.5). Lengths are measured on frames that hopwise builds.
 
 use std::net::{IpAddr, Ipv4Addr};
 
