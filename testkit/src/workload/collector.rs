@@ -58,6 +58,7 @@ pub struct Case {
 /// The change of a flow's values from one report to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
+    /// The values of a hop stay the same.
     Constant,
     /// The values vary, by less than every threshold.
     Jitter,
