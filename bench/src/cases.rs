@@ -1,4 +1,7 @@
-//! `hopwise bench`: measures the published figures on the user's machine.
+//! The command `hopwise bench`: measures the published performance figures on the user's machine.
+//!
+//! A case is a name and a function that returns the time per operation of several runs (`harness`), with the conditions under
+//! which it was measured. Each module below holds the cases of one part of hopwise.
 
 mod aggregate;
 mod aggregator;
@@ -96,7 +99,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A case: its name, what it measures, and the function that runs it.
+/// A case, with its name on the command line and a description.
 struct Case {
     name: &'static str,
     about: &'static str,
@@ -196,13 +199,10 @@ const CASES: &[Case] = cases! {
     live::run, "live-asked-1m", "1,000,000 known flows, no change, while pages of 50 flows are requested";
 };
 
-/// The name that stands for other projects' programs.
+/// The name that selects the comparison with other projects' programs.
 const PEERS: &str = "peers";
 
-/// Runs the command.
-///
-/// # Errors
-/// A name is unknown, or a case failed.
+/// Runs the command. Fails if a name is unknown or a case fails.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list {
         return print(
@@ -249,7 +249,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names and descriptions of all cases.
+/// Returns the names and descriptions of all cases.
 fn described() -> Vec<(&'static str, &'static str)> {
     CASES.iter().map(|case| (case.name, case.about)).collect()
 }
@@ -266,7 +266,7 @@ fn page_of(path: &Path) -> Result<String, CliError> {
     page::page(&outcomes, &described()).map_err(|error| CliError::new(format!("{named}: {error}")))
 }
 
-/// The cases with these names, in the given order.
+/// Finds the cases with these names, in the given order.
 fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
     let mut cases = Vec::new();
     for name in names {
@@ -280,7 +280,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
     Ok(cases)
 }
 
-/// Prints the outcome of a case.
+/// Prints the outcome of a case, or the reason for which it was skipped.
 fn show(
     name: &str,
     outcome: Result<Outcome, Failure>,
@@ -303,7 +303,7 @@ fn print(text: &str) -> Result<(), CliError> {
     terminal::print(text)
 }
 
-/// The text form of an outcome.
+/// Formats an outcome as two lines of text.
 fn text(outcome: &Outcome) -> String {
     let (min, max) = outcome.range();
     let rate = units::short(1e9 / outcome.median());

@@ -1,4 +1,5 @@
-//! The command line of `hopwise-bench`: that of `hopwise bench`; and, behind the word `experiment`, that of `hopwise experiment`.
+//! The command line of the program `hopwise-bench`: `hopwise bench` by default, `hopwise experiment` after the word
+//! `experiment`, and man pages and completions after the word `generate`.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -16,10 +17,10 @@ struct Generate {
     directory: PathBuf,
 }
 
-/// Runs the program. The first of `arguments` is its name. Wrong usage ends the process with code 2, help with code 0.
+/// Runs the program; the first of `arguments` is its name. Wrong usage ends the process with code 2, help with code 0.
 ///
 /// # Errors
-/// The command failed.
+/// Returns the error of the command.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let arguments: Vec<OsString> = arguments.collect();
     match arguments.get(1).and_then(|word| word.to_str()) {

@@ -1,6 +1,5 @@
-//! Benchmarks of the program: the library of the program `hopwise-bench`, which also runs the experiments of the papers.
-//!
-//! `cases`: the benchmarks of `hopwise bench`; `page`: their pages.
+//! Library of the program `hopwise-bench`: `cases` has the benchmarks of `hopwise bench`, `page` generates their page, and
+//! `command` also runs the experiments of papers (crate `experiments`).
 #![forbid(unsafe_code)]
 
 mod cases;

@@ -1,4 +1,4 @@
-//! `hopwise-bench`: benchmarks, and the experiments of papers. `hopwise bench` and `hopwise experiment` execute it.
+//! The program `hopwise-bench`, which `hopwise bench` and `hopwise experiment` execute.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

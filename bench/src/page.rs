@@ -1,6 +1,4 @@
-//! The page of measured figures, made from the JSON of `hopwise bench --all --json`.
-//!
-//! Every figure, ratio and verdict of the page follows from the outcomes; nothing is written by hand.
+//! Generates the page of measured figures, ratios and verdicts from the output of `hopwise bench --all --json`.
 
 mod bars;
 
@@ -13,13 +11,11 @@ use serde_json::Value;
 pub(crate) use bars::names as bar_names;
 use bars::{Bar, bar_of};
 
-/// A case: its name, and what it measures.
+/// Name and description of a case.
 type Case = (&'static str, &'static str);
 
-/// The page of `outcomes`, one JSON object per line, in the order of `cases`.
-///
-/// # Errors
-/// The line that is no outcome.
+/// Renders the page of `outcomes`, one JSON object per line, in the order of `cases`. The error names a line that is no
+/// outcome.
 pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     let mut found = HashMap::new();
     for (at, line) in outcomes
@@ -50,7 +46,6 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     Ok(out)
 }
 
-/// The begin of the page.
 const HEAD: &str = "\
 # Performance: measured figures
 
@@ -94,7 +89,7 @@ impl Figure {
     }
 }
 
-/// The machines of the outcomes.
+/// Returns the distinct machines of the outcomes, sorted.
 fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
     let mut machines: Vec<String> = found.values().map(Figure::machine).collect();
     machines.sort();
@@ -102,17 +97,18 @@ fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
     machines
 }
 
-/// The mark of a row's machine: a letter, if the outcomes are of several.
+/// Returns the mark of a row's machine: a letter if the outcomes are from several machines, otherwise nothing.
 fn mark(machines: &[String], machine: &str) -> String {
     let at = machines
         .iter()
         .position(|one| one == machine)
         .filter(|_| machines.len() > 1);
+    // The digit 10 in base 36 is `a`.
     at.and_then(|at| char::from_digit(at as u32 + 10, 36))
         .map_or_else(String::new, |letter| format!("{}: ", letter.to_ascii_uppercase()))
 }
 
-/// Names and loads of the machines.
+/// Writes the names and the load of the machines.
 fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
     let named: Vec<String> = machines
         .iter()
@@ -135,7 +131,7 @@ fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut St
     }
 }
 
-/// The section of a case.
+/// Returns the section of a case, by the prefix of its name.
 fn section(name: &str) -> &'static str {
     const SECTIONS: &[(&str, &str)] = &[
         ("fastpath", "The fast path"),
@@ -183,7 +179,7 @@ fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String]
     }
 }
 
-/// The median of a case that was measured on this machine, ns.
+/// Returns the median of a case in ns, if it was measured on this machine.
 fn median_on(found: &HashMap<String, Figure>, case: &str, machine: &str) -> Option<f64> {
     found
         .get(case)
@@ -191,7 +187,7 @@ fn median_on(found: &HashMap<String, Figure>, case: &str, machine: &str) -> Opti
         .map(|other| other.median)
 }
 
-/// The ratio and the verdict.
+/// Writes the ratio and the verdict of a case with a goal.
 fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mut String) {
     let machine = figure.machine();
     let (value, ratio, wanted) = match *bar {

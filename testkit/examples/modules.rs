@@ -1,4 +1,6 @@
-//! Prints the module graph of each crate: its levels, lowest first, and its cycles. `scripts/modules` runs it.
+//! Prints the module graph of each crate named on the command line: its levels, lowest first, and its cycles.
+//!
+//! `scripts/modules` runs it. Exit status: 0 without cycles, 1 with cycles, 2 if a crate cannot be read.
 
 use std::{path::Path, process::ExitCode};
 use testkit::modules::Graph;

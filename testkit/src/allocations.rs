@@ -1,15 +1,16 @@
-//! A counting allocator. Counts are per thread, since other threads of the test runner allocate at any time.
+//! A counting global allocator. Counts are per thread, because other threads of the test runner allocate at any time.
 #![allow(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator with a counter. A test installs it with `#[global_allocator]`.
+/// The system's allocator with counters per thread. A test installs it with `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    // Bytes in use, and their maximum. Negative if a thread frees memory that another one allocated.
     static BYTES: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
@@ -19,8 +20,7 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Runs `work`, and returns what it returns; how many bytes more there are afterwards, and how many more there were at most. Only what this
-/// thread allocates and frees counts.
+/// Runs `work`. Returns its result, the growth of this thread's memory in bytes, and the largest growth while it ran.
 pub fn bytes_of<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
     let before = BYTES.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -61,7 +61,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // It may be moved: then both are there.
+        // Both blocks exist while the content is moved, so the peak counts both.
         grow(size as i64);
         grow(-(layout.size() as i64));
         // SAFETY: the caller's promises are passed on unchanged.

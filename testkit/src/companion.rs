@@ -1,4 +1,4 @@
-//! Tests of a program beside `hopwise`: its help, its pages, and its error without `hopwise`.
+//! Checks of the programs that are installed beside `hopwise`: help, generated pages, and the error without `hopwise`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
@@ -8,17 +8,17 @@ use std::{
     process::{Command, Output},
 };
 
-/// A program beside `hopwise`, by its path.
+/// A companion program of `hopwise`, by the path of its executable.
 #[derive(Clone, Copy, Debug)]
 pub struct Companion(pub &'static str);
 
 impl Companion {
-    /// Requires the program to exit with `status`, and returns what it wrote to the standard output (0) or error.
+    /// Runs the program and requires it to exit with `status`. Returns its standard output (status 0) or its standard error.
     pub fn run(self, words: &[&str], status: i32) -> String {
         text(Command::new(self.0).args(words), status)
     }
 
-    /// Requires `generate` to write man pages and completions, of which `files` are some.
+    /// Requires `generate` to write man pages and completions, among them `files`.
     pub fn check_pages(self, files: &[&str]) {
         let directory = self.directory("pages");
         text(Command::new(self.0).arg("generate").arg(&directory), 0);
@@ -28,12 +28,12 @@ impl Companion {
         fs::remove_dir_all(directory).unwrap();
     }
 
-    /// Requires the program to refuse these words by `message` where `hopwise` is not installed.
+    /// Requires the program to fail with `message` on these arguments if `hopwise` is not installed.
     pub fn check_alone(self, words: &[impl AsRef<OsStr>], message: &str) {
         let directory = self.directory("alone");
         fs::create_dir_all(&directory).unwrap();
         let alone = directory.join(Path::new(self.0).file_name().unwrap());
-        // Another process writes it: a file that a process being started holds open for writing cannot be executed.
+        // `cp` writes it: a child forked by another test could inherit our open descriptor, and `exec` fail with ETXTBSY.
         let copied = Command::new("cp").arg(self.0).arg(&alone).status().unwrap();
         assert!(copied.success());
         let error = text(Command::new(&alone).args(words).env("PATH", &directory), 2);

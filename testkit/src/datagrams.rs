@@ -1,5 +1,7 @@
-//! Random datagrams that are almost valid: every header that the decoders know, in any order, with counts and lengths that are mostly
-//! consistent.
+//! Generates random telemetry datagrams for fuzz tests: almost valid, so that they pass the first checks of the decoders.
+//!
+//! Telemetry Report 0.5, 1.0 and 2.0 around INT 0.5, 1.0 and 2.x, SF-INT and IOAM, in every encapsulation that the decoders
+//! know, nested in any order. A choice listed more than once in [`pick`] is that much likelier.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use crate::rng::Rng;
@@ -11,12 +13,12 @@ pub fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.below(choices.len())]
 }
 
-/// True once in `n` times.
+/// Returns true with a probability of 1 in `n`.
 fn rarely(rng: &mut Rng, n: usize) -> bool {
     rng.below(n) == 0
 }
 
-/// Returns a profile with random values.
+/// Returns a decoder profile with random settings.
 pub fn profile(rng: &mut Rng) -> Profile {
     let mut profile = Profile::new(pick(rng, &Dialect::ALL));
     if rarely(rng, 4) {
@@ -43,13 +45,14 @@ pub fn profile(rng: &mut Rng) -> Profile {
     profile
 }
 
+// The probe marker and the domain that random profiles and random packets share.
 const MARKER: u64 = 0x1122_3344_5566_7788;
 const DOMAIN: u16 = 0x0abc;
 
-/// The node that reports, and often is on the stack too.
+/// The node ID of the reporter, which is often on the INT stack too.
 const REPORTER: u32 = 3;
 
-/// A word such as devices write: small, all-ones, halves of all-ones, or random.
+/// Returns a word as devices write it: small, all ones (no value), half of it all ones, or random.
 fn word(rng: &mut Rng) -> u32 {
     match rng.below(8) {
         0 | 1 => u32::MAX,
@@ -67,7 +70,7 @@ fn put_words(rng: &mut Rng, out: &mut Vec<u8>, count: usize) {
     }
 }
 
-/// A telemetry datagram's payload.
+/// Generates the UDP payload of a telemetry datagram.
 pub fn datagram(rng: &mut Rng) -> Vec<u8> {
     let mut out = match rng.below(40) {
         0 => other_protocol(rng),
@@ -82,14 +85,14 @@ pub fn datagram(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// A datagram of another protocol that begins with the bits of a report: sFlow, NetFlow 5 and 9, IPFIX, DNS.
+/// Generates a datagram of another protocol that begins like a report: sFlow, NetFlow 5 and 9, IPFIX, DNS.
 fn other_protocol(rng: &mut Rng) -> Vec<u8> {
     let count = 1 + rng.below(3);
     let (head, len) = match rng.below(5) {
         0 => {
             let address = pick(rng, &[1, 2, 3]);
             let mut sflow = vec![0, 0, 0, 5, 0, 0, 0, address];
-            // Agent, subagent, number and uptime; then the number of samples, and type and length of the first.
+            // Agent, subagent, sequence number and uptime; then the number of samples, and type and length of the first.
             sflow.resize(if address == 2 { 36 } else { 24 }, 7);
             sflow.extend([
                 0,
@@ -140,7 +143,7 @@ fn other_protocol(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// A report 2.0 of the p4-int family, whose lengths are 0.
+/// Generates a report 2.0 as the p4-int programs send it: all lengths are 0, and the version may be 1.
 fn length_zero(rng: &mut Rng) -> Vec<u8> {
     let mut out = (pick(rng, &[1, 2, 2]) << 28 | rng.roll() as u32 & 0x07ff_ffff)
         .to_be_bytes()
@@ -151,8 +154,10 @@ fn length_zero(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
+/// Telemetry Report 0.5. Its kind (drop, local, gap, node) decides how many words follow the header.
 fn report_05(rng: &mut Rng) -> Vec<u8> {
     let kind = pick(rng, &[0, 0, 1, 2, 3, 4, 5]);
+    // Version, kind, the flags D, Q and F (0xe0 in byte 1), and the hardware ID.
     let word = (rng.below(2) as u32) << 28 | kind << 24 | rng.roll() as u32 & 0x00e0_003f;
     let mut out = word.to_be_bytes().to_vec();
     put_words(rng, &mut out, 2);
@@ -168,6 +173,7 @@ fn report_05(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
+/// Telemetry Report 1.0. Each of the six metadata bits adds a word after the four of the fixed header.
 fn report_10(rng: &mut Rng) -> Vec<u8> {
     let metadata: u32 = if rarely(rng, 2) { 0 } else { rng.below(64) as u32 };
     let len = if rarely(rng, 8) {
@@ -176,6 +182,7 @@ fn report_10(rng: &mut Rng) -> Vec<u8> {
         4 + metadata.count_ones()
     };
     let next = pick(rng, &[0, 0, 0, 1, 1, 1, 2, 2, 2, 5]);
+    // Version, length, next protocol and metadata bits; the flags and the hardware ID are random.
     let word = 1 << 28 | (len & 15) << 24 | next << 21 | metadata << 15 | rng.roll() as u32 & 0x71ff;
     let mut out = word.to_be_bytes().to_vec();
     out.extend(node(rng).to_be_bytes());
@@ -188,7 +195,7 @@ fn node(rng: &mut Rng) -> u32 {
     pick(rng, &[REPORTER, REPORTER, 7, u32::MAX])
 }
 
-/// A packet that begins with Ethernet (0), IPv4 (1) or IPv6.
+/// Generates a packet that begins with Ethernet (0), IPv4 (1) or IPv6 (any other number).
 fn packet(rng: &mut Rng, first: usize) -> Vec<u8> {
     match first {
         0 => ethernet(rng, 0),
@@ -197,6 +204,7 @@ fn packet(rng: &mut Rng, first: usize) -> Vec<u8> {
     }
 }
 
+/// Telemetry Report 2.0: a group header and its reports.
 fn group(rng: &mut Rng) -> Vec<u8> {
     let mut out = (2 << 28 | rng.roll() as u32 & 0x0fff_ffff).to_be_bytes().to_vec();
     out.extend(node(rng).to_be_bytes());
@@ -210,15 +218,19 @@ fn group(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
+/// One individual report of version 2.0, of up to 255 words after its header.
 fn report_20(rng: &mut Rng) -> Vec<u8> {
     let report_type = pick(rng, &[0_u8, 1, 1, 1, 1, 1, 1, 2]);
     let inner_type = pick(rng, &[0_u8, 1, 2, 3, 3, 4, 4, 5, 5, 6]);
+    // D 0x80, Q 0x40, F 0x20, I 0x10; the low four bits are reserved.
     let flags = pick(rng, &[0x20_u8, 0x20, 0x20, 0xa0, 0x30, 0x40, 0x60, 0]) | rng.below(16) as u8;
     let mut body = Vec::new();
     let mut md = rng.roll() as u8;
     if report_type == 1 {
         let bits = rng.roll() as u16 & pick(rng, &[0x7f81, 0xffff, 0, 0x5c00]);
+        // Bits 4 to 6 are items of eight bytes.
         let baseline = bits.count_ones() + (bits & 0x0e00).count_ones();
+        // 0x5043 and 0x5346 are this project's domains for postcards and SF-INT.
         let ds_id = pick(rng, &[0_u16, 0, 0x5043, DOMAIN, 0x5346]);
         let domain = if ds_id == 0 { 0 } else { rng.below(3) };
         for half in [bits, ds_id, rng.roll() as u16, 0] {
@@ -254,6 +266,7 @@ fn report_20(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
+/// TLVs as inner contents; types 1 to 3 hold a packet.
 fn tlvs(rng: &mut Rng, out: &mut Vec<u8>) {
     for _ in 0..rng.below(4) {
         let kind = rng.below(4);
@@ -276,7 +289,7 @@ fn tlvs(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// Maximum nesting depth of headers.
+/// Nesting depth from which on no further headers are generated.
 const MAX_DEPTH: usize = 14;
 
 fn ethernet(rng: &mut Rng, depth: usize) -> Vec<u8> {
@@ -285,12 +298,13 @@ fn ethernet(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
-/// An EtherType and its payload.
+/// Generates an EtherType and its payload, in one buffer.
 fn typed(rng: &mut Rng, depth: usize) -> Vec<u8> {
     let (ethertype, body) = announced(rng, depth);
     [&ethertype.to_be_bytes()[..], &body].concat()
 }
 
+/// Generates an EtherType and its payload, separately.
 fn announced(rng: &mut Rng, depth: usize) -> (u16, Vec<u8>) {
     if depth > MAX_DEPTH {
         return (0x0806, vec![0; 8]);
@@ -323,11 +337,12 @@ fn mpls(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
+/// Returns a TOS byte. Three of seven have the DSCP that marks INT (0x17).
 fn tos(rng: &mut Rng) -> u8 {
     pick(rng, &[0x17, 0x17, 0x17, 0x20, 0x01, 0, 0x3f]) << 2
 }
 
-/// A length that is mostly right.
+/// Returns `len`, or sometimes a wrong length.
 fn about(rng: &mut Rng, len: usize) -> u16 {
     match rng.below(12) {
         0 => 0,
@@ -347,7 +362,7 @@ fn ipv4(rng: &mut Rng, depth: usize) -> Vec<u8> {
     };
     let total = about(rng, 20 + options * 4 + body.len()).to_be_bytes();
     let fragment = if rarely(rng, 20) { 0x2001 } else { 0x4000_u16 }.to_be_bytes();
-    // An identification may look like the first byte of IPv4.
+    // An identification whose first byte looks like the start of an IPv4 header.
     let ident = pick(rng, &[0, 0, 0x45]);
     let mut out = vec![
         first,
@@ -387,6 +402,7 @@ fn ipv6(rng: &mut Rng, depth: usize) -> Vec<u8> {
             }
             _ => header.extend(vec![0; rng.below(40)]),
         }
+        // The Authentication Header (51) counts words; a Fragment header (44) has no length.
         let unit = if proto == 51 { 4 } else { 8 };
         header.resize(header.len().max(8).next_multiple_of(unit), 0);
         header[1] = if proto == 44 {
@@ -423,6 +439,7 @@ fn ipv6(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
+/// IPv6 options: padding, INT, IOAM, and broken ones.
 fn options(rng: &mut Rng, out: &mut Vec<u8>) {
     for _ in 0..rng.below(4) {
         match rng.below(7) {
@@ -436,7 +453,7 @@ fn options(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// The option that holds INT.
+/// The option 0x3E, which holds an INT 2.x shim and INT or SF-INT.
 fn int_option(rng: &mut Rng, out: &mut Vec<u8>) {
     let mut data = Vec::new();
     let npt = if rarely(rng, 20) { 4 } else { 0 };
@@ -454,6 +471,7 @@ fn int_option(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend(data);
 }
 
+/// An IOAM option (RFC 9197, RFC 9326). Trace bits 8 to 10 are items of eight bytes; bit 22 is of variable length.
 fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
     let kind = pick(rng, &[0_u8, 1, 1, 4, 3]);
     let trace = rng.roll() as u32 & pick(rng, &[0x00d8_0000, 0x00ff_ffff, 0x00fa_7ffe, 0x0080_0002]);
@@ -473,6 +491,7 @@ fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
         nodes[..4].copy_from_slice(&(0x4000_0000 | REPORTER).to_be_bytes());
     }
     let free = if kind == 0 { rng.below(3) } else { 0 };
+    // Reserved, option type, namespace 1, node length in the upper five bits, free words.
     let mut data = vec![0, kind, 0, 1, (len as u8) << 3, free as u8];
     if kind == 4 {
         data[4..6].copy_from_slice(&[0, pick(rng, &[0, 0x80, 0xc0])]);
@@ -489,7 +508,7 @@ fn ioam(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend(data);
 }
 
-/// A protocol number and its payload.
+/// Generates an IP protocol number and its payload.
 fn transport(rng: &mut Rng, depth: usize) -> (u8, Vec<u8>) {
     if depth > MAX_DEPTH {
         return (1, vec![0; 8]);
@@ -538,7 +557,7 @@ fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
-/// The start of a report, or something similar.
+/// Generates the start of a report inside a reported packet, or something similar.
 fn nested(rng: &mut Rng) -> Vec<u8> {
     let mut out = vec![
         pick(rng, &[0, 1, 4, 0x14, 0x11, 0x20, 0x30]),
@@ -614,6 +633,7 @@ fn vxlan(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out
 }
 
+/// VXLAN-GPE with a chain of INT shims; each shim's next protocol announces the one behind it.
 fn gpe(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     let chain = pick(rng, &[0, 0, 1, 1, 1, 2, 9]);
     let last = pick(rng, &[1_u8, 2, 3, 3, 4]);
@@ -635,6 +655,7 @@ fn gpe(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     });
 }
 
+/// Geneve with up to two options, of which some are INT.
 fn geneve(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     let mut options = Vec::new();
     for _ in 0..rng.below(3) {
@@ -670,7 +691,7 @@ fn geneve(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     out.extend(body);
 }
 
-/// A shim after L4, and INT. Returns the original port.
+/// Generates a shim after L4 and INT. Returns the destination port that the packet had before INT was added.
 fn shim(rng: &mut Rng, out: &mut Vec<u8>, dst_port: u16) -> u16 {
     match rng.below(10) {
         0..=2 => {
@@ -706,7 +727,7 @@ fn shim(rng: &mut Rng, out: &mut Vec<u8>, dst_port: u16) -> u16 {
     }
 }
 
-/// The shim of 0.5 (with `tail` words after the stack) or 1.0.
+/// The shim of INT 0.5 (with `tail` words after the stack) or 1.0; `kind` and `last` are its first and last byte.
 fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8, tail: usize) {
     let mut int = Vec::new();
     let hops = hops(rng);
@@ -722,17 +743,17 @@ fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8,
     } else {
         words
     };
-    // INT for the destination: only its length is read.
+    // Destination-type INT: decoders read only the length.
     let words = if kind == 2 && rarely(rng, 3) { 0 } else { words };
     out.extend([kind, 0, words.min(255) as u8, last]);
     out.extend(int);
-    // host-int removes the tail and leaves the length.
+    // host-int removes the tail but leaves the length.
     if !rarely(rng, 6) {
         out.extend(behind);
     }
 }
 
-/// The shim of 2.x; `rest` gives the last three bytes, of which the first is merged into the first byte of the shim.
+/// The shim of INT 2.x. `rest` returns the low bits of byte 0, and bytes 2 and 3.
 fn shim_2(rng: &mut Rng, out: &mut Vec<u8>, rest: impl Fn(u8) -> [u8; 3]) {
     let kind = pick(rng, &[1_u8, 1, 1, 1, 3, 2, 4, 4, 5]);
     let mut int = Vec::new();
@@ -756,7 +777,7 @@ fn hops(rng: &mut Rng) -> usize {
     pick(rng, &[0, 1, 1, 2, 3, 6, 15, 16, 17])
 }
 
-/// An instruction bitmap, often a common one.
+/// Returns an instruction bitmap, often one that deployments use.
 fn bitmap(rng: &mut Rng) -> u16 {
     let any = rng.roll() as u16;
     pick(
@@ -809,7 +830,7 @@ fn int_2(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     put_words(rng, out, fitting * hop_ml as usize + source_only);
 }
 
-/// INT 2.x with the flag of SF-INT.
+/// INT 2.x with the flag that marks SF-INT, and mostly one or two records.
 fn int_sf(rng: &mut Rng, out: &mut Vec<u8>) {
     let bitmap = bitmap(rng) & if rarely(rng, 8) { 0xffff } else { 0xfffe };
     let bitmap = bitmap | if rarely(rng, 8) { 0 } else { 0x8000 };
@@ -841,6 +862,7 @@ fn int_sf(rng: &mut Rng, out: &mut Vec<u8>) {
 
 fn int_10(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     let bitmap = bitmap(rng);
+    // Dialects of 1.0 differ in which items have eight bytes: the level 2 interfaces, the timestamps, or none.
     let wide = pick(rng, &[0x0200, 0x0200, 0x0c00, 0]);
     let words = bitmap.count_ones() + (bitmap & wide).count_ones();
     let hop_ml = if rarely(rng, 20) {
@@ -881,7 +903,7 @@ fn int_05(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     put_words(rng, out, fitting * words as usize);
 }
 
-/// A frame around a datagram, with any headers that a frame may have before UDP.
+/// Generates a frame around a datagram: VLAN tags, MPLS, and IPv4 or IPv6 with options or extension headers, mostly valid.
 pub fn frame(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![2; 12];
     for _ in 0..pick(rng, &[0, 0, 0, 1, 2, 8, 9]) {

@@ -1,21 +1,21 @@
-//! Descriptors that a test opens again after it has closed them: a port, a lock, the queue of an interface, a file system.
+//! Retries for resources that a test opens again after closing them: a port, a lock, an interface's queue, a file system.
 //!
-//! A process that another test starts holds copies of all descriptors of this one from its creation to the middle of its `exec`, which
-//! can take long on a busy machine. Neither a lock around starting processes nor `vfork` prevents that: the kernel lets the parent go
-//! on before it closes the copies. So whoever opens something again repeats it.
+//! A child process that another test starts holds copies of all descriptors of this process until its `exec` has closed them,
+//! which can take long on a busy machine. A lock around the starting of processes does not prevent this, nor does `vfork`: the
+//! kernel lets the parent continue before it closes the copies. So a test that reopens a resource must retry.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// The longest time from the creation of a process to the start of its program.
+/// Longest time to wait for a child process to reach `exec`.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Repeats `open` until it succeeds. After a minute it returns the last error: then the copy is not of a process that is being started.
+/// Repeats `open` until it succeeds, for at most a minute: by then no starting process holds a copy.
 ///
 /// # Errors
-/// Those of `open`.
+/// The last error of `open`.
 pub fn open_again<T, E>(mut open: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + PATIENCE;
     loop {

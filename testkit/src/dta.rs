@@ -1,4 +1,4 @@
-//! The expected lines of vectors for DTA and RoCEv2, and writing of parsed packets.
+//! DTA and RoCEv2 packets of the test vectors: the JSON line that a vector expects, and the bytes that the writers emit.
 
 use crate::object::{Object, error};
 use wire::FlowKey;
@@ -11,7 +11,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The line of a report, version 1 or the artifact's.
+/// Describes a DTA report (version 1 or the layout of the paper's artifact) as one JSON line.
 pub fn report(payload: &[u8]) -> String {
     let mut out = Object::new();
     let (report, form) = match read(payload) {
@@ -26,6 +26,7 @@ pub fn report(payload: &[u8]) -> String {
     out.finish()
 }
 
+/// Parses a report; the form is `None` for version 1.
 fn read(payload: &[u8]) -> Result<(Report<'_>, Option<Form>), wire::Refusal> {
     if artifact::is_artifact(payload) {
         return artifact::parse(payload, 0).map(|(report, form)| (report, Some(form)));
@@ -48,6 +49,7 @@ fn base(out: &mut Object, base: &Base, v1: bool) {
 }
 
 fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
+    // The artifact's layout lacks these fields.
     let place = |out: &mut Object, name, number: u64| {
         if v1 {
             out.number(name, number);
@@ -136,11 +138,11 @@ fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
     }
 }
 
-/// The line of a control message.
+/// Describes a DTA control message as one JSON line.
 pub fn control(payload: &[u8]) -> String {
     let mut out = Object::new();
     out.text("dta", "control");
-    // The artifact's message has no version and only two bytes.
+    // The artifact's only control message, a NACK, is two bytes without a version.
     if payload.len() == 2 {
         return match artifact::Nack::parse(payload) {
             Ok(nack) => {
@@ -198,7 +200,7 @@ pub fn control(payload: &[u8]) -> String {
     out.finish()
 }
 
-/// The line of a RoCEv2 frame.
+/// Describes a RoCEv2 frame as one JSON line.
 pub fn roce(frame: &[u8]) -> String {
     let packet = match Packet::parse(frame) {
         Ok(packet) => packet,
@@ -258,7 +260,7 @@ fn headers(out: &mut Object, packet: &Packet<'_>) {
     }
 }
 
-/// Parses a report and returns the bytes that the writer emits.
+/// Parses a DTA report and returns the bytes that the writer emits for it.
 pub fn report_again(payload: &[u8]) -> Vec<u8> {
     let (report, form) = read(payload).expect("good");
     let mut out = vec![0xa5; payload.len()];
@@ -270,7 +272,7 @@ pub fn report_again(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same for a control message.
+/// Parses a DTA control message and returns the bytes that the writer emits for it.
 pub fn control_again(payload: &[u8]) -> Vec<u8> {
     if payload.len() == 2 {
         return artifact::Nack::parse(payload).expect("good").emit().into();
@@ -283,7 +285,8 @@ pub fn control_again(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same for a RoCEv2 frame; header fields that the parsed packet lacks are copied from the bytes.
+/// Parses a RoCEv2 frame and returns the bytes that the writer emits for it. Header fields that the parsed packet does not keep
+/// (VLAN, TOS, hop limit, flow label, identification) are taken from the frame.
 pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let packet = Packet::parse(frame).expect("good");
     assert_eq!(packet.fault, None, "what has a fault is not written");
@@ -316,7 +319,7 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let transport = packet.bth.transport.unwrap_or(Transport::Rc);
     let mut writer = Writer::new(path, transport, packet.bth.queue_pair).expect("one family");
     let mut out = vec![0xa5; frame.len()];
-    // Twice: with a new writer, and with the writer's cached headers.
+    // Written twice: by a new writer, and with the headers that it has cached.
     assert_eq!(write(&mut writer, &mut out, &packet), frame.len());
     let first = out.clone();
     out.fill(0xa5);

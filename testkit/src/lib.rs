@@ -1,11 +1,14 @@
-//! Shared by the tests of several crates, and by the benchmarks. No other production crate depends on it.
+//! Helpers for the tests of several crates and for the benchmarks. No other production crate depends on this one.
 //!
-//! [`vectors`] reads `vectors/`, [`meaning`] and [`dta`] describe packets as the vectors expect it, [`rewrite`] parses and writes
-//! packets. [`reports`] writes reports and records the output of a collector, [`network`] generates random traffic of such reports;
-//! [`datagrams`] generates almost valid datagrams, [`records`] has records for a store, [`rdma`] has a requester and a responder with
-//! an unreliable network between them. [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
-//! module graph of a crate, [`compare_page`] checks generated pages, [`workload`] has the input of benchmarks, [`descriptors`] opens again what a test has closed,
-//! [`Companion`] checks the programs beside `hopwise`.
+//! - Test vectors: [`vectors`] reads `vectors/`; [`meaning`], [`dta`] and [`lldp`] describe packets as the vectors expect it;
+//!   [`rewrite`] parses packets and writes them again.
+//! - Generators: [`reports`] writes reports and records a collector's output; [`network`] generates random traffic of such
+//!   reports; [`datagrams`] generates almost valid datagrams; [`records`] has records for a store; [`workload`] has the input of
+//!   benchmarks.
+//! - Simulation: [`rdma`] has a requester and a responder with an unreliable network between them.
+//! - Tools: [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`]
+//!   reads the module graph of a crate, [`compare_page`] checks generated pages, [`descriptors`] reopens resources that a test
+//!   has closed, [`Companion`] checks the programs beside `hopwise`.
 #![deny(unsafe_code)]
 
 pub mod allocations;

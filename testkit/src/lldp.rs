@@ -1,17 +1,17 @@
-//! The expected lines of vectors for LLDP, and writing of parsed frames.
+//! LLDP frames (IEEE 802.1AB) of the test vectors: the JSON line that a vector expects, and the bytes that the writers emit.
 
 use crate::object::{Object, error};
 use wire::lldp::{ETHERTYPE, Id, Lldpdu, NEAREST_BRIDGE};
 use wire::{Refusal, ethernet};
 
-/// The LLDPDU of a frame; `None` if it is another frame.
+/// Parses the LLDPDU of a frame; `None` if the frame is not LLDP.
 fn parse(frame: &[u8]) -> Result<Option<Lldpdu<'_>>, Refusal> {
     let ethernet = ethernet::Packet::new_checked(frame)?;
     let is_lldp = (ethernet.dst(), ethernet.ethertype()) == (NEAREST_BRIDGE, ETHERTYPE);
     is_lldp.then(|| Lldpdu::parse(ethernet.payload())).transpose()
 }
 
-/// The line of a frame.
+/// Describes a frame as one JSON line; `{}` if it is not LLDP.
 pub fn frame(frame: &[u8]) -> String {
     let lldpdu = match parse(frame) {
         Ok(Some(lldpdu)) => lldpdu,
@@ -41,7 +41,7 @@ pub fn frame(frame: &[u8]) -> String {
     out.finish()
 }
 
-/// Parses a frame and returns the bytes that the writers emit.
+/// Parses an LLDP frame and returns the bytes that the writers emit for it.
 pub fn again(frame: &[u8]) -> Vec<u8> {
     let lldpdu = parse(frame).expect("good").expect("LLDP");
     let mut out = vec![0xa5; ethernet::HEADER_LEN + lldpdu.len()];

@@ -1,4 +1,6 @@
-//! The expected lines of vectors: JSON with the keys in a fixed order.
+//! Describes decoded packets as the test vectors expect it: a line of JSON per report or packet, with keys in a fixed order.
+//!
+//! A field that was not on the wire has no key; one that was carried as unavailable (all ones) is `null`.
 
 use crate::object::{Object, error};
 use crate::vectors::{Kind, Vector};
@@ -10,12 +12,12 @@ use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
 use wire::{Decoder, Hop, Ioam, Items, Profile, Report, ethernet, ipv4, udp};
 
-/// One line per report, or per packet.
+/// Decodes a vector and returns its lines, to compare with the vector's `expect`.
 pub fn of(vector: &Vector) -> Vec<String> {
     meaning(vector.kind, &vector.bytes, &vector.profile)
 }
 
-/// One line per report, or per packet.
+/// Decodes bytes and returns one line per report or packet; a refusal is a line with `error`.
 pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
     match kind {
         Kind::Frame => match wire::datagram(bytes) {
@@ -58,6 +60,7 @@ fn shim(bytes: &[u8], profile: &Profile) -> String {
             let mut out = Object::new();
             out.int(&int);
             out.original(&location.original);
+            // The stack has the last hop first; lines list hops in forwarding order.
             out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i)));
             out.source_only(&int);
             out.finish()
@@ -67,8 +70,9 @@ fn shim(bytes: &[u8], profile: &Profile) -> String {
     }
 }
 
-/// A UDP packet with INT, marked as the shim's NPT requires.
+/// Builds an Ethernet frame with UDP around an INT shim, marked so that decoders find it.
 pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
+    // A shim of 2.x whose NPT is not 0 is found by the UDP port; all others by the DSCP.
     let by_port = bytes
         .first()
         .is_some_and(|first| first >> 2 & 3 != 0 && first >> 4 != 0);
@@ -98,7 +102,7 @@ pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The line of a report.
+/// Describes a telemetry report as one line.
 pub fn report(report: &Report<'_>) -> String {
     let mut out = Object::new();
     out.text("version", report.version.name());
@@ -160,7 +164,7 @@ pub fn report(report: &Report<'_>) -> String {
     out.finish()
 }
 
-/// The line of an aggregate.
+/// Describes an aggregate of postcards as one line.
 pub fn aggregate(payload: &[u8]) -> String {
     let aggregate = match Aggregate::parse(payload) {
         Ok(aggregate) => aggregate,
@@ -226,7 +230,7 @@ fn summary_object(summary: &Summary) -> String {
     out.finish()
 }
 
-/// The line of a data packet.
+/// Describes a packet of the data plane as one line.
 pub fn packet(contents: &Contents<'_>) -> String {
     let mut out = Object::new();
     out.flow("flow", contents.flow);
@@ -353,7 +357,7 @@ impl Object {
         }
     }
 
-    /// The IOAM option that gives the path, and all options if there are several.
+    /// Adds the IOAM option that the path comes from, and all options if there are several.
     fn ioam(&mut self, ioam: Option<Ioam<'_>>, all: Option<OptionList<'_>>) {
         let Some(ioam) = ioam else { return };
         self.raw("ioam", &ioam_option(&ioam));
@@ -362,7 +366,7 @@ impl Object {
         }
     }
 
-    /// The flags of a trace, and the data of its nodes that are not items of a hop, in forwarding order.
+    /// Adds the flags of a trace, and the node data that a hop has no items for, in forwarding order.
     fn trace_data(&mut self, trace: &Trace<'_>) {
         let flags: Vec<_> = trace.flag_names().map(|name| format!("\"{name}\"")).collect();
         if !flags.is_empty() {
@@ -378,6 +382,7 @@ impl Object {
         }
     }
 
+    /// Adds the path (node IDs) and the hops, in forwarding order.
     fn hops(&mut self, hops: impl Iterator<Item = Hop>) {
         let hops: Vec<_> = hops.collect();
         self.list(
@@ -388,14 +393,14 @@ impl Object {
         self.list("hops", hops.iter().map(hop));
     }
 
-    /// Hops without node ids.
+    /// Adds hops that carry no node IDs, with an empty path.
     fn hops_without_path(&mut self, hops: impl Iterator<Item = Hop>) {
         self.raw("path", "[]");
         self.list("hops", hops.map(|each| hop(&each)));
     }
 }
 
-/// The data of a trace's node that are not items of a hop.
+/// Describes the data of a trace's node that a hop has no items for.
 fn data(node: &Node<'_>) -> String {
     let mut out = Object::new();
     let mut put = |key: &str, carried: bool, value: Option<u64>| {
@@ -427,12 +432,12 @@ fn data(node: &Node<'_>) -> String {
     out.finish()
 }
 
-/// The objects of a report's hops.
+/// Describes each hop of a report as a JSON object.
 pub fn hops(report: &Report<'_>) -> Vec<String> {
     report.hops().map(|each| hop(&each)).collect()
 }
 
-/// The object of a hop: the values it carried, null for unavailable ones.
+/// Describes a hop as a JSON object: the items that it carried, `null` for unavailable ones.
 pub fn hop(hop: &Hop) -> String {
     let mut out = Object::new();
     let has = |item| hop.carried.contains(item);
@@ -486,7 +491,7 @@ pub fn hop(hop: &Hop) -> String {
     out.finish()
 }
 
-/// Writes one IOAM option as JSON.
+/// Describes one IOAM option as a JSON object.
 fn ioam_option(ioam: &Ioam<'_>) -> String {
     let mut inner = Object::new();
     match ioam {

@@ -1,11 +1,9 @@
-//! The module graph of a crate, read from its source text. A test uses it to reject cycles and to check the levels in
-//! `ARCHITECTURE.md`.
+//! Builds a crate's module graph from its source. A test rejects cycles and checks the levels in `ARCHITECTURE.md`.
 //!
-//! All paths count: in `use`, in types, in expressions, in macro calls. A name that is re-exported counts as
-//! the module that defines it. Test modules (`#[cfg(test)] mod …`) do not count.
+//! All paths count: in `use`, types, expressions and macros, but not in test modules; re-exports as their defining module.
 //!
-//! Modules are compared with their siblings, at each depth of the tree. Uses between a module and its children do not count. At the
-//! root of a crate, the root file counts as `.`.
+//! Modules are compared with their siblings, at each depth of the tree. Uses between a module and its descendants do not count,
+//! except at the root of the crate, where the root file counts as the module `.`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,10 +13,12 @@ use std::path::Path;
 /// A module's path from the crate's root; the root itself is empty.
 type Module = Vec<String>;
 
-/// The modules of one crate, and which of them use which.
+/// The modules of one crate, and the uses between them.
 #[derive(Debug, Default)]
 pub struct Graph {
+    /// Source text of each module, without comments, literals and tests.
     sources: BTreeMap<Module, String>,
+    /// Pairs of user and used module.
     edges: BTreeSet<(Module, Module)>,
 }
 
@@ -29,11 +29,11 @@ pub struct Cycle {
     pub parent: String,
     /// The siblings, in alphabetical order.
     pub modules: Vec<String>,
-    /// One use for each pair of siblings: `a::x -> b::y`.
+    /// One example for each pair of siblings: `a::x -> b::y`.
     pub uses: Vec<String>,
 }
 
-/// One path in the source: the module it refers to, the names after that, and whether it re-exports them.
+/// One path in the source: the module that it leads to, the names after that, and whether it is re-exported (`pub use`).
 struct Mention {
     module: Module,
     rest: Vec<String>,
@@ -41,7 +41,7 @@ struct Mention {
 }
 
 impl Graph {
-    /// The graph of the crate whose root file (`lib.rs` or `main.rs`) lies in `folder`.
+    /// Reads the crate whose root file (`lib.rs` or `main.rs`) is in `folder`.
     ///
     /// # Errors
     /// A source file cannot be read.
@@ -58,7 +58,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// The graph of a crate given as `(path, source)` pairs, `""` for the root.
+    /// Builds the graph of a crate given as pairs of module path (`""` for the root) and source.
     #[must_use]
     pub fn from_sources(sources: &[(&str, &str)]) -> Self {
         let mut graph = Self::default();
@@ -89,7 +89,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Finds references between modules, follows re-exports, keeps the edges.
+    /// Finds the uses between modules, follows re-exports, and stores the edges.
     fn link(&mut self) {
         let mentions: Vec<(Module, Vec<Mention>)> = self
             .sources
@@ -107,7 +107,7 @@ impl Graph {
         for (module, mentions) in &mentions {
             for mention in mentions {
                 let mut target = &mention.module;
-                // Follows chains of re-exports up to this length.
+                // Re-exports may form a cycle, so chains are followed for eight steps at most.
                 for _ in 0..8 {
                     let Some(next) = mention.rest.first().and_then(|name| exports.get(&(target, name)))
                     else {
@@ -122,6 +122,7 @@ impl Graph {
         }
     }
 
+    /// Finds the paths of a module that lead into the crate: first those of `use`, then those of the remaining text.
     fn mentions(&self, module: &Module, text: &str) -> Vec<Mention> {
         let mut found = Vec::new();
         let mut rest = String::new();
@@ -145,7 +146,7 @@ impl Graph {
         found
     }
 
-    /// Resolves a path in `module`; `None` if it leads out of the crate.
+    /// Resolves a path used in `module`; `None` if it leads out of the crate or names an item of `module` itself.
     fn resolve(&self, module: &Module, path: &[String], exported: bool) -> Option<Mention> {
         let (mut base, mut rest): (Module, &[String]) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
@@ -157,6 +158,7 @@ impl Graph {
             base.pop();
             rest = &rest[1..];
         }
+        // A path without `crate`, `self` or `super` may also name a local item or another crate.
         let relative = base == *module && rest.len() == path.len();
         let depth = base.len();
         while let Some(name) = rest.first() {
@@ -177,7 +179,7 @@ impl Graph {
         })
     }
 
-    /// Uses between siblings below `parent`, with one example of each pair.
+    /// Returns the uses between the siblings below `parent`: user, used, and one example.
     fn siblings(&self, parent: &Module) -> BTreeMap<String, BTreeMap<String, String>> {
         let depth = parent.len();
         let name = |module: &Module| module.get(depth).cloned().unwrap_or_else(|| ".".to_owned());
@@ -201,7 +203,7 @@ impl Graph {
         graph
     }
 
-    /// All cycles of the crate, at each depth.
+    /// Returns the cycles between siblings at every depth of the crate.
     #[must_use]
     pub fn cycles(&self) -> Vec<Cycle> {
         let parents: BTreeSet<Module> = self
@@ -251,8 +253,7 @@ impl Graph {
         cycles
     }
 
-    /// The modules right below the root in levels, lowest first: each uses only modules of earlier levels. `None` if
-    /// they form a cycle. The root file itself is left out.
+    /// Sorts the modules right below the root into levels, lowest first: each uses only earlier levels. `None` for a cycle.
     #[must_use]
     pub fn levels(&self) -> Option<Vec<Vec<String>>> {
         let mut left = self.siblings(&Vec::new());
@@ -274,7 +275,7 @@ impl Graph {
         Some(levels)
     }
 
-    /// Violations of `levels` (lowest first): modules without a level, names without a module, and uses of a module in a later level.
+    /// Lists violations of `levels` (lowest first): modules without a level, unknown names, and uses of a later level.
     #[must_use]
     pub fn violations(&self, levels: &[Vec<String>]) -> Vec<String> {
         let mut graph = self.siblings(&Vec::new());
@@ -314,7 +315,7 @@ fn reachable<'a>(graph: &'a BTreeMap<String, BTreeMap<String, String>>, from: &s
     found
 }
 
-/// The source without comments, and with empty strings and characters.
+/// Replaces each comment, string and character literal by a space.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -334,7 +335,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Length of the comment at the start of `text`.
+/// Returns the length of the comment at the start of `text`, if there is one.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -343,7 +344,7 @@ fn comment(text: &str) -> Option<usize> {
         .then(|| text.find("*/").map_or(text.len(), |end| end + 2))
 }
 
-/// Length of the string or character literal at the start of `text`, after the character `before`.
+/// Returns the length of the literal (string or character) at the start of `text`, unless it follows an identifier.
 fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
         return None;
@@ -377,7 +378,7 @@ fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     }
 }
 
-/// The length up to and including the first unescaped `end`.
+/// Returns the length up to and including the first unescaped `end`.
 fn closing(text: &str, end: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -391,7 +392,7 @@ fn closing(text: &str, end: char) -> usize {
     text.len()
 }
 
-/// The source without its `#[cfg(test)] mod …`.
+/// Removes each `#[cfg(test)] mod …` from the source.
 fn without_tests(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -410,7 +411,7 @@ fn without_tests(text: &str) -> String {
     out + rest
 }
 
-/// Length of an item: to its `;` or its closing brace.
+/// Returns the length of an item, up to its `;` or its closing brace.
 fn item_length(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -425,7 +426,7 @@ fn item_length(text: &str) -> usize {
     text.len()
 }
 
-/// The names of `mod name;`.
+/// Returns the names that `mod name;` declares.
 fn declared(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut at = 0;
@@ -443,7 +444,7 @@ fn declared(text: &str) -> Vec<String> {
     names
 }
 
-/// Position of the next occurrence of `word` as a whole word, from `at` on.
+/// Finds the next occurrence of `word` as a whole word, from `at` on.
 fn next_word(text: &str, word: &str, mut at: usize) -> Option<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     loop {
@@ -456,7 +457,7 @@ fn next_word(text: &str, word: &str, mut at: usize) -> Option<usize> {
     }
 }
 
-/// The paths of a `use` tree: `a::{b, c::d}` gives `a::b` and `a::c::d`.
+/// Expands a `use` tree: `a::{b, c::d}` becomes `a::b` and `a::c::d`.
 fn leaves(tree: &str) -> Vec<Vec<String>> {
     let tree = tree.trim();
     if let (Some(open), true) = (tree.find('{'), tree.ends_with('}')) {
@@ -499,7 +500,7 @@ fn split(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The paths of two or more names in running code, those that begin with `::` left out.
+/// Finds the paths of two or more names in code. Paths that begin with `::` lead to other crates and are left out.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();

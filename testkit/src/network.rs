@@ -1,5 +1,5 @@
-//! Deterministic random traffic: reporters of all versions, with lost, reordered, duplicated and restarting sequence numbers; flows
-//! with changing paths, and values that change randomly, mostly within their thresholds.
+//! Generates seeded telemetry traffic: six reporters of all report versions, with lost, reordered, duplicated and restarting
+//! sequence numbers, and 40 flows with changing paths and values, which mostly vary within their thresholds.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use wire::Flags;
 
 use crate::reports::{Node, Sent, node};
 
-/// A seeded generator, so that failures can be reproduced.
+/// A seeded xorshift64 generator, so that failures can be reproduced. The seed must not be 0.
 #[derive(Debug)]
 pub struct Random(pub u64);
 
@@ -22,30 +22,32 @@ impl Random {
         (self.0 >> 11) % bound
     }
 
-    /// True once in `count` times.
+    /// Returns true with a probability of 1 in `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
 
-/// Reporters and their flows.
+/// Six reporters and the flows that they report.
 #[derive(Debug)]
 pub struct Network {
     /// The random number generator.
     pub random: Random,
+    /// Sequence number of each reporter.
     seq: [u32; 6],
-    /// The path of each flow, with its current values.
+    /// Path of each flow, with the current values of its hops.
     routes: Vec<Vec<Node>>,
 }
 
 impl Network {
-    /// Six reporters and 40 flows.
+    /// Creates the network with six reporters and 40 flows.
     pub fn new(seed: u64) -> Self {
         let mut network = Self {
             random: Random(seed | 1),
             seq: [0; 6],
             routes: Vec::new(),
         };
+        // Two reporters are close to the wrap of their numbers: 32 bits, and 22 bits in Report 2.0.
         network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
         for _ in 0..40 {
             let route = network.route();
@@ -54,7 +56,7 @@ impl Network {
         network
     }
 
-    /// A new route of one to six hops.
+    /// Chooses a route of one to six hops; some routes return to their first node, which is a loop.
     fn route(&mut self) -> Vec<Node> {
         let first = self.random.below(4) as u32;
         let count = 1 + self.random.below(5) as u32;
@@ -67,7 +69,7 @@ impl Network {
         route
     }
 
-    /// Changes the values randomly, mostly within their thresholds.
+    /// Changes the values of a flow's hops at random, mostly within the thresholds.
     fn wander(&mut self, flow: usize) {
         let random = &mut self.random;
         let route = &mut self.routes[flow];
@@ -93,7 +95,7 @@ impl Network {
         }
     }
 
-    /// A flow, and the report about it that `reporter` sends.
+    /// Chooses a flow, and returns its number and the report that `reporter` sends about it.
     fn sent(&mut self, reporter: usize) -> (usize, Sent) {
         let flow = self.random.below(self.routes.len() as u64) as usize;
         if self.random.one_in(60) {
@@ -114,7 +116,7 @@ impl Network {
         if random.one_in(15) {
             sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
         }
-        // Some nodes did not add their data, or are still ahead.
+        // A report from the middle of the path, or a full stack, lacks hops.
         let lacks_hops = sent.flags.contains(Flags::QUEUE) || sent.int_flags.0 != 0;
         if lacks_hops && sent.hops.len() > 1 && random.one_in(2) {
             let at = random.below(sent.hops.len() as u64) as usize;
@@ -123,7 +125,7 @@ impl Network {
         if random.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
         }
-        // Implausible: too long, or without an ingress timestamp as of a cloned packet.
+        // Implausible values: a latency of three seconds, or the ingress timestamp 0 of a cloned packet.
         if random.one_in(100) {
             let at = random.below(sent.hops.len() as u64) as usize;
             match random.one_in(2) {
@@ -134,10 +136,11 @@ impl Network {
         (flow, sent)
     }
 
-    /// The next sequence number of `reporter`: sometimes reordered, duplicated or after a gap.
+    /// Returns the next sequence number of `reporter`: sometimes reordered, duplicated, after a gap or after a restart.
     fn next(&mut self, reporter: usize) -> u32 {
         let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
         let random = &mut self.random;
+        // A small gap, a large gap, a duplicate, or the next number.
         let step = match random.below(300) {
             0 => random.below(6) as u32 + 2,
             1 => random.below(400) as u32,
@@ -147,7 +150,7 @@ impl Network {
         let restart = random.one_in(3000);
         let seq = &mut self.seq[reporter];
         *seq = if restart { 0 } else { seq.wrapping_add(step) & mask };
-        // Sometimes a reordered one; the fifth reporter has no sequence numbers.
+        // Sometimes an earlier number. The fifth reporter always sends 0: it does not count.
         let late = if self.random.one_in(200) {
             self.random.below(100) as u32
         } else {
@@ -160,7 +163,7 @@ impl Network {
         }
     }
 
-    /// A datagram and its sender.
+    /// Generates a datagram, and returns it with the IPv4 address of its sender.
     pub fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
         let reporter = self.random.below(6) as usize;
         let seq = self.next(reporter);
@@ -205,7 +208,7 @@ impl Network {
     }
 }
 
-/// Thresholds around `threshold`, less for some flows, and rules.
+/// Builds detection settings: thresholds derived from `threshold`, lower for flows from ports 1000 to 1012, and `rules`.
 pub fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
     let rules: Vec<_> = rules
         .iter()

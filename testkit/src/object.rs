@@ -1,4 +1,4 @@
-//! JSON objects with their keys in a fixed order, and the line of a refusal.
+//! A writer for JSON objects with their keys in a fixed order, which the test vectors compare as text.
 
 use std::fmt::Write;
 use wire::{FlowKey, Refusal};
@@ -11,6 +11,7 @@ impl Object {
         Self(String::from("{"))
     }
 
+    /// Adds a key with a value that is already JSON.
     pub(crate) fn raw(&mut self, key: &str, value: &str) {
         let comma = if self.0.len() > 1 { "," } else { "" };
         write!(self.0, "{comma}\"{key}\":{value}").expect("a string takes all");
@@ -36,6 +37,7 @@ impl Object {
         self.raw(key, &format!("[{}]", items.join(",")));
     }
 
+    /// Adds a 5-tuple; nothing if there is none.
     pub(crate) fn flow(&mut self, key: &str, flow: Option<FlowKey>) {
         let Some(flow) = flow else { return };
         let mut inner = Self::new();
@@ -59,7 +61,7 @@ impl Object {
     }
 }
 
-/// The line of a refusal.
+/// Returns the line for bytes that a decoder refuses.
 pub(crate) fn error(refusal: Refusal) -> String {
     format!("{{\"error\":\"{}\"}}", refusal.name())
 }

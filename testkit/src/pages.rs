@@ -1,11 +1,11 @@
-//! Files of the repository that are generated from the source.
+//! Checks files of the repository that are generated from the source, such as reference pages.
 
 use std::{env, fs, path::Path};
 
-/// Compares a generated file of the repository with the expected text; if UPDATE_REFERENCE is set, writes it.
+/// Compares a file of the repository with the generated text `made`, after writing it if `UPDATE_REFERENCE` is set.
 ///
 /// # Panics
-/// The file differs, or cannot be written.
+/// Panics if the file differs or cannot be written.
 pub fn compare_page(page: &str, made: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     if env::var_os("UPDATE_REFERENCE").is_some() {

@@ -1,4 +1,10 @@
-//! A requester and a responder with an unreliable network between them, in simulated time.
+//! Simulates a RoCEv2 requester and responder of the crate `rdma`, with an unreliable network between them.
+//!
+//! ```text
+//! [Front: reporter ⇄ translator] ──► requester (Links) ──► Net: loss, duplication, delay, bit errors ──► responder ──► regions
+//!                                         ▲                                                                 │
+//!                                         └───────────────────────── Net ◄──────────────────────────────────┘
+//! ```
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,12 +38,12 @@ impl Rng {
         self.0.roll()
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.roll() % end
     }
 
-    /// True with a probability of `chance` per mille.
+    /// Returns true with a probability of `chance` per mille.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }
@@ -50,18 +56,18 @@ pub struct Faults {
     pub lost: u64,
     /// Number of frames duplicated.
     pub doubled: u64,
-    /// Frames delayed by up to 200 µs.
+    /// Number of frames delayed by up to 200 µs.
     pub late: u64,
-    /// Frames with a flipped bit.
+    /// Number of frames in which one bit is flipped.
     pub damaged: u64,
 }
 
 /// Destination of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
-    /// The requester.
+    /// The requester, [`World::links`].
     Links,
-    /// The responder.
+    /// The responder, [`World::responder`].
     Responder,
     /// The translator, if there is one in front of the requester.
     Translator,
@@ -78,10 +84,11 @@ pub struct Counts {
     pub lost: u64,
     /// Number of frames duplicated.
     pub doubled: u64,
-    /// Frames delivered; duplicated ones count twice.
+    /// Number of frames delivered; a duplicated frame counts twice.
     pub delivered: u64,
 }
 
+/// A frame in flight: time of arrival (ns), order of sending, destination, bytes. `Reverse` makes the heap return the earliest.
 type InFlight = Reverse<(u64, u64, Side, Vec<u8>)>;
 
 /// A simulated network with faults.
@@ -115,7 +122,7 @@ impl Net {
         let rng = &mut self.rng;
         let mut faults = self.faults;
         if matches!(to, Side::Translator | Side::Reporter) {
-            // Packets without ICRC: the Ethernet FCS detects the damage.
+            // DTA packets have no ICRC, so a bit error is detected by the Ethernet FCS, and the frame is lost.
             faults = Faults {
                 lost: faults.lost + faults.damaged,
                 damaged: 0,
@@ -141,7 +148,7 @@ impl Net {
             } else {
                 0
             };
-            // Frames sent at the same time arrive in order, except for delayed ones.
+            // Every frame takes 10 µs. Frames sent at the same time arrive in order, except for delayed ones.
             self.order += 1;
             self.queue
                 .push(Reverse((now + 10 * MICRO + late, self.order, to, frame)));
@@ -165,9 +172,9 @@ impl Net {
 /// Output of the responder.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// Frames to the requester that are not sent yet.
+    /// Responses to the requester that are not sent yet.
     pub responses: Vec<Vec<u8>>,
-    /// Completions with an immediate or of a receive.
+    /// Completions of writes with an immediate and of receives.
     pub completions: Vec<Completion>,
     /// Payloads of SEND messages.
     pub sent: Vec<Vec<u8>>,
@@ -192,15 +199,15 @@ impl responder::Output for Received {
 pub struct World<F = Alone> {
     /// The time, in nanoseconds.
     pub now: u64,
-    /// The requester.
+    /// The requester under test.
     pub links: Links,
     /// Settings of the requester.
     pub config: Config,
-    /// The responder.
+    /// The responder under test.
     pub responder: Responder,
     /// The regions that the responder serves.
     pub memory: Vec<Arc<Region>>,
-    /// Their registrations, in the same order.
+    /// Registrations of the regions, in the same order.
     pub registered: Vec<Registered>,
     /// The network between the two.
     pub net: Net,
@@ -210,24 +217,24 @@ pub struct World<F = Alone> {
     pub mtu: u32,
     /// Receive requests of new queue pairs.
     pub receives: u32,
-    /// The reliable queue pair at the responder.
+    /// The current reliable queue pair of the responder.
     pub queue_pair: Option<u32>,
-    /// After a reconnection, the collector knows the number of executed requests.
+    /// After a reconnection, the responder tells the requester which requests it has executed.
     pub remembers: bool,
     /// Number of connections made.
     pub reconnects: u64,
-    /// The component in front of the requester.
+    /// The component in front of the requester: [`Alone`] if there is none.
     pub front: F,
     restarts: u64,
 }
 
-/// A component in front of the requester: it uses the same network, and passes operations to the requester.
+/// A component in front of the requester, such as a translator, which uses the same network.
 pub trait Front {
     /// Sends the pending frames.
     fn send(&mut self, now: u64, net: &mut Net);
     /// Processes a payload from the network.
     fn receive(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links);
-    /// Runs the timers that are due.
+    /// Runs the timers that are due at `now` (ns).
     fn tick(&mut self, now: u64, links: &mut Links);
     /// Returns the time of the next timer, in nanoseconds.
     fn deadline(&self) -> Option<u64>;
@@ -235,7 +242,7 @@ pub trait Front {
     fn check_counters(&self, memory: &[Arc<Region>]);
 }
 
-/// No component: the test passes operations to the requester.
+/// No component in front of the requester: the test itself passes operations to it.
 #[derive(Debug)]
 pub struct Alone;
 
@@ -255,7 +262,7 @@ impl Front for Alone {
 /// Length of a region, in bytes.
 pub const REGION_LEN: u64 = 1 << 16;
 
-/// The path from the requester to the responder, and back.
+/// Returns the path from the requester to the responder, and the one back.
 pub fn paths() -> (Path, Path) {
     let a = Ipv4Addr::new(198, 51, 100, 1).into();
     let b = Ipv4Addr::new(198, 51, 100, 2).into();
@@ -272,7 +279,7 @@ fn responder(seed: u64) -> Responder {
 }
 
 impl World {
-    /// Both ends over two regions, not connected yet; the requester has a timeout of one millisecond.
+    /// Creates both ends with two memory regions, not connected yet. The requester's timeout is one millisecond.
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self::with(
             seed,
@@ -285,7 +292,7 @@ impl World {
         )
     }
 
-    /// The same with other settings of the requester.
+    /// Creates both ends with other settings of the requester.
     pub fn with(seed: u64, faults: Faults, config: Config) -> Self {
         let memory: Vec<_> = (0..2)
             .map(|_| Arc::new(Region::anonymous(REGION_LEN, false).expect("memory")))
@@ -311,7 +318,7 @@ impl World {
         world
     }
 
-    /// The same with a component in front of the requester.
+    /// Puts a component in front of the requester.
     pub fn behind<F: Front>(self, front: F) -> World<F> {
         World {
             now: self.now,
@@ -332,7 +339,7 @@ impl World {
         }
     }
 
-    /// The same with other memory regions.
+    /// Replaces the memory regions.
     pub fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
         self.memory = memory;
         self.responder = responder(77);
@@ -342,6 +349,7 @@ impl World {
 }
 
 impl<F: Front> World<F> {
+    /// Registers each region behind its header page of 4 KiB, which no remote write may touch.
     fn register(&mut self) {
         self.registered = (0..self.memory.len() as u16)
             .map(|region| {
@@ -427,7 +435,7 @@ impl<F: Front> World<F> {
         }
     }
 
-    /// Advances to the next event, at most to `until`; `false` if there is none.
+    /// Advances to the next event and processes it. Returns `false` if none is due up to `until` (ns).
     pub fn step(&mut self, until: u64) -> bool {
         let next = [self.net.next_time(), self.links.deadline(), self.front.deadline()]
             .into_iter()
@@ -436,7 +444,7 @@ impl<F: Front> World<F> {
         let Some(next) = next.filter(|next| *next <= until) else {
             return false;
         };
-        // A deadline in the past waits for another event; time advances anyway.
+        // A deadline may lie in the past while it waits for another event; time must advance anyway.
         self.now = next.max(self.now + 1);
         let mut frames = Vec::new();
         while let Some((to, frame)) = self.net.take(self.now) {
@@ -473,19 +481,19 @@ impl<F: Front> World<F> {
         assert_eq!(self.links.state(0), State::Up);
     }
 
-    /// Advances the simulated time by `time`.
+    /// Advances the simulated time by `time` nanoseconds, and processes the events in it.
     pub fn pass(&mut self, time: u64) {
         let until = self.now + time;
         while self.step(until) {}
         self.now = until;
     }
 
-    /// The word at `offset` after the header page of a region.
+    /// Reads the word at `offset` bytes after the header page of a region.
     pub fn u64_at(&self, region: usize, offset: u64) -> u64 {
         self.memory[region].load_u64(4096 + offset).expect("in range")
     }
 
-    /// Checks that the counters of both sides and of the network balance.
+    /// Asserts that the counters of both sides and of the network balance.
     pub fn check_counters(&self) {
         let stats = self.links.stats(0).expect("a collector");
         assert!(stats.is_balanced(), "{stats:?}");

@@ -1,4 +1,4 @@
-//! A temporary directory, and records of every kind.
+//! Test data for the store and the exports: a temporary directory, and records of every kind that a collector emits.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,7 +29,7 @@ impl Dir {
         &self.0
     }
 
-    /// Sorted names of its files, without the lock and shared memory.
+    /// Returns the sorted names of its files, without the store's lock file and SQLite's shared memory files (`-shm`).
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> = entries
@@ -47,18 +47,18 @@ impl std::ops::Drop for Dir {
     }
 }
 
-/// 2026-11-21 14:00:00 UTC.
+/// Start time, 2026-11-21 14:00:00 UTC.
 pub const START: Nanos = 1_795_269_600_000_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// The `n`-th of many IPv4 flows.
+/// Returns the `n`-th of many IPv4 flows; different numbers give different flows.
 pub fn flow(n: u32) -> FlowKey {
     let [a, b, c, d] = n.to_be_bytes();
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 80)), 17)
 }
 
-/// Flows with different text forms.
+/// Flows with unusual text forms: without ports, IPv6, IPv4-mapped, extreme values, and only a flow ID.
 pub fn odd_flows() -> [FlowKey; 5] {
     let mapped = Ipv4Addr::new(1, 2, 3, 4).to_ipv6_mapped().octets();
     [
@@ -75,7 +75,7 @@ pub fn odd_flows() -> [FlowKey; 5] {
     ]
 }
 
-/// An event with only the required fields.
+/// Returns an event with only the required fields.
 pub fn bare(ts: Nanos) -> Event {
     Event {
         ts,
@@ -95,7 +95,7 @@ pub fn bare(ts: Nanos) -> Event {
     }
 }
 
-/// A change of a hop's latency.
+/// Returns the change of a hop latency from half of `value` to `value`.
 pub fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
     Event {
         metric: Some(Metric::HopLatency),
@@ -108,7 +108,7 @@ pub fn change(ts: Nanos, flow: FlowKey, node: u32, value: u64) -> Event {
     }
 }
 
-/// A rollup of a queue of `node`.
+/// Returns a rollup of one second over the occupancy of a queue.
 pub fn rollup(ts: Nanos, node: u32) -> Rollup {
     Rollup {
         ts,
@@ -127,7 +127,7 @@ pub fn rollup(ts: Nanos, node: u32) -> Rollup {
     }
 }
 
-/// A row of the flow table.
+/// Returns a row of the flow table.
 pub fn flow_row(flow: FlowKey, last_seen: Nanos) -> FlowRow {
     FlowRow {
         flow,
@@ -139,7 +139,7 @@ pub fn flow_row(flow: FlowKey, last_seen: Nanos) -> FlowRow {
     }
 }
 
-/// A dropped packet at `node`.
+/// Returns a report of a packet that `node` dropped.
 pub fn drop_report(ts: Nanos, node: u32) -> Drop {
     Drop {
         ts,
@@ -154,7 +154,7 @@ pub fn drop_report(ts: Nanos, node: u32) -> Drop {
     }
 }
 
-/// Lost, reordered and duplicated reports of one reporter.
+/// Returns a record of lost, reordered and duplicated reports of one reporter.
 pub fn loss(ts: Nanos, node: Option<u32>) -> Loss {
     let source = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
     Loss {
@@ -168,10 +168,11 @@ pub fn loss(ts: Nanos, node: Option<u32>) -> Loss {
     }
 }
 
-/// A batch of `count` changes, one per microsecond from `ts` on, over `flows` flows and 8 nodes; with room for more.
+/// Returns a batch of `count` changes, one per microsecond from `ts` on, over `flows` flows and 8 nodes, with room for 16 more.
 pub fn changes(ts: Nanos, count: u32, flows: u32) -> Batch {
     let mut batch = Batch::with_capacity(count as usize + 16);
     for i in 0..count {
+        // Multiplicative hashing (Knuth), so that flows and values look random.
         let n = i.wrapping_mul(2_654_435_761) >> 8;
         batch.event(
             &change(

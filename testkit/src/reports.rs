@@ -1,5 +1,5 @@
-//! A reporter for tests: a template of a report, in which each test sets only the fields it needs; and a sink that records events as
-//! text.
+//! A reporter and a sink for tests of the collector. [`Sent`] is a template of a report that encodes itself as Report 0.5, 1.0
+//! or 2.0; [`Bench`] drives a collector with a simulated clock; [`Log`] records its events as text, one per line.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fmt::Write;
@@ -21,10 +21,10 @@ pub const SECOND: u64 = 1_000_000_000;
 /// Start time, on a full minute.
 pub const START: u64 = 1_700_000_040 * SECOND;
 
-/// One hop's values; `None` is written as all-ones.
+/// The metadata of one hop; `None` is written as all ones (unavailable).
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// Node ID.
+    /// Node ID of the hop.
     pub id: u32,
     /// Ingress and egress interface.
     pub ports: (u16, u16),
@@ -34,13 +34,13 @@ pub struct Node {
     pub queue: Option<(u8, u32)>,
     /// Ingress and egress timestamp.
     pub stamps: Option<(u64, u64)>,
-    /// Egress link utilization.
+    /// Utilization of the egress link.
     pub utilization: Option<u32>,
     /// Buffer ID and occupancy.
     pub buffer: Option<(u8, u32)>,
 }
 
-/// A node with a latency, an almost empty queue and a utilization.
+/// Returns a node with a latency, an almost empty queue and a utilization.
 pub const fn node(id: u32) -> Node {
     Node {
         id,
@@ -54,7 +54,7 @@ pub const fn node(id: u32) -> Node {
 }
 
 impl Node {
-    /// The values as `wire` has them.
+    /// Converts the values to a hop of `wire`.
     pub fn hop(&self) -> Hop {
         Hop {
             node_id: Some(self.id),
@@ -73,7 +73,7 @@ impl Node {
     }
 }
 
-/// The stream that a datagram counts in, its number, and whether it may not be a report.
+/// Returns a datagram's sequence number stream, its number, and whether decoders refuse it; `None` without a report header.
 pub fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
     let peeked = wire::peek(datagram.payload, profile);
     let refused = peeked.is_err();
@@ -85,6 +85,7 @@ pub fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(Strea
         wire::Version::V10 => 10,
         wire::Version::V20 => 20,
     };
+    // Report 0.5 has no node ID in the header, so its sender's address identifies the stream.
     let node = peek.node_id.filter(|_| version != 5);
     let source = if node.is_some() { [0; 16] } else { datagram.source };
     Some((
@@ -109,25 +110,25 @@ pub struct Sent {
     pub v6: bool,
     /// Time to live or hop limit of the packet.
     pub ttl: u8,
-    /// The nodes in the order of the packet's path.
+    /// The nodes, in the order of the packet's path.
     pub hops: Vec<Node>,
-    /// Instruction bitmap.
+    /// Instruction bitmap of the INT header.
     pub bitmap: u16,
     /// Node ID of the reporter.
     pub reporter: u32,
-    /// Subsystem of the reporter.
+    /// Hardware ID: the subsystem of the reporter.
     pub hw_id: u8,
-    /// Sequence number.
+    /// Sequence number of the report.
     pub seq: u32,
     /// Flags of the report.
     pub flags: Flags,
     /// Flags of the INT header.
     pub int_flags: wire::int::Flags,
-    /// Hop count with which the source begins; every record reduces it by one.
+    /// Remaining hop count at the source; every hop's metadata reduces it by one.
     pub initial: u8,
-    /// Header words of the reporter (1.0: six bits), with a drop reason.
+    /// Metadata bits of the report header (Report 1.0, six bits): items of the reporter itself, such as the drop reason.
     pub metadata: u8,
-    /// Drop reason.
+    /// Drop reason code, if the report has one.
     pub reason: Option<u8>,
 }
 
@@ -151,7 +152,7 @@ impl Default for Sent {
     }
 }
 
-/// The flow with this number.
+/// Returns the flow with this number, which determines the source port.
 pub fn flow(number: u16, v6: bool) -> FlowKey {
     let ports = Some((1000 + number, 80));
     if v6 {
@@ -165,9 +166,10 @@ const V6_SRC: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const V6_DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 impl Sent {
-    /// Encodes it as Report 1.0 with INT 1.0.
+    /// Encodes the report as Report 1.0 with INT 1.0.
     pub fn v10(&self) -> Vec<u8> {
         let own = self.hops.last().map(Node::hop).unwrap_or_default();
+        // A reporter with its metadata in the header is not on the stack.
         let stacked = if self.metadata == 0 {
             &self.hops[..]
         } else {
@@ -224,7 +226,7 @@ impl Sent {
         builder.finish().to_vec()
     }
 
-    /// Encodes it as a postcard of the last hop: Report 2.0 with the reporter's metadata and the packet's headers.
+    /// Encodes the first hop as a postcard: Report 2.0 with the reporter's metadata and the packet's headers.
     pub fn postcard(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0];
@@ -250,7 +252,7 @@ impl Sent {
         builder.finish().to_vec()
     }
 
-    /// Encodes it as a local report 0.5 of one switch.
+    /// Encodes the first hop as a local report of one switch (Report 0.5).
     pub fn v05(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0].hop();
@@ -271,7 +273,7 @@ impl Sent {
         bytes
     }
 
-    /// IP, UDP, INT 1.0 and the stack.
+    /// Writes IP, UDP, INT 1.0 and its stack. Returns the length in bytes.
     fn packet(&self, hops: &[Node], out: &mut [u8]) -> usize {
         let layout = Layout::int_10(self.bitmap, self.bitmap.count_ones() as u8, Dialect::Strict).unwrap();
         let int = 12 + hops.len() * layout.len();
@@ -297,7 +299,7 @@ impl Sent {
         at + int
     }
 
-    /// IP, UDP, INT 2.1 and the stack.
+    /// Writes IP, UDP, INT 2.1 and its stack. Returns the length in bytes.
     fn packet_2(&self, out: &mut [u8]) -> usize {
         let words = self.bitmap.count_ones() + (self.bitmap & 0x0e00).count_ones();
         let layout = Layout::int_2(self.bitmap, words as u8, false).unwrap();
@@ -329,6 +331,7 @@ impl Sent {
         at + int
     }
 
+    /// Writes IP and UDP headers for `payload` bytes. Returns their length.
     fn headers(&self, dscp: u8, payload: usize, out: &mut [u8]) -> usize {
         let length = (8 + payload as u16).to_be_bytes();
         let at = if self.v6 {
@@ -354,7 +357,7 @@ impl Sent {
     }
 }
 
-/// Thresholds by metric, in their order, and rules by name and text.
+/// Builds detection settings from thresholds, in the order of the metrics, and rules as pairs of name and text.
 pub fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection> {
     let rules: Vec<_> = rules
         .iter()
@@ -367,7 +370,7 @@ pub fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection>
     })
 }
 
-/// Settings of a small collector that detects changes and never repeats values.
+/// Returns the settings of a small collector that detects changes and does not push unchanged values.
 pub fn config() -> Config {
     Config {
         max_flows: 1024,
@@ -384,7 +387,7 @@ pub fn config() -> Config {
 /// A collector with a simulated clock and a log.
 #[derive(Debug)]
 pub struct Bench {
-    /// The collector.
+    /// The collector under test.
     pub collector: Collector,
     /// The time, in nanoseconds since 1970.
     pub now: u64,
@@ -394,7 +397,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A collector at [`START`].
+    /// Creates a collector whose clock starts at [`START`].
     pub fn new(config: Config) -> Self {
         Self {
             collector: Collector::new(config),
@@ -404,12 +407,12 @@ impl Bench {
         }
     }
 
-    /// Passes a datagram from 192.0.2.1 to the collector, a microsecond after the last one.
+    /// Passes a datagram from 192.0.2.1 to the collector, one microsecond after the last one.
     pub fn deliver(&mut self, payload: &[u8]) -> &mut Self {
         self.deliver_from(payload, [192, 0, 2, 1])
     }
 
-    /// The same from another reporter.
+    /// Passes a datagram from another address to the collector.
     pub fn deliver_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
         self.now += 1000;
         let datagram = Datagram {
@@ -423,7 +426,7 @@ impl Bench {
         self
     }
 
-    /// Sends a report 1.0 with the next number.
+    /// Sends a report 1.0 with the next sequence number.
     pub fn send(&mut self, sent: &Sent) -> &mut Self {
         self.seq += 1;
         let bytes = Sent {
@@ -434,7 +437,7 @@ impl Bench {
         self.deliver(&bytes)
     }
 
-    /// Lets time pass, with ten ticks per second.
+    /// Advances the clock by `nanos`, with ten ticks per second.
     pub fn pass(&mut self, nanos: u64) -> &mut Self {
         let end = self.now + nanos;
         while self.now < end {
@@ -444,7 +447,7 @@ impl Bench {
         self
     }
 
-    /// The lines written since the last time.
+    /// Returns the lines written since the last call.
     pub fn collected(&mut self) -> String {
         std::mem::take(&mut self.log.text)
     }
@@ -453,19 +456,19 @@ impl Bench {
 /// Records events, one per line, and the other output of a collector.
 #[derive(Default, Debug)]
 pub struct Log {
-    /// Events, one a line.
+    /// Events as text, one per line.
     pub text: String,
-    /// Events.
+    /// Events, as the collector emits them.
     pub events: Vec<Event>,
-    /// Rollups.
+    /// Rollups of all metrics.
     pub rollups: Vec<Rollup>,
-    /// Flows and their paths.
+    /// Rows of the flow table, each with its path.
     pub rows: Vec<(FlowRow, Vec<u32>)>,
-    /// Dropped packets.
+    /// Packets that switches dropped.
     pub drops: Vec<Drop>,
-    /// Lost reports.
+    /// Lost, reordered and duplicated reports.
     pub losses: Vec<Loss>,
-    /// Changes of sequence numbers.
+    /// Events about sequence numbers.
     pub notes: Vec<SequenceEvent>,
 }
 
@@ -473,7 +476,7 @@ impl Output for Log {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.events.push(*event);
         let is_rule = matches!(event.kind, Kind::RuleOn | Kind::RuleOff);
-        // Which comparison decided has tests of its own.
+        // Which comparison made a rule true is tested elsewhere, so the line does not say it.
         let blank = Event {
             metric: None,
             node: None,
@@ -489,6 +492,7 @@ impl Output for Log {
             let _ = write!(text, " {}", metric.name());
         }
         if let Some(flow) = event.flow {
+            // The source port of a flow is 1000 plus its number.
             let _ = write!(text, " flow={}", i32::from(flow.src_port().unwrap_or(0)) - 1000);
         }
         if event.kind != Kind::New || event.metric != Some(detect::Metric::FlowPath) {
@@ -543,7 +547,7 @@ impl Output for Log {
     }
 }
 
-/// A profile of these units.
+/// Returns a profile whose timestamps and latencies have these units, in nanoseconds.
 pub fn profile(stamp_ns: u32, latency_ns: u32) -> Profile {
     Profile {
         timestamp_unit_ns: stamp_ns,

@@ -1,5 +1,5 @@
-//! Parses and writes packets: every header is parsed and emitted, every item goes through a hop. Buffers are filled with 0xA5 first,
-//! so that unwritten bytes show up.
+//! Parses packets of the test vectors and writes them again: every header is parsed and emitted, every INT record is decoded to
+//! a hop and encoded. The result must equal the original. Buffers are filled with 0xA5 first, so that unwritten bytes show up.
 
 use crate::vectors::Kind;
 use crate::{dta, lldp};
@@ -14,7 +14,7 @@ use wire::report::{v05, v10};
 use wire::{Dialect, Flags, Ioam, Profile, Version};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 
-/// Parses `bytes` and returns the bytes that the writers emit.
+/// Parses `bytes` and returns the bytes that the writers emit for them. Panics if they are malformed.
 pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
     let data = Rewriter {
         profile,
@@ -28,9 +28,10 @@ pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
         .ethernet(bytes),
         Kind::Payload => payload(bytes, profile),
         Kind::Packet => data.ethernet(bytes),
+        // Any port that is neither INT nor a tunnel.
         Kind::Shim => data.l4_shim(bytes, 9).0,
         Kind::Aggregate => aggregate(bytes),
-        // An Ethernet, an IPv4 and a UDP header.
+        // 42 bytes of Ethernet, IPv4 and UDP headers, then the aggregate.
         Kind::AggregateFrame => [&bytes[..42], &aggregate(&bytes[42..])].concat(),
         Kind::Dta => dta::report_again(bytes),
         Kind::DtaControl => dta::control_again(bytes),
@@ -39,11 +40,12 @@ pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
     }
 }
 
+/// A buffer whose bytes no writer emits by chance.
 fn dirty(len: usize) -> Vec<u8> {
     vec![0xa5; len]
 }
 
-/// `len` bytes that `emit` writes, then `rest`.
+/// Returns `len` bytes that `emit` writes, then `rest`.
 fn then(len: usize, emit: impl FnOnce(&mut [u8]), rest: &[u8]) -> Vec<u8> {
     let mut out = dirty(len);
     emit(&mut out);
@@ -51,7 +53,7 @@ fn then(len: usize, emit: impl FnOnce(&mut [u8]), rest: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A datagram with an aggregate.
+/// Writes the payload of an aggregate again from its parts.
 fn aggregate(bytes: &[u8]) -> Vec<u8> {
     let aggregate = wire::Aggregate::parse(bytes).expect("good");
     let mut out = dirty(HEADER_LEN);
@@ -77,7 +79,7 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Writes a telemetry datagram again from its parts.
+/// Writes the payload of a telemetry datagram again from its parts.
 pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
     let inside = Rewriter {
         profile,
@@ -114,6 +116,7 @@ pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
     }
 }
 
+/// Writes a group of reports 2.0 again: the low nibble of a report's first byte is its inner type, the high nibble its type.
 fn group(bytes: &[u8], inside: &Rewriter<'_>) -> Vec<u8> {
     let (group, mut rest) = Group::split(bytes).expect("good");
     let mut out = dirty(bytes.len());
@@ -137,6 +140,7 @@ fn group(bytes: &[u8], inside: &Rewriter<'_>) -> Vec<u8> {
             4 => inside.ethertype(inner, ethertype::IPV4),
             _ => inside.ethertype(inner, ethertype::IPV6),
         };
+        // A compact SF-INT report has INT without a packet as its inner contents.
         let compact = report[3] & 0x20 != 0 && main.is_some_and(|main| main.ds_id == sf::REPORT_DOMAIN);
         let int = if compact && report[0] & 0x0f == 2 {
             inside.int_2(inner, Shim2::SF)
@@ -180,6 +184,7 @@ fn tlv_value(inside: &Rewriter<'_>, tlv: &Tlv<'_>) -> Vec<u8> {
     }
 }
 
+/// Rewrites a packet header by header. Each method takes the bytes from its header on, and returns them rewritten.
 struct Rewriter<'p> {
     profile: &'p Profile,
     /// The UDP payload is a telemetry datagram.
@@ -306,7 +311,7 @@ impl Rewriter<'_> {
         then(8, |out| repr.emit(out), &rest)
     }
 
-    /// A body that begins with INT, if it is marked.
+    /// Rewrites a UDP body that begins with INT; `None` if nothing marks it as INT.
     fn marked(&self, body: &[u8], dscp: u8, dst_port: u16) -> Option<Vec<u8>> {
         if body.is_empty() || matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) {
             return None;
@@ -326,7 +331,7 @@ impl Rewriter<'_> {
         marked.then(|| self.int_then(body, dst_port))
     }
 
-    /// INT after an L4 shim, and the rest of the packet.
+    /// Rewrites an L4 shim, INT and the rest of the packet.
     fn int_then(&self, body: &[u8], dst_port: u16) -> Vec<u8> {
         let (mut out, next) = self.l4_shim(body, dst_port);
         let rest = &body[out.len()..];
@@ -348,6 +353,7 @@ impl Rewriter<'_> {
     fn tcp(&self, bytes: &[u8], dscp: u8) -> Vec<u8> {
         let before_options = self.profile.tcp_shim == TcpShim::AfterFixed && self.profile.marks(dscp);
         if before_options && bytes.len() > 20 {
+            // The shim precedes the TCP options, so the fixed header is parsed as if it had none.
             let mut fixed = bytes[..20].to_vec();
             let offset = fixed[12];
             fixed[12] = 5 << 4;
@@ -445,11 +451,12 @@ impl Rewriter<'_> {
         out
     }
 
-    /// A shim after UDP or TCP, with INT; returns what follows.
+    /// Rewrites a shim after UDP or TCP with its INT. Returns the bytes, and how the packet continues.
     fn l4_shim(&self, bytes: &[u8], dst_port: u16) -> (Vec<u8>, Following) {
         if bytes[0] >> 4 != 0 {
             let shim = Shim2::parse(shim::Kind::L4, bytes).expect("whole");
             let end = 4 + usize::from(shim.length) * 4;
+            // NPT 1 restores the UDP port, NPT 2 an IP protocol; otherwise the destination port of the packet applies.
             let behind = match shim.next {
                 Next::Port(port) => Following::Udp(port),
                 Next::Protocol(proto) => Following::Ip(proto),
@@ -462,6 +469,7 @@ impl Rewriter<'_> {
         }
         let shim = Shim1::parse(bytes).expect("whole");
         let body = &bytes[4..usize::from(shim.length).max(1) * 4];
+        // Some senders of 1.0 write the version 0. In 0.5, byte 1 holds the number of instructions.
         let is_10 = body[0] >> 4 == 1
             || u32::from(body[1] & 0x1f) != u32::from(body[4]).count_ones() + u32::from(body[5]).count_ones();
         let int = if is_10 {
@@ -496,7 +504,7 @@ impl Rewriter<'_> {
         then(8, |out| md.emit(out), &records(&layout, &bytes[8..]))
     }
 
-    /// INT 0.5; after the stack a tail of `tail` bytes, or the bytes that host-int writes there.
+    /// Rewrites INT 0.5. After the stack come a tail header of `tail` bytes, or the private bytes that host-int writes there.
     fn int_05(&self, bytes: &[u8], tail: usize) -> Vec<u8> {
         let md = header::Md05::parse(bytes).expect("whole");
         let layout = Layout::int_05(md.bitmap);
@@ -513,7 +521,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The content after INT over L4.
+/// The content after INT: a UDP body for this port, or the payload of an IP protocol.
 enum Following {
     Udp(u16),
     Ip(u8),

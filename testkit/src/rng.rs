@@ -1,4 +1,4 @@
-//! Seeded random numbers (SplitMix64), so that failures can be reproduced.
+//! A seeded random number generator (SplitMix64) for tests, so that failures can be reproduced.
 
 /// A seeded generator of pseudorandom numbers.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.roll() % bound as u64) as usize
     }
 
-    /// Changes, truncates, removes or appends a few bytes.
+    /// Makes one to four random changes: to a byte or a bit, a truncation, an added or a removed byte.
     pub fn corrupt(&mut self, bytes: &mut Vec<u8>) {
         const EDGES: [u8; 8] = [0, 1, 2, 4, 0x45, 0x7f, 0x80, 0xff];
         for _ in 0..=self.below(4) {

@@ -1,11 +1,11 @@
-//! Fuzzing of text formats: corrupted copies of valid examples, the same on every machine.
+//! Fuzz tests for text formats: runs a parser on corrupted copies of valid examples, the same ones on every machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::rng::Rng;
 
-/// Runs `body` on the examples and on corrupted copies of them: 20,000, or as many as fit into `HOPWISE_FUZZ_SECONDS`.
+/// Runs `body` on the examples and on corrupted copies: 20,000, or as many as `HOPWISE_FUZZ_SECONDS` allows.
 pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
     let seconds = std::env::var("HOPWISE_FUZZ_SECONDS")
         .ok()
@@ -27,11 +27,10 @@ pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
     println!("{count} mutations");
 }
 
-/// The inputs that fuzzing with coverage found and that are kept: `fuzz/corpus/TARGET.txt`, one per line in hex. None if there is
-/// no such file.
+/// Reads the inputs of coverage-guided fuzzing, `fuzz/corpus/TARGET.txt`, one per line in hex. Empty if there is no file.
 ///
 /// # Panics
-/// The file is malformed.
+/// Panics if the file is malformed.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fuzz/corpus")
@@ -53,7 +52,7 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Tokens of the parsers.
+/// Tokens of the grammars and values at the edges of integer types, inserted at random.
 const WORDS: [&str; 30] = [
     ":",
     ">",
@@ -87,7 +86,7 @@ const WORDS: [&str; 30] = [
     "1e9",
 ];
 
-/// Removes, inserts or changes bytes, or replaces a number.
+/// Makes one to three random changes: flips a bit, removes bytes, inserts a token, or replaces a number.
 fn corrupt(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..=rng.below(3) {
         let at = rng.below(bytes.len() + 1);

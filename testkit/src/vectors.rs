@@ -1,10 +1,10 @@
-//! The reader of `vectors/*.txt`; the format is described in `vectors/README.md`.
+//! Reads the test vectors in `vectors/*.txt`; `vectors/README.md` describes the format.
 
 use std::path::Path;
 use wire::profile::{Domain, TcpShim};
 use wire::{Dialect, Profile};
 
-/// Kind of the bytes of a vector.
+/// Kind of packet that a vector holds, and the layer at which its bytes begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An Ethernet frame whose UDP payload is a telemetry datagram.
@@ -21,7 +21,7 @@ pub enum Kind {
     AggregateFrame,
     /// The payload of a DTA report, version 1 or the artifact's.
     Dta,
-    /// The payload of a DTA control message, likewise.
+    /// The payload of a DTA control message, version 1 or the artifact's.
     DtaControl,
     /// An Ethernet frame with RoCEv2.
     Roce,
@@ -32,13 +32,13 @@ pub enum Kind {
 /// One test vector of the folder.
 #[derive(Clone, Debug)]
 pub struct Vector {
-    /// Unique in the folder.
+    /// Name of the vector, unique in the folder.
     pub name: String,
     /// Kind of the bytes.
     pub kind: Kind,
-    /// Profile for reading them.
+    /// Decoder profile for the bytes.
     pub profile: Profile,
-    /// Parsing and emitting gives the same bytes.
+    /// Parsing and emitting must give the same bytes.
     pub write: bool,
     /// The bytes of the vector.
     pub bytes: Vec<u8>,
@@ -46,9 +46,9 @@ pub struct Vector {
     pub expect: Vec<String>,
 }
 
-/// All vectors of the folder.
+/// Reads all vectors of the folder, sorted by file name.
 pub fn all() -> Vec<Vector> {
-    // The tests of other crates include this file.
+    // The folder lies at the root of the repository, above this crate.
     let folders = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .map(|folder| folder.join("vectors"));
@@ -65,6 +65,7 @@ pub fn all() -> Vec<Vector> {
         .flat_map(|path| parse(&std::fs::read_to_string(path).expect("text")))
         .collect();
     assert!(
+        // Guards against tests that pass because the folder is incomplete.
         vectors.len() > 50,
         "only {} vectors in {}",
         vectors.len(),
@@ -73,7 +74,7 @@ pub fn all() -> Vec<Vector> {
     vectors
 }
 
-/// The bytes of the vector with this name. For examples in documentation.
+/// Returns the bytes of the vector with this name, for examples in documentation.
 ///
 /// # Panics
 /// If there is no such vector.
@@ -82,6 +83,7 @@ pub fn bytes(name: &str) -> Vec<u8> {
     vector.unwrap_or_else(|| panic!("no vector {name}")).bytes
 }
 
+/// Parses a file: lines with `#` are comments, and empty lines separate vectors.
 fn parse(text: &str) -> Vec<Vector> {
     let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     text.split(|line| line.is_empty())

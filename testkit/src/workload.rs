@@ -1,4 +1,4 @@
-//! Synthetic workloads of the benchmarks, which tests use too: the same input every time.
+//! Synthetic workloads for the benchmarks and for tests. They are deterministic: the same input every time.
 
 pub mod aggregator;
 pub mod collector;

@@ -1,4 +1,7 @@
-//! Thresholds that follow a budget of reports, in a fabric in simulated time: what they save, and what they hide.
+//! Experiment `adaptive`: the manager's budget controller moves the sink's filter threshold to keep a budget of reports,
+//! compared with fixed thresholds, in simulated time. Measured are reports, missed bursts, and the error that a reader sees.
+//!
+//! Traffic models three kinds of server racks (`bursts`), one kind after another.
 
 use std::{
     cmp::Ordering,
@@ -35,25 +38,25 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("threshold", &[800, 3_200, 12_800, 51_200], 1..=1_000_000).help("fixed thresholds, bytes"),
 ];
 
-/// The racks behind the sink, one after another.
+/// The kinds of racks, one per phase of the run.
 const PHASES: [Model; 5] = [MODELS[0], MODELS[1], MODELS[2], MODELS[1], MODELS[0]];
 /// The link to the rack in the model, bit/s.
 const RATE: u64 = 10_000_000_000;
-/// Bytes of a packet.
 const PACKET_BYTES: u64 = 800;
-/// UDP, IPv4 and Ethernet headers, and what a link adds to a frame.
+/// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 42;
-/// A burst is a time in which a queue exceeds this, bytes.
+/// A burst is a period in which a queue exceeds this, bytes.
 const BURST: u32 = 64_000;
 /// The finest threshold, bytes: one packet.
 const FINEST: u64 = PACKET_BYTES;
-/// The collector processes this many times the budget.
+/// Reports per second that the collector can process, as a multiple of the budget.
 const CAPACITY: u64 = 2;
-/// The collector has room for the reports of this many seconds at the budget.
+/// Reports that the collector can queue, in seconds at the rate of the budget.
 const ROOM: u64 = 8;
-/// Time between two looks at the fabric, ns.
+/// Simulated time per step of the main loop, ns.
 const STEP: u64 = 100_000_000;
 
+// Node IDs of switches and hosts: LEAF - SPINE - SINK in a row, two senders before the leaf, one server behind the sink.
 const LEAF: u32 = 1;
 const SPINE: u32 = 2;
 const SINK: u32 = 3;
@@ -130,7 +133,7 @@ struct Scene {
     seed: u64,
 }
 
-/// Who decides the threshold.
+/// The way in which the threshold is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Control {
     /// The budget controller changes it.
@@ -147,7 +150,6 @@ impl Control {
         }
     }
 
-    /// The name in plots.
     fn label(self) -> String {
         match self {
             Self::Adaptive => "adaptive".to_owned(),
@@ -156,33 +158,33 @@ impl Control {
     }
 }
 
-/// The results under one control.
+/// The results of one run, with a fixed or an adaptive threshold.
 #[derive(Clone, PartialEq, Debug)]
 struct Run {
     control: Control,
     phases: Vec<Phase>,
-    /// Reports of each second.
     rates: Vec<u64>,
     /// Threshold in force in each second.
     thresholds: Vec<u64>,
     /// The controller's changes of the threshold.
     moves: Vec<Move>,
-    /// Most reports that waited for the collector.
+    /// Largest number of reports in the collector's queue.
     waiting: f64,
 }
 
-/// The outcome of one phase.
+/// Totals of one phase; a value is the queue of one hop of one packet.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Phase {
     packets: u64,
     values: u64,
     reports: u64,
+    /// Sum of the differences between the actual and the last reported queue, bytes.
     error_sum: u64,
     error_max: u64,
     bursts: u64,
     missed: u64,
     shed: u64,
-    /// Values that differed by more than the threshold in force.
+    /// Values that differed from the last reported one by more than the threshold in force.
     violations: u64,
 }
 
@@ -200,7 +202,7 @@ impl Run {
     }
 }
 
-/// Runs the network under one control.
+/// Runs the network with a fixed or an adaptive threshold.
 fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
     let mut fabric = network(scene)?;
     let (mut controller, threshold) = match control {
@@ -239,7 +241,7 @@ fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
     Ok(reader.run)
 }
 
-/// The controller of an intent with a budget, as the manager makes it.
+/// Creates the controller of an intent with a budget, as the manager does.
 fn controller(budget: u64) -> Result<Controller, CliError> {
     let table = format!(
         "[[intents]]\nname = \"racks\"\nwatch = [\"queue_occupancy\"]\nmode = \"md\"\nbudget = \"{budget} reports/s\"\n\
@@ -269,7 +271,7 @@ fn set_threshold(fabric: &mut Fabric, threshold: u64) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Two hosts, three switches and a server; the bursts of all phases are scheduled.
+/// Builds the network of two hosts, three switches and a server, with the bursts of all phases scheduled.
 fn network(scene: Scene) -> Result<Fabric, CliError> {
     let rate = RATE / scene.slower;
     let [to_server, between_switches, from_hosts] = [1, 2, 4].map(|times| Wire {
@@ -291,7 +293,7 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
         ..Config::default()
     };
     let mut fabric = Fabric::new(topology.build().map_err(failed)?, config, scene.seed).map_err(failed)?;
-    // Time of a packet on the link to the server; between bursts, a fifth of the link is used.
+    // Transmission time of a packet on the link to the server, ns. Between bursts, the steady flow uses a fifth of the link.
     let packet = PACKET_BYTES * 8 * 1_000_000_000 / rate;
     let payload = (PACKET_BYTES - HEADERS) as u16;
     let steady = FlowSpec {
@@ -310,11 +312,12 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
     Ok(fabric)
 }
 
-/// Schedules the packets of a flow. In a hot period, twice the rate of the link to the server arrives.
+/// Schedules the bursts of a flow. In a hot period, both flows together arrive at twice the rate of the link to the server.
 fn schedule(fabric: &mut Fabric, flow: FlowId, packet: u64, scene: Scene) -> Result<(), CliError> {
     let mut random = Random(scene.seed);
     let mut hot = false;
     let period = PERIOD * scene.slower;
+    // Twice what the link can send in a period, less the share of the steady flow.
     let packets = (2 * period / packet - period / (5 * packet)) as u32;
     let gap = period / u64::from(packets);
     for (index, model) in PHASES.into_iter().enumerate() {
@@ -340,29 +343,29 @@ struct Packet {
     hops: Vec<HopTruth>,
 }
 
-/// A report has left the sink at most this long after its packet arrived at the server, ns.
+/// Upper bound of the time from a packet's arrival at the server until its report has left the sink, ns.
 const LAG: u64 = 50_000_000;
 
-/// Reads the reports, and compares them with the ground truth.
+/// The reader of the reports: knows the last reported queue of each hop, and compares it with the ground truth.
 struct Reader {
     run: Run,
-    /// Thresholds, each with the time from which it was in force.
+    /// Pairs of the time from which a threshold was in force (ns) and the threshold (bytes).
     thresholds: Vec<(u64, u64)>,
     scene: Scene,
-    /// Reports that have arrived in this second.
+    /// Reports that have arrived since the controller last observed the rate.
     arrived: u64,
-    /// Reports that wait for the collector; it takes this many in a step.
+    /// Reports in the collector's queue, and reports that it processes per step.
     waiting: f64,
     per_step: f64,
-    /// Packets at the server whose reports may still be under way to the collector.
+    /// Packets at the server whose reports may still be in flight.
     delivered: VecDeque<Packet>,
-    /// Reports whose packets have not been compared yet, in the order in which the sink sent them.
+    /// Reports whose packets have not been compared yet, in the order of sending.
     pending: VecDeque<ReportTruth>,
-    /// Whether the collector took each of them, in the same order, as far as they have arrived.
+    /// For each report that has arrived, in the same order: true if the collector queued it, false if it shed it.
     taken: VecDeque<bool>,
-    /// The last reported queue, by hop.
+    /// Last reported queue of each node, bytes.
     reported: BTreeMap<u32, u32>,
-    /// Bursts that have begun: by hop, the phase, and whether it was shown.
+    /// Bursts in progress, by node: the phase in which each began, and whether a report showed it.
     open: BTreeMap<u32, (usize, bool)>,
 }
 
@@ -407,13 +410,13 @@ impl Reader {
             .map_or(0, |(_, threshold)| *threshold)
     }
 
-    /// The greatest threshold in force while a packet was in the sink.
+    /// Returns the largest threshold in force while a packet was in the sink.
     fn allowed(&self, sink: &HopTruth) -> u64 {
         self.threshold_at(sink.ingress)
             .max(self.threshold_at(sink.egress + 1))
     }
 
-    /// The collector processes what has arrived in a step; packets whose reports have left by now are compared.
+    /// Lets the collector process one step's share of its queue, and compares the packets whose reports have left by `now`.
     fn drain(&mut self, now: u64) {
         self.waiting = (self.waiting - self.per_step).max(0.0);
         while let Some(packet) = self.delivered.pop_front_if(|packet| packet.ended + LAG <= now) {
@@ -421,11 +424,12 @@ impl Reader {
         }
     }
 
+    /// Applies the packet's report, if there is one, then adds the error of each hop.
     fn compare(&mut self, packet: &Packet) {
         let Some(sink) = packet.hops.last() else { return };
         let phase = self.phase(packet.sent);
         let allowed = self.allowed(sink);
-        // Packets leave the sink in the order in which it decides about them.
+        // The sink decides about packets in the order in which they leave, so reports have the same order as packets.
         if let Some(report) = self
             .pending
             .pop_front_if(|report| (report.flow, report.packet) == (packet.flow, packet.number))
@@ -462,7 +466,7 @@ impl Reader {
         outcome.missed += u64::from(!shown);
     }
 
-    /// The end: packets that are still in the network are not compared.
+    /// Ends the run. Packets that are still in the network are not compared.
     fn close(&mut self) {
         self.drain(u64::MAX);
         for (phase, shown) in std::mem::take(&mut self.open).into_values() {
@@ -473,7 +477,7 @@ impl Reader {
 
 impl FabricSink for Reader {
     fn report(&mut self, t: u64, _from: &Reporter, _payload: &[u8]) {
-        // A datagram holds one report.
+        // Each datagram holds one report.
         let phase = self.phase(t);
         self.arrived += 1;
         self.run.phases[phase].reports += 1;
@@ -518,7 +522,7 @@ impl FabricSink for Reader {
     }
 }
 
-/// Makes the table of each setting and kind of rack, over all its phases.
+/// Makes the table with one row for each threshold and kind of rack, over all phases of that kind.
 fn outcome_table(runs: &[Run], budget: u64) -> Table {
     let columns = "threshold_bytes,rack,packets,reports_per_s,busiest_second,seconds_over_budget,\
         shed,bursts,bursts_missed,error_mean_bytes,error_max_bytes,threshold_least,\
@@ -531,7 +535,7 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
             table.push(rack_row(run, model, budget));
         }
         let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
-        // From the mean to the busiest second.
+        // The line connects the mean rate with the rate of the busiest second.
         let points = [mean(&run.rates), maximum(&run.rates) as f64].map(|rate| (rate.max(1.0), share));
         lines.push(line_series(&run.control.label(), points.into()));
     }
@@ -589,12 +593,12 @@ fn rack_row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
     ]
 }
 
-/// Returns the rack in a second of a run whose phases last `seconds`.
+/// Returns the kind of rack in a second of a run whose phases last `seconds`.
 fn rack_at(second: usize, seconds: usize) -> Model {
     PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
 }
 
-/// Makes the table of each second: the adaptive run and the finest of the fixed ones.
+/// Makes the table with one row per second: the adaptive run, and the run with the finest fixed threshold.
 fn time_table(runs: &[Run]) -> Table {
     let adaptive = &runs[0];
     let finest = runs.get(1).unwrap_or(adaptive);
@@ -630,7 +634,7 @@ fn time_table(runs: &[Run]) -> Table {
     table
 }
 
-/// Makes the table of the controller's moves, with their reasons.
+/// Makes the table of the controller's changes and their reasons.
 fn move_table(adaptive: &Run) -> Table {
     let columns = "after_second,reason,reports,threshold_before,threshold_after";
     let mut table = Table::new("moves", "Moves of the threshold", columns);
@@ -652,7 +656,7 @@ fn move_table(adaptive: &Run) -> Table {
     table
 }
 
-/// Computes comparisons and remarks from the rows: each fixed threshold against the adaptive one, in every quantity of the table.
+/// Computes comparisons and remarks from the rows: each fixed threshold against the adaptive one, in every quantity.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("outcome");
     let outcomes: Vec<Outcome> = rows
@@ -689,7 +693,7 @@ pub(super) fn observe(results: &Results) -> Observations {
 
 /// Totals of one threshold over all kinds of racks.
 struct Outcome {
-    /// Bytes; 0 if it is adaptive.
+    /// The threshold in bytes; 0 if it is adaptive.
     threshold: u64,
     over: f64,
     shed: f64,
@@ -729,7 +733,7 @@ impl Outcome {
         )
     }
 
-    /// The quantities in which this one compares with the other in this order; less is better in each.
+    /// Lists the quantities in which this outcome compares with the other in this order; less is better in each.
     fn quantities_in_order(&self, other: &Self, order: Ordering) -> String {
         let quantities = [
             ("mean error", self.error, other.error),
@@ -751,7 +755,6 @@ impl Outcome {
     }
 }
 
-/// Sum of a column.
 fn sum(rows: &[Row<'_>], column: &str) -> f64 {
     rows.iter().map(|row| row.number(column)).sum()
 }

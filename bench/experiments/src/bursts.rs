@@ -1,12 +1,12 @@
-//! Microbursts of a data centre: the two-state model of Zhang et al., "High-Resolution Measurement of Data Center Microbursts"
-//! (IMC 2017, Table 2), and the queue that such traffic fills.
+//! Microbursts in a data centre: generates packets with the two-state model (hot or cold periods of 25 µs) of Zhang et al.,
+//! "High-Resolution Measurement of Data Center Microbursts" (IMC 2017, Table 2), and the occupancy of the queue that they fill.
 
 use crate::figures::keys::mix;
 
-/// A kind of server rack: probability that a period of 25 us is hot (the link is overloaded).
+/// A kind of server rack: the probabilities that a period of 25 us is hot, that is, the link is overloaded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Model {
-    /// Name in that paper.
+    /// Name in the paper by Zhang et al.
     pub(super) name: &'static str,
     /// Probability of a hot period after a cold one, per mille.
     after_cold: u64,
@@ -14,7 +14,7 @@ pub(super) struct Model {
     after_hot: u64,
 }
 
-/// Web servers, in-memory caches, Hadoop nodes.
+/// Web servers, in-memory caches and Hadoop nodes, as measured at Facebook.
 pub(super) const MODELS: [Model; 3] = [
     Model {
         name: "web",
@@ -34,7 +34,7 @@ pub(super) const MODELS: [Model; 3] = [
 ];
 
 impl Model {
-    /// Returns whether a period is hot, after one that was or was not.
+    /// Returns whether the next period is hot, given whether the last one was.
     pub(super) fn is_hot(self, after_hot: bool, random: &mut Random) -> bool {
         random.per_mille()
             < if after_hot {
@@ -58,7 +58,7 @@ const PACKET: u64 = 640;
 const HOT: u64 = 320;
 /// Gap between packets in a cold period, ns: a fifth of the egress link's rate.
 const COLD: u64 = 3_200;
-/// The queue's depth, ns.
+/// Depth of the queue as transmission time, ns.
 const DEPTH: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

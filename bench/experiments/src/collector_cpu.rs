@@ -1,4 +1,5 @@
-//! CPU time of the collector per report: by rate, and by flows, hops, fields and events (INTCollector, Figs. 11, 12 and 14).
+//! Experiment `collector-cpu`: CPU time of the collector per report, by rate over loopback (INTCollector, Fig. 11), and in
+//! process by flows, hops, instructions and events (Fig. 12).
 
 use std::cmp::Ordering;
 
@@ -41,11 +42,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 
 /// All eight instructions, which are the nine fields of the paper: the level-1 interface IDs are two fields.
 const ALL: u16 = 0xff00;
-/// Reports in a call of the collector.
+/// Maximum number of reports in one call of the collector.
 const BURST: usize = 64;
 const BATCH: usize = 8_192;
 
-/// A line that the paper fits to its measurements of CPU usage.
+/// A straight line that the paper fits to its measurements of CPU usage.
 struct PaperLine {
     name: &'static str,
     /// Per cent of a core per 1,000 reports/s.
@@ -59,12 +60,11 @@ impl PaperLine {
         Self { name, slope, idle }
     }
 
-    /// The time of a report, ns.
+    /// Returns the time per report in ns: 1 % of a core per 1,000 reports/s is 10 µs.
     fn ns_per_report(&self) -> f64 {
         self.slope * 1e4
     }
 
-    /// The time of a report as text.
     fn text(&self) -> String {
         let ns = units::count(self.ns_per_report().round() as u64);
         format!("{ns} ns ({} % per 1,000 reports/s)", self.slope)
@@ -76,7 +76,7 @@ const WITHOUT_DETECTION: PaperLine = PaperLine::new("INTCollector without event 
 const PROMETHEUS: PaperLine = PaperLine::new("Prometheus INT exporter", 0.175, 22.9);
 const INTCOLLECTOR: PaperLine = PaperLine::new("INTCollector", 0.00646, 0.082);
 
-/// Names of the two series by rate.
+// Names of the two series by rate.
 const DETECTION: &str = "event detection";
 const STORING: &str = "a stored row for each report";
 
@@ -104,9 +104,10 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(Findings::new(METHOD, CONDITIONS.map(str::to_owned), tables))
 }
 
-/// The runs at one rate: with event detection only, or with a stored row for each report.
+/// The runs at one rate, with event detection only or with a stored row for each report.
 struct ByRate {
     name: &'static str,
+    /// Reports per second that the sender aims at.
     wanted: u64,
     runs: Vec<Served>,
 }
@@ -172,7 +173,7 @@ fn once(
     Ok(served)
 }
 
-/// CPU time by each characteristic of the reports, in process.
+/// Measures the CPU time by each characteristic of the reports, in process.
 fn characteristics_table(settings: &Settings) -> Result<Table, CliError> {
     let base = Case {
         flows: 100,
@@ -204,7 +205,7 @@ fn characteristics_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(table)
 }
 
-/// Adds the time of a report for each value of a parameter; `case` makes a workload of the value.
+/// Adds the time per report for each value of a parameter; `case` creates the workload for a value.
 fn by_value(
     settings: &Settings,
     table: &mut Table,
@@ -220,8 +221,7 @@ fn by_value(
     for (value, cost) in values.iter().zip(costs) {
         table.push(row![name, *value, cost.cells(1)]);
     }
-    // Up to 20, the axis is linear: neighbouring values differ by one. Zero events have no place on a logarithmic axis, and are in the
-    // table.
+    // Values up to 20 differ by one, so their axis is linear. A logarithmic axis cannot show zero events.
     let is_wide = values.len() > 1 && values.last().is_some_and(|value| *value > 20);
     let x = if is_wide { log(name) } else { linear(name) };
     let line = table.line("hopwise", &[("by", name)], "value", NS);
@@ -230,13 +230,13 @@ fn by_value(
     Ok(())
 }
 
-/// Nanoseconds per report. Of a million reports, `events` contain a change.
+/// Measures the time per report in ns. Of a million reports, `events` contain a change.
 fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> {
     let mut collector = case.collector();
     let feed = case.feed();
     let mut batch = Batch::with_capacity(BATCH);
     let rounds = rounds(&feed, case.flows as usize);
-    // All flows change in one of `period` rounds. The share is exact over a period if `events` divides a million.
+    // All flows change once per `period` rounds. The share is exact over a period if `events` divides a million.
     let period = 1_000_000_u64.checked_div(events).unwrap_or(u64::MAX);
     let mut round = 0;
     let mut variant = 0;
@@ -261,7 +261,7 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
     })
 }
 
-/// The payloads of each pass over all flows.
+/// Groups the payloads by round, one pass over all flows each.
 fn rounds(feed: &Feed, flows: usize) -> Vec<Vec<&[u8]>> {
     feed.payloads()
         .collect::<Vec<_>>()
@@ -313,7 +313,7 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
     let paper = [INTMON, WITHOUT_DETECTION, PROMETHEUS, INTCOLLECTOR]
         .into_iter()
         .map(|fitted| {
-            // The paper's line, up to 100 % of its core.
+            // The paper's line, up to 100 % of a core.
             let rates = (0..=8).map(|step| least * (most / least).powf(f64::from(step) / 8.0));
             let points = rates.map(|rate| (rate, fitted.slope * rate / 1e3 + fitted.idle));
             mark_series(
@@ -400,14 +400,14 @@ const REMARKS: [&str; 3] = [
 const NS: &str = "ns_per_report";
 const OF_VALUE: &str = "{ns_per_report~} ns for {value}";
 
-/// Smallest and largest time of a report, by rate.
+/// Describes the smallest and the largest time per report, with their rates.
 fn range(by_rate: &Rows, kind: &str) -> Option<String> {
     let (low, high) = extremes(&by_rate.with(&[("hopwise", kind)]), NS)?;
     let template = "{ns_per_report~} ns at {wanted_per_s} reports/s";
     Some(format!("{} to {}", low.fill(template), high.fill(template)))
 }
 
-/// Says whether a characteristic changes the time of a report by more than the spread of the runs, over all and between neighbours.
+/// Says whether the time per report changes by more than the spread of the runs: from first to last value, and in between.
 fn direction(by: &str, rows: &[Row<'_>], ends: &str) -> String {
     let whole = match rows
         .first()
@@ -426,7 +426,7 @@ fn direction(by: &str, rows: &[Row<'_>], ends: &str) -> String {
     format!("By {by}, the time of a report {whole}: {ends}.{between}")
 }
 
-/// Compares a stored with a detected report at the highest rate of both series.
+/// Compares a stored report with a detected one, at the highest rate of both series.
 fn ratio(by_rate: &Rows) -> Option<String> {
     let detection = by_rate.with(&[("hopwise", DETECTION)]).last().copied()?;
     let storing = by_rate.with(&[("hopwise", STORING)]).last().copied()?;

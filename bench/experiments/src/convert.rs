@@ -1,4 +1,4 @@
-//! Plots as PNG and PDF, by an external converter.
+//! Converts plots from SVG to PNG and PDF with `rsvg-convert`.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use terminal::CliError;
 
-/// Converts SVG files; part of librsvg.
+/// The external program that converts SVG files; part of librsvg.
 const CONVERTER: &str = "rsvg-convert";
 
 wire::named! {
@@ -25,16 +25,13 @@ wire::named! {
 }
 
 impl Format {
-    /// Returns the file of a plot in this format, in the folder of its SVG file.
+    /// Returns the path of a plot in this format, beside its SVG file.
     fn file(self, svg: &Path) -> PathBuf {
         svg.with_extension(self.name())
     }
 }
 
-/// Checks that the formats can be written: an error must not end a command that has run for minutes.
-///
-/// # Errors
-/// The converter is needed and is missing.
+/// Fails if a format needs the converter and it is missing, before a command measures for minutes.
 pub(super) fn check(formats: &[Format]) -> Result<(), CliError> {
     if formats.iter().all(|format| *format == Format::Svg) {
         return Ok(());
@@ -42,10 +39,7 @@ pub(super) fn check(formats: &[Format]) -> Result<(), CliError> {
     run(CONVERTER, &["--version".as_ref()])
 }
 
-/// Writes a plot in another format, into the folder of its SVG file.
-///
-/// # Errors
-/// The converter failed.
+/// Converts a plot to another format, beside its SVG file.
 pub(super) fn convert(svg: &Path, format: Format) -> Result<(), CliError> {
     if format == Format::Svg {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The measurements of "Direct Telemetry Access", repeated with hopwise's translator, responder and readers.
+//! Experiments `dta-…`: repeat the measurements of "Direct Telemetry Access" (DTA) with hopwise's translator, software RoCEv2
+//! responder and readers. Each module is named after its experiment and says which figure or table of the paper it repeats.
 
 use super::{page::linear, settings::Parameter};
 use crate::svg::Axis;
@@ -39,7 +40,7 @@ pub(super) const ANSWERS: &[Parameter] = &[
         .help("times that the store is filled, each with its own keys"),
 ];
 
-/// The axis of shares of keys.
+/// Returns the axis for shares of answered keys, 0 to 100 %.
 fn percent_axis() -> Axis {
     Axis {
         range: Some((0.0, 100.0)),
@@ -47,7 +48,7 @@ fn percent_axis() -> Axis {
     }
 }
 
-/// `0.625` as `62.5 %`.
+/// Formats a share: `0.625` as `62.5 %`.
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

@@ -1,4 +1,5 @@
-//! Rows that event detection stores, and the error of the stored values, by threshold.
+//! Experiment `event-detection`: stored rows that event detection in the collector saves, and the error of the stored values,
+//! by threshold. INTCollector calculates two to three orders of magnitude. The reports come from a simulated fabric.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,16 +28,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::scaled("span", [&[4_000], &[400], &[40]], 10..=60_000).help("simulated time, ms"),
 ];
 
-/// A metric under test.
+/// A metric under test, its thresholds, and the way to read it from the ground truth.
 struct Subject {
     metric: Metric,
     table: &'static str,
     unit: &'static str,
-    /// A burst is an interval in which the value exceeds this.
+    /// A burst is a period in which the value exceeds this.
     level: u64,
     thresholds: &'static [u64],
     value: fn(&HopTruth) -> u64,
-    /// Keyed by flow and node; otherwise by node and queue.
+    /// Values are kept by flow and node if true, by node and queue if false.
     per_flow: bool,
 }
 
@@ -65,9 +66,10 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// Reports in order of arrival, with the ground truth.
+/// All reports in order of arrival, with the ground truth of each.
 #[derive(Default)]
 struct Recording {
+    /// Time of arrival (ns), sender and payload.
     datagrams: Vec<(u64, Reporter, Vec<u8>)>,
     ground_truths: Vec<Option<(wire::FlowKey, Vec<HopTruth>)>>,
 }
@@ -78,7 +80,7 @@ impl FabricSink for Recording {
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        // The channel delivers in order and each datagram holds one report, so both lists have the same order. Drops are not recorded.
+        // Reports arrive in order, one per datagram, so both lists have the same order. Drop reports have no ground truth.
         if let GroundTruth::Datagram(datagram) = truth {
             let report = datagram
                 .reports
@@ -90,7 +92,7 @@ impl FabricSink for Recording {
     }
 }
 
-/// The last value that the collector reported, by key, and the number of stored rows.
+/// The view of a reader of the store: the last reported value of each key, and the number of rows.
 #[derive(Default)]
 struct Reported {
     metric: Option<Metric>,
@@ -98,7 +100,7 @@ struct Reported {
     rows: u64,
 }
 
-/// Flow and node, or node and queue.
+/// Flow (`None` for a queue), node, and queue (0 for a flow).
 type Key = (Option<String>, u32, u8);
 
 impl Output for Reported {
@@ -121,11 +123,12 @@ impl Output for Reported {
     }
 }
 
-/// The results for one threshold.
+/// The results for one threshold; a value is one hop of one packet.
 #[derive(Default)]
 struct Outcome {
     values: u64,
     rows: u64,
+    /// Values before the first row of their key.
     unknown: u64,
     errors: Vec<u64>,
     bursts: u64,
@@ -137,12 +140,12 @@ impl Outcome {
         self.errors.iter().sum::<u64>() as f64 / self.errors.len().max(1) as f64
     }
 
-    /// Values per stored row.
+    /// Returns the values per stored row.
     fn factor(&self) -> f64 {
         self.values as f64 / self.rows.max(1) as f64
     }
 
-    /// The error that `share` of the values do not exceed; the errors are sorted.
+    /// Returns the error that `share` of the values do not exceed. The errors must be sorted.
     fn quantile(&self, share: f64) -> u64 {
         let at = (self.errors.len() as f64 * share) as usize;
         self.errors
@@ -184,8 +187,7 @@ const METHOD: &str = "A simulated fabric (four leaves, two spines, 64 hosts, lin
                       burst is a period in which a value stays above the level given below; it is found if the reader sees a value above the level during \
                       the burst.";
 
-/// Compares the paper's orders of magnitude with the factor at the largest threshold that still finds every burst, and at the
-/// smallest that saves two orders.
+/// Compares the paper's factor with those at the largest threshold that finds every burst, and at the smallest that saves 99 %.
 fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findings) {
     const PAPER: &str = "\"two to three orders of magnitude\" (calculated, all metrics)";
     const TWO_ORDERS: f64 = 100.0;
@@ -230,7 +232,6 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
     }
 }
 
-/// Runs the network and records its reports.
 fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
     let config = Config {
         watchlist: Watch::default().into(),
@@ -245,7 +246,7 @@ pub(super) fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the simulated network: {error}"))
 }
 
-/// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
+/// Builds a fabric of four leaves, two spines and 64 hosts, with Poisson traffic and random bursts towards two hosts.
 pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     let wire = Wire {
         rate: 1_000_000_000,
@@ -282,8 +283,9 @@ pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     Ok(fabric)
 }
 
-/// Passes the reports once through a collector with one threshold.
+/// Passes the reports through a collector with one threshold, and compares each with the ground truth.
 fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
+    // No other metric may cause events.
     let mut set = [u64::MAX - 1; Metric::COUNT];
     set[subject.metric as usize] = threshold;
     let thresholds = Thresholds::new(set, Vec::new()).unwrap_or_default();
@@ -317,6 +319,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
         let Some((flow, hops)) = truth else { continue };
         let flow = subject.per_flow.then(|| flow.to_string());
         for hop in hops {
+            // The simulated switches have one queue per egress interface, with its number.
             let queue = if subject.per_flow { 0 } else { hop.egress_if as u8 };
             let key = (flow.clone(), hop.node, queue);
             let value = (subject.value)(hop);
@@ -345,7 +348,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     outcome
 }
 
-/// Tracks bursts: whether the actual value and the reported one exceed the level.
+/// Tracks bursts. `actual` and `reported` say whether the actual and the reported value exceed the level.
 fn watch_bursts(
     open: &mut BTreeMap<Key, bool>,
     key: Key,
@@ -406,7 +409,7 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
     table
 }
 
-/// A line without its point at 0, which has no place on a logarithmic axis: it is only in the table.
+/// Removes the point at 0, which cannot be drawn on a logarithmic axis; it is in the table.
 fn from_positive(mut line: Series) -> Series {
     line.points.retain(|point| point.x > 0.0);
     line

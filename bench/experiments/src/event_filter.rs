@@ -1,4 +1,7 @@
-//! Event detection in the sink: how much it reduces the load of the monitor, and which information it suppresses.
+//! Experiment `event-filter`: event detection in the sink (Programmable Event Detection, Figs. 4 and 5). It measures by how
+//! much the filter reduces the load of the monitor, and which values and bursts it hides from a reader of the reports.
+//!
+//! Traffic is microbursts of three kinds of racks (`bursts`); the workloads fitted to the paper's figures are in `inferred`.
 
 use detect::{
     HopValues, Metric, Observation,
@@ -27,7 +30,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
 /// A microburst is an interval in which the queue occupancy exceeds this, ns.
 const BURST: u64 = 100_000;
-/// Filter of the sink.
+/// A filter of the sink that selects the packets to report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Filter {
     PerHop,
@@ -42,7 +45,7 @@ const FILTERS: [(Filter, &str); 3] = [
     (Filter::Level, "level"),
 ];
 
-/// The runs of one detector over all traces of a model.
+/// Totals of one filter and threshold over all traces of a model.
 struct Outcome {
     model: &'static str,
     filter: &'static str,
@@ -53,6 +56,7 @@ struct Outcome {
     /// Share of packets reported, by trace.
     shares: Vec<f64>,
     errors: Errors,
+    // Bursts that ended, and those of which no report showed more than `BURST`.
     bursts: u64,
     missed: u64,
 }
@@ -126,6 +130,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     let ns = outcome.threshold * 1_000;
     let algorithm = match filter {
         Filter::PerHop | Filter::Level => Algorithm::PerHop,
+        // Alpha is 64 of 256, that is 0.25.
         Filter::Average => Algorithm::MovingAverage { alpha: 64 },
     };
     let detector = Detector {
@@ -136,6 +141,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let mut reported = 0_u64;
     let mut last_reported = 0;
+    // During a burst: whether a report has shown it.
     let mut open = None;
     for (at, packet) in packets.iter().enumerate() {
         let is_reported = match filter {
@@ -164,7 +170,7 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     Ok(())
 }
 
-/// Returns whether a detector reports a packet of the one flow.
+/// Returns whether the monitor reports a packet; all packets belong to one flow.
 fn observe_queue(monitor: &mut Monitor, packet: &Packet) -> bool {
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
     let hops = [HopValues {
@@ -179,7 +185,7 @@ fn observe_queue(monitor: &mut Monitor, packet: &Packet) -> bool {
     monitor.decide(&observation, &flow, packet.at).is_reported()
 }
 
-/// Errors by size, in steps of 0.1 us.
+/// A histogram of errors in steps of 0.1 us, with sum and maximum in ns.
 struct Errors {
     steps: Vec<u64>,
     sum: u64,
@@ -190,14 +196,14 @@ impl Errors {
     const STEP: u64 = 100;
 
     fn add(&mut self, error: u64) {
-        // The queue's depth bounds the error.
+        // The depth of the queue (1 ms) bounds the error, so the last step is never exceeded.
         let step = (error.div_ceil(Self::STEP) as usize).min(self.steps.len() - 1);
         self.steps[step] += 1;
         self.sum += error;
         self.largest = self.largest.max(error);
     }
 
-    /// The error that `share` of the packets do not exceed, ns.
+    /// Returns the error that `share` of the packets do not exceed, in ns, rounded up to a step.
     fn quantile(&self, share: f64) -> u64 {
         let wanted = (self.steps.iter().sum::<u64>() as f64 * share) as u64;
         let mut count = 0;
@@ -230,7 +236,7 @@ impl Outcome {
         }
     }
 
-    /// Capacity at this share of packets reported; none without a report.
+    /// Returns the capacity in packets per second at this share of reported packets; `None` if nothing is reported.
     fn capacity(share: f64) -> Option<f64> {
         (share > 0.0).then(|| PAPER_MONITOR / share)
     }
@@ -296,7 +302,7 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// The simulated series and, where the paper gives figures, the paper's.
+/// Returns the simulated series and, where the paper states figures, the paper's.
 fn lines(table: &Table, model: &str, filter: &str) -> Vec<Series> {
     let wanted = [("model", model), ("algorithm", filter)];
     let line = table.line(model, &wanted, "threshold_us", "capacity_mpps");
@@ -313,7 +319,7 @@ fn lines(table: &Table, model: &str, filter: &str) -> Vec<Series> {
     lines
 }
 
-/// Makes the table of one burst: the actual queue occupancy, and the one reconstructed from the reports.
+/// Makes the table of one burst: the actual queue occupancy, and the one that a reader of the reports knows.
 fn burst_table(settings: &Settings) -> Result<Table, CliError> {
     const THRESHOLD: u64 = 50;
     const BEFORE: u64 = 150_000;
@@ -441,7 +447,7 @@ const JUDGEMENTS: [&str; 4] = [
      because the queue moves 54 ns per packet. So nothing here explains Fig. 5: that B is compatible with it is withdrawn.",
 ];
 
-/// Compares the physical queue's capacities with the paper's: the paper's must lie within the interval of the mean.
+/// Counts the points at which the paper's capacity lies within the physical queue's confidence interval.
 fn physical(fit: &Rows, capacity: &Rows) -> Option<String> {
     let first = fit.values("workload").first().copied()?;
     let mut within = 0;
@@ -463,7 +469,7 @@ fn physical(fit: &Rows, capacity: &Rows) -> Option<String> {
     ))
 }
 
-/// Tests a fitted workload at each point of the paper: the paper's share must lie within the interval of the mean.
+/// Counts the points at which the paper's share of reports lies within a fitted workload's confidence interval.
 fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
     let (least, most) = extremes(points, "error_percent")?;
     let within = points
@@ -486,7 +492,7 @@ fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
     ))
 }
 
-/// Compares the error of a fit with the errors with one parameter changed.
+/// Compares the error of a fit with the errors after changing one parameter.
 fn sensitivity(workload: &str, rows: &Rows) -> Option<String> {
     const ERROR: &str = "error_percent_all";
     let fitted = rows.find(&[("workload", workload), ("parameter", "as fitted")])?;
@@ -534,7 +540,7 @@ fn web_and_cache(capacity: &Rows) -> Option<String> {
     })
 }
 
-/// The errors and the missed bursts of an algorithm.
+/// Describes how often an algorithm's error exceeds the threshold, and where it misses bursts.
 fn suppressed(algorithm: &str, rows: &[Row<'_>]) -> Option<String> {
     let with_threshold: Vec<_> = rows
         .iter()

@@ -1,5 +1,4 @@
-//! Shared by `hopwise bench` and `hopwise experiment`: translator and responder in one process, generated keys and reports, and
-//! filled stores.
+//! Helpers for `hopwise bench` and `hopwise experiment`: DTA in one process, generated keys and reports, and filled stores.
 
 pub mod keys;
 pub mod packets;
@@ -12,17 +11,17 @@ use collector::Datagram;
 use nic::udp::Burst;
 use terminal::CliError;
 
-/// An error of a component under test.
+/// Wraps an error of a component under test.
 pub fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the component under test: {error}"))
 }
 
-/// A report or frame that could not be written.
+/// Wraps the error of a report or frame that could not be encoded.
 pub fn unwritten(error: wire::EmitError) -> CliError {
     failed(format!("{error:?}"))
 }
 
-/// Passes the datagrams of a burst to `handle`, a few at a time, as the program does.
+/// Passes the datagrams of a burst to `handle`, up to 64 at a time, as the program does.
 pub fn each_chunk(burst: &Burst, mut handle: impl FnMut(&[Datagram<'_>])) {
     let mut packets = burst.iter().peekable();
     while packets.peek().is_some() {
@@ -67,7 +66,7 @@ pub fn decode_payloads<'a>(decoder: &mut wire::Decoder, payloads: impl Iterator<
     reports
 }
 
-/// Bytes of available memory.
+/// Returns the available memory in bytes (`MemAvailable`), or 0 if it is unknown.
 pub fn available() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -75,7 +74,7 @@ pub fn available() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// Bytes of a store that exceeds every cache: 4 GiB if twice as much memory is available, otherwise 256 MiB.
+/// Returns the bytes of a store that exceeds every cache: 4 GiB if more than 9 GiB of memory are available, otherwise 256 MiB.
 pub fn large() -> u64 {
     if available() > 9 << 30 { 4 << 30 } else { 256 << 20 }
 }

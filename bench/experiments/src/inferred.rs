@@ -1,5 +1,8 @@
-//! Workloads inferred from the paper's capacities: possible traces for which the detector reports as many packets as in
-//! its Figs. 4 and 5. Nothing here is measured or published; the parameters are fitted.
+//! Workloads inferred for Programmable Event Detection, which publishes no traces: queue traces for which the detector reports
+//! as many packets as the paper's capacities (Figs. 4 and 5) imply. They are fitted, neither measured nor published.
+//!
+//! Capacity is the packet rate at which one core of the monitor is fully used: 3.43 M reports/s divided by the share of packets
+//! that the detector reports. Parameters were fitted to seven such capacities.
 
 use super::{
     bursts::{MODELS, Model, Random},
@@ -8,9 +11,9 @@ use super::{
 };
 use crate::svg::{Axis, Point, Series, Style};
 
-/// Reports per second that one core of the paper's monitor handles when every packet is reported.
+/// Reports per second that one core of the paper's monitor handles.
 pub(super) const PAPER_MONITOR: f64 = 3.43e6;
-/// The paper's capacities (text of IV.B): model, algorithm, threshold in us, packets a second.
+/// The paper's capacities (text of section IV.B): model, algorithm, threshold (us), packets per second.
 pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
     ("web", "per-hop", 100, 35.22e6),
     ("web", "per-hop", 150, 128.59e6),
@@ -20,10 +23,10 @@ pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
     ("cache", "moving average", 100, 16.76e6),
     ("cache", "moving average", 150, 67.64e6),
 ];
-/// The paper's longest queue with the web model, ns.
+/// Longest queue with the web model in the paper, ns.
 const WEB_LONGEST: u64 = 175_000;
 
-/// The value that a new one is compared with.
+/// The value with which a new one is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reference {
     /// The last value reported, as III.C of the paper says.
@@ -35,21 +38,22 @@ enum Reference {
 /// Parameters of a workload and of the detection.
 #[derive(Clone, Copy)]
 pub(super) struct Workload {
+    /// Name in tables.
     pub(super) name: &'static str,
     reference: Reference,
     /// Packets in a hot period.
     per_period: u64,
-    /// Packets that find the queue empty, after each burst.
+    /// Packets after each burst that find the queue empty.
     idle: u64,
     /// Growth of the queue in a hot period, ns.
     growth: u64,
-    /// Growth varies by this share from period to period, evenly distributed, per mille.
+    /// Uniform variation of the growth from period to period, plus or minus, per mille.
     spread: u64,
     /// Weight of a new value in the average, per mille.
     alpha: u64,
 }
 
-/// Fitted to the seven capacities of the paper.
+/// The workloads fitted to the seven capacities of the paper.
 pub(super) const WORKLOADS: [Workload; 2] = [
     Workload {
         name: "A",
@@ -71,7 +75,7 @@ pub(super) const WORKLOADS: [Workload; 2] = [
     },
 ];
 
-/// The queue that each packet finds, ns, and the number of bursts.
+/// Generates a trace: the queue that each packet finds (ns), and the number of bursts.
 fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u64>, u64) {
     let mut random = Random(seed);
     let mut queues = Vec::with_capacity(packets);
@@ -93,12 +97,13 @@ fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u6
     (queues, bursts)
 }
 
-/// Number of reports. The weight of a new value, per mille, is 1,000 without an average. The average is that of the new value and
-/// the last one stored.
+/// Counts the reports of a trace. `weight` is the share of a new value in its average with the stored one, per mille; 1,000
+/// disables averaging.
 fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) -> u64 {
     let mut stored = 0;
     let mut reports = 0;
     for &queue in queues {
+        // The average differs from the stored value by `weight` / 1,000 times the difference of the values.
         if queue.abs_diff(stored) * weight > threshold * 1_000 {
             reports += 1;
             if reference == Reference::LastReported {
@@ -109,9 +114,10 @@ fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) ->
     reports
 }
 
-/// Runs of a workload: for each trace, the share of packets reported at each of the paper's points.
+/// The runs of a workload.
 struct Fit {
     workload: Workload,
+    /// For each point of [`PAPER`], the share of packets reported in each trace.
     shares: Vec<Vec<f64>>,
 }
 
@@ -139,13 +145,13 @@ impl Fit {
         Self { workload, shares }
     }
 
-    /// Fitted capacity at a point of the paper, and its difference from the paper's, per cent.
+    /// Returns the fitted capacity at a point of the paper, and its difference from the paper's in per cent.
     fn capacity(&self, at: usize) -> (f64, f64) {
         let capacity = PAPER_MONITOR / Interval::of(self.shares[at].as_slice()).mean;
         (capacity, 100.0 * (capacity / PAPER[at].3 - 1.0))
     }
 
-    /// Root mean square of the logarithms of fitted by published capacity, as per cent.
+    /// Returns the root mean square of ln(fitted / published capacity) over the points, times 100.
     fn error(&self, points: std::ops::Range<usize>) -> f64 {
         let count = points.len() as f64;
         let squares = points.map(|at| (self.capacity(at).0 / PAPER[at].3).ln().powi(2));
@@ -161,7 +167,7 @@ fn weight(workload: Workload, algorithm: &str) -> u64 {
     }
 }
 
-/// The fitted capacity and its difference from the paper's, in words, for each workload.
+/// Describes the fitted capacity and its difference from the paper's, for each workload.
 pub(super) fn compared(tables: &Fits, at: usize) -> String {
     tables
         .0
@@ -189,7 +195,7 @@ pub(super) fn fits(settings: &Settings) -> Fits {
     )
 }
 
-/// Fitted against published shares.
+/// Makes the table of fitted and published capacities and shares.
 pub(super) fn fit_table(fits: &Fits) -> Table {
     let columns = "workload,model,algorithm,threshold_us,paper_mpps,fitted_mpps,error_percent,\
         paper_reported_percent,reported_percent,ci95_low,ci95_high,one_trace_min,\
@@ -226,7 +232,7 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
     table
 }
 
-/// Bars by point: the paper, and the mean capacity of each workload with the range of single traces.
+/// Plots bars for each point: the paper's capacity, and the mean of each workload with its confidence interval.
 fn plot_fits(table: &mut Table, fits: &Fits) {
     let points = PAPER
         .iter()
@@ -262,7 +268,7 @@ fn plot_fits(table: &mut Table, fits: &Fits) {
     table.plot(title, note, [x, linear("times")], series);
 }
 
-/// The longest queue of each trace: the paper's web queue never exceeds 175 us.
+/// Makes the table of the longest queue of each trace, to compare with the paper's web queue, which never exceeds 175 us.
 pub(super) fn longest_table(settings: &Settings) -> Table {
     let columns = "workload,model,bursts_per_trace,longest_queue_us,longest_queue_us_min,\
         longest_queue_us_max,traces_up_to_175_us,traces";
@@ -299,7 +305,7 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
     table
 }
 
-/// Variations of a workload in one parameter: its name, its value as text, and the workload.
+/// Returns variations of a workload in one parameter: name of the parameter, its value as text, and the workload.
 fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
     let mut all = vec![("as fitted", String::new(), base)];
     for percent in [50, 75, 90, 110, 125, 200] {
@@ -366,6 +372,7 @@ pub(super) fn sensitivity_table(settings: &Settings) -> Table {
     for base in WORKLOADS {
         for (parameter, value, workload) in variations(base) {
             let fit = Fit::new(workload, 5 * settings.value("packets"), seed..seed + 1);
+            // The first four points are per-hop, the others moving averages.
             let errors = [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
                 error if error.is_finite() => fixed(error, 0),
                 _ => Cell::Empty,

@@ -1,5 +1,5 @@
-//! The latency that INT adds to a packet in a software switch (INTCollector, Fig. 9): real packets through the process of a switch, one at a
-//! time.
+//! Experiment `int-latency`: the latency that INT adds to a packet in a software switch (INTCollector, Fig. 9). Real packets
+//! pass, one at a time, through the processes of hopwise's switch and of BMv2, each between two veth links.
 
 mod bmv2;
 mod hopwise;
@@ -23,19 +23,18 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         .help("packets through each switch in a run"),
 ];
 
-/// The paper's latency added by INT, us, and its share of the latency with it.
+/// The paper's latency added by INT (us), and its share of the latency with INT.
 const PAPER: (f64, f64) = (0.692, 0.01587);
-/// Percentiles of the second table.
 const PERCENTILES: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0];
 
-/// The task of a switch with INT.
+/// The INT role of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
     /// The switch forwards packets without INT.
     Plain,
-    /// Packets leave with INT.
+    /// The switch adds INT, and packets leave with it.
     Source,
-    /// Packets get INT, lose it again, and are reported.
+    /// The switch adds INT, strips it again, and reports each packet.
     SourceAndSink,
 }
 
@@ -45,9 +44,9 @@ const TASKS: [(Task, &str); 3] = [
     (Task::SourceAndSink, "source and sink"),
 ];
 
-/// Packets after which the receiving host announces itself again, as hosts do that send: switches forget those that are silent.
+/// Packets after which the receiving host announces itself again, because a switch forgets hosts that send nothing.
 const ANNOUNCE: u64 = 10;
-/// The orders of the switches, in turn: each comes first, and after each other one, equally often.
+/// The orders in which the switches get a packet. Over six packets, each comes first, and after each other one, equally often.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
 
 /// The results of one switch in all runs.
@@ -59,13 +58,11 @@ struct Measured {
     added: Vec<f64>,
     /// Latencies of all packets, ns.
     all: Vec<f64>,
+    /// Number of packets that did not come back.
     lost: u64,
 }
 
-/// Runs the experiment.
-///
-/// # Errors
-/// It needs root, `ip` and the program `hopwise`; a switch does not forward.
+/// Runs the experiment. Fails without root, `ip` or the program `hopwise`, or if a switch does not forward.
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (program, of) = hopwise::program()?;
     let own = hopwise::lanes(&program)?;
@@ -80,7 +77,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     switches.extend(bmv2.map(|lanes| ("BMv2", lanes)));
     let mut measured: Vec<(&str, [Measured; 3])> = Vec::new();
     for (name, lanes) in &mut switches {
-        // A thread of its own: it keeps its core.
+        // A separate thread, because it stays pinned to its core.
         let of_tasks = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -106,7 +103,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&measured, [of, format!("BMv2: {version}")]))
 }
 
-/// Measures one run: a packet through each switch in turn, so that a disturbance affects all.
+/// Measures one run. Each packet number goes through every switch in turn, so that a disturbance affects all of them.
 fn measure(lanes: &mut [Lane; 3], packets: u64, measured: &mut [Measured; 3]) {
     let (mut latencies, mut added): ([Vec<f64>; 3], [Vec<f64>; 3]) = Default::default();
     for number in 0..packets {
@@ -116,7 +113,7 @@ fn measure(lanes: &mut [Lane; 3], packets: u64, measured: &mut [Measured; 3]) {
         }
         for at in ORDERS[number as usize % ORDERS.len()] {
             round[at] = lanes[at].send(number).map(|ns| ns as f64);
-            // A switch may still be busy with its report.
+            // The switch may still be sending its report.
             lane::pause(round[at].unwrap_or_default() as u64);
         }
         for (at, latency) in round.iter().enumerate() {
@@ -136,7 +133,7 @@ fn measure(lanes: &mut [Lane; 3], packets: u64, measured: &mut [Measured; 3]) {
     }
 }
 
-/// The value below which this share of `sorted` is.
+/// Returns a percentile of sorted values; NaN if there are none.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted

@@ -1,6 +1,8 @@
-//! `hopwise experiment`: repeats experiments of papers; writes tables, plots and a page for each.
+//! The command `hopwise experiment`: repeats experiments of papers about INT, SF-INT, postcards and DTA. Each experiment writes
+//! tables (CSV), plots (SVG) and a page (Markdown) that compares hopwise with the paper.
 //!
-//! [`figures`] and [`machine`] serve the benchmarks too; `svg` draws plots.
+//! An experiment has two functions: `run` measures or simulates and returns tables; `observe` computes comparisons and remarks
+//! from the rows, also from stored ones. [`figures`] and [`machine`] serve the benchmarks too.
 #![forbid(unsafe_code)]
 
 mod adaptive;
@@ -46,7 +48,8 @@ use terminal::progress::Waiting;
 
 /// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
 ///
-/// Everything runs on this machine. Simulated figures are the same on every machine; pages with measured figures name the machine.
+/// Everything runs on this machine. Simulated figures are the same on every machine; pages with measured figures name the
+/// machine.
 #[derive(Parser, Debug)]
 #[command(
     name = "hopwise-experiment",
@@ -94,7 +97,7 @@ pub struct Args {
     given: Given,
 }
 
-/// An experiment: its name, its subject, its paper, its parameters, and the function that runs it.
+/// An experiment, with its name on the command line, subject, paper and parameters.
 struct Experiment {
     name: &'static str,
     about: &'static str,
@@ -121,7 +124,7 @@ macro_rules! experiments {
     };
 }
 
-// Name and subject, paper; parameters, whether it is measured, the functions.
+// Name, subject, paper; then parameters, `is_measured`, and the functions `run` and `observe`.
 const EXPERIMENTS: &[Experiment] = experiments! {
     "sf-overhead" "Packet size and goodput of SF-INT and INT", "Xiong et al., SF-INT, Fig. 7",
         sf::OVERHEAD, false, sf::overhead, sf::observe_overhead;
@@ -174,7 +177,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
 /// Runs the command.
 ///
 /// # Errors
-/// A name or a parameter is unknown, an experiment failed, or its files cannot be written.
+/// Fails if a name or a parameter is unknown, an experiment fails, or its files cannot be written.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let chosen = if args.names.is_empty() {
         EXPERIMENTS
@@ -195,7 +198,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         return terminal::print(&list).map(|()| ExitCode::SUCCESS);
     }
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
-    // Checks all settings first: an error must not end a command that has run for minutes.
+    // All settings are checked first, so that an error does not end a command that has run for minutes.
     let settings = chosen
         .iter()
         .map(|one| Settings::with(scale, one.name, one.parameters, &args.given))
@@ -219,10 +222,10 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Load average per core above which a page of measured figures says not to quote them.
+/// Load average per core above which a page warns not to quote its measured figures.
 const BUSY: f64 = 0.5;
 
-/// Adds the conditions of every page: the parameters, and for measured figures the machine and its load at the start of the command.
+/// Adds the conditions of every page: the parameters, and for measured figures the machine and its load before the first run.
 fn add_conditions(findings: &mut Findings, experiment: &Experiment, settings: &Settings, machine: &Machine) {
     if !experiment.parameters.is_empty() {
         findings
@@ -252,7 +255,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
         .collect()
 }
 
-/// Writes an experiment's files; returns the path of its page.
+/// Writes an experiment's files. Returns the path of its page.
 fn write(
     out: &Path,
     formats: &[Format],

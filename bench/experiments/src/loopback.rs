@@ -1,4 +1,4 @@
-//! Reports over loopback at a given rate: the number that one receiving thread processes, and the CPU time used.
+//! Sends UDP reports over loopback at a given rate to one receiving thread, and measures its rate and CPU time.
 
 use std::{
     fs,
@@ -17,11 +17,10 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Datagrams per call of the sender, and the shortest interval between calls for which it sleeps.
+/// Maximum number of datagrams per call of the sender, and the interval between calls at low rates.
 const PER_CALL: u64 = 64;
 const STEP: Duration = Duration::from_micros(100);
 
-/// Outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
     pub(super) sent: u64,
@@ -41,7 +40,7 @@ impl Served {
         self.received as f64 / self.seconds
     }
 
-    /// Per cent of a core.
+    /// Returns the CPU time as per cent of a core.
     pub(super) fn percent(&self) -> f64 {
         self.cpu / self.seconds / 1e7
     }
@@ -50,12 +49,13 @@ impl Served {
         100.0 * (self.sent - self.received) as f64 / self.sent as f64
     }
 
+    /// Returns the CPU time per received report, ns.
     pub(super) fn ns_per_report(&self) -> f64 {
         self.cpu / self.received.max(1) as f64
     }
 }
 
-/// A collector that receives reports, and whose records are passed on or discarded.
+/// A collector that receives reports; the caller stores or discards its output in `batch`.
 pub(super) struct Server {
     pub(super) collector: Collector,
     pub(super) batch: Batch,
@@ -64,6 +64,7 @@ pub(super) struct Server {
 
 impl Server {
     const BATCH: usize = 8_192;
+    /// Interval of the collector's timers, ns.
     const TICK: u64 = 20_000_000;
 
     pub(super) fn new(collector: Collector) -> Self {
@@ -74,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Processes datagrams by `handle`, and runs timers; returns whether the batch is half full.
+    /// Processes datagrams with `handle`, and runs the timers that are due. Returns whether the batch is half full.
     pub(super) fn serve(
         &mut self,
         datagrams: &[Datagram<'_>],
@@ -90,8 +91,7 @@ impl Server {
     }
 }
 
-/// Sends payloads at `rate` per second for `span`, and passes them to `handle` as the collector's datagrams. `handle` is called once
-/// more, with none, at the end.
+/// Sends payloads at `rate` per second for `span`, and passes what arrives to `handle`; at the end, an empty slice.
 pub(super) fn serve(
     payloads: &[Vec<u8>],
     rate: u64,
@@ -102,7 +102,7 @@ pub(super) fn serve(
     deliver(|sender| send(sender, &payloads, rate, span), handle)
 }
 
-/// Serves the datagrams that `send` sends; `send` returns their number and the duration in seconds.
+/// Receives the datagrams that `send` sends. `send` returns their number and the duration in seconds.
 pub(super) fn deliver(
     send: impl FnOnce(&mut Sender) -> Result<(u64, f64), nic::Error>,
     handle: impl FnMut(&[Datagram<'_>]) + Send,
@@ -128,7 +128,7 @@ pub(super) fn deliver(
     })
 }
 
-/// Sends payloads, evenly spaced as far as the rate allows; returns their number and the duration in seconds.
+/// Sends payloads, evenly spaced as far as the rate allows. Returns their number and the duration in seconds.
 fn send(
     sender: &mut Sender,
     payloads: &[&[u8]],
@@ -149,8 +149,8 @@ fn send(
     Ok((sent, begun.elapsed().as_secs_f64()))
 }
 
-/// Receives until `done` is set and the socket is empty. Returns the number of datagrams, and the CPU time of all threads, read before
-/// this one ends: threads that have ended are not in that sum.
+/// Receives until `done` is set and the socket is empty. Returns the number of datagrams and the CPU time of all threads (ns),
+/// which must be read before this thread ends, because the sum does not include ended threads.
 fn receive(
     receiver: &mut Receiver,
     done: &AtomicBool,
@@ -170,7 +170,7 @@ fn receive(
     }
 }
 
-/// CPU time of all threads of this process, ns.
+/// Returns the CPU time of all running threads of this process, ns; 0 if the system does not report it.
 fn all_threads() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;

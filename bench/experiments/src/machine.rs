@@ -1,4 +1,4 @@
-//! The machine that measures, the time that a thread uses of it, and what a measurement leaves behind.
+//! The machine of a measurement, the CPU time of a thread, and guards for temporary directories and child processes.
 
 use std::{
     fmt, fs,
@@ -9,7 +9,7 @@ use std::{
 
 use terminal::CliError;
 
-/// Description of the machine, and its load now.
+/// Description of the machine and its current load.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The model of the processor.
@@ -49,7 +49,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// CPU time of this thread, ns.
+/// Returns the CPU time of this thread in ns, from the scheduler's statistics.
 fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat")
         .ok()?
@@ -59,7 +59,7 @@ fn core_time() -> Option<u64> {
         .ok()
 }
 
-/// The result of `work`, and the CPU time of this thread in it, ns; 0 where the system does not report it.
+/// Runs `work`. Returns its result and the CPU time that this thread used in it (ns), or 0 if the system does not report it.
 pub fn on_core<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = core_time();
     let result = work();
@@ -93,7 +93,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Failure is harmless: the directory is among the temporary files.
+        // Failure is harmless, because the directory is among the temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -104,7 +104,7 @@ pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Reports per second that one core processes, by hops and items (Programmable Event Detection, Fig. 3).
+//! Experiment `monitor-rate`: INT reports per second of one core, by hops and items (Programmable Event Detection, Fig. 3).
 
 use std::cmp::Ordering;
 
@@ -82,7 +82,7 @@ const CONDITIONS: [&str; 3] = [
     timing::CONDITION,
 ];
 
-/// UDP payload to report, with each hop read.
+/// Measures decoding alone, ns per report: from the UDP payload to the report, reading the node ID of each hop.
 pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     let feed = case.feed();
     let payloads: Vec<&[u8]> = feed.payloads().collect();
@@ -94,7 +94,7 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
     })
 }
 
-/// Decoding, state of flows and hops, and detection.
+/// Measures decoding, state of flows and hops, and detection together, ns per report.
 pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     let mut collector = case.collector();
     let mut feed = case.feed();
@@ -113,7 +113,7 @@ pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     })
 }
 
-/// Thousands of reports per second.
+/// Converts ns per report to thousands of reports per second.
 fn rate(ns: f64) -> f64 {
     1e6 / ns
 }
@@ -151,7 +151,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Compares a capacity in the paper's text with that of the row.
+/// Compares a capacity in the paper's text with the row of the same hops and items.
 fn compared(rows: &Rows, paper: (u64, u64, f64)) -> Comparison {
     let (hops, items, paper) = paper;
     let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);
@@ -195,7 +195,7 @@ fn slower_decoding(rows: &Rows) -> Option<String> {
     ))
 }
 
-/// Time that decoding alone takes beyond everything.
+/// Returns the time by which decoding alone exceeds decoding with state and detection, ns.
 fn excess(row: &Row<'_>) -> f64 {
     row.number("decoding_ns") - row.number("all_ns")
 }

@@ -1,4 +1,5 @@
-//! Resources of a Tofino that the P4 programs need, by the compiler's reports (DTA, Table 3 and Fig. 13).
+//! Experiment `p4-resources`: resources of a Tofino 1 that the P4 programs in `p4/tna` need, from the compiler's reports (DTA,
+//! Table 3 and Fig. 13). It measures nothing: the reports are part of the repository.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::{
 };
 use terminal::CliError;
 
-/// The file that `scripts/build-p4-tna` makes of the compiler's reports.
+/// The file into which `scripts/build-p4-tna` collects the compiler's reports.
 const REPORT: &str = include_str!("../../../p4/tna/resources.json");
 /// The programs, in the order of the table's columns.
 const PROGRAMS: [&str; 6] = [
@@ -24,7 +25,7 @@ const PROGRAMS: [&str; 6] = [
     "dta_reporter",
     "dta_translator",
 ];
-/// Resources of the chip: the name in the report, ours, and one that fits below a group of bars.
+/// Resources of the chip: name in the report, name in tables, short name for plots.
 const RESOURCES: [(&str, &str, &str); 12] = [
     ("phv_containers", "PHV containers", "PHV"),
     ("sram", "SRAM blocks", "SRAM"),
@@ -39,7 +40,7 @@ const RESOURCES: [(&str, &str, &str); 12] = [
     ("logical_table", "logical tables", "tables"),
     ("instruction", "instructions (VLIW)", "VLIW"),
 ];
-/// Counts without a limit of the chip.
+/// Counts that have no limit per chip: name in the report, name in tables.
 const COUNTS: [(&str, &str); 4] = [
     ("ingress_stages", "stages at ingress"),
     ("egress_stages", "stages at egress"),
@@ -47,7 +48,7 @@ const COUNTS: [(&str, &str); 4] = [
     ("registers", "registers"),
 ];
 
-/// Use of a resource by one program, and the number that the chip has.
+/// Units of a resource that one program uses, and units that the chip has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Use {
     used: u64,
@@ -64,7 +65,7 @@ impl Use {
     }
 }
 
-/// The report of the compiler.
+/// The compiler's report on all programs, as JSON.
 struct Report(Value);
 
 impl Report {
@@ -187,7 +188,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::remarks(remarks)
 }
 
-/// A series of bars: a program's shares of the resources.
+/// Returns a program's shares of the resources as a series of bars.
 fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
     let mut bars = Series::new(program, Style::Bars, []);
     for (at, (name, ..)) in (0_u32..).zip(RESOURCES) {

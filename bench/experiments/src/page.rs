@@ -1,4 +1,4 @@
-//! The result of an experiment, and its output as a page (Markdown) and tables (CSV).
+//! The result of an experiment ([`Findings`]), and its output as a page (Markdown) and as tables (CSV).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -6,22 +6,20 @@ use std::fmt::Write;
 use super::settings::{Scale, Settings};
 use crate::svg::{Axis, Plot, Point, Series, Style};
 
-/// Result of an experiment.
+/// The result of an experiment, as its `run` returns it.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// The method, in a paragraph.
     pub(super) method: String,
-    /// Conditions of the runs.
     pub(super) conditions: Vec<String>,
-    /// Figures that the paper gives too.
+    /// Figures of hopwise beside those that the paper states.
     pub(super) comparisons: Vec<Comparison>,
-    /// Differences and observations: those of the experiment's `observe`.
+    /// Differences and observations, from the experiment's `observe`.
     pub(super) remarks: Vec<String>,
-    /// The tables with their plots.
     pub(super) tables: Vec<Table>,
 }
 
-/// A figure with the paper's value and that of hopwise.
+/// A quantity with the paper's value and with hopwise's.
 #[derive(Debug, PartialEq)]
 pub(super) struct Comparison {
     pub(super) quantity: String,
@@ -29,10 +27,10 @@ pub(super) struct Comparison {
     pub(super) hopwise: String,
 }
 
-/// The text of a comparison without rows.
+/// Text of a comparison that has no rows.
 const NOT_RUN: &str = "not run";
 
-/// A result in words, or none without rows.
+/// A result in words; `None` without rows becomes [`NOT_RUN`].
 pub(super) trait Outcome {
     fn text(self) -> String;
 }
@@ -64,7 +62,7 @@ impl Comparison {
         }
     }
 
-    /// The row of the page's table.
+    /// Returns the comparison as a row of a Markdown table.
     pub(super) fn line(&self) -> String {
         format!("| {} | {} | {} |", self.quantity, self.paper, self.hopwise)
     }
@@ -113,7 +111,7 @@ impl Cell {
         }
     }
 
-    /// The number, or `None` without one.
+    /// Returns the number in the cell, or `None` if it holds a text or nothing.
     fn number(&self) -> Option<f64> {
         match self {
             Self::Count(count) => Some(*count as f64),
@@ -123,7 +121,7 @@ impl Cell {
     }
 }
 
-/// A figure with this many decimals.
+/// Makes a cell that shows this many decimals.
 pub(super) fn fixed(figure: f64, decimals: usize) -> Cell {
     Cell::Figure(figure, decimals)
 }
@@ -169,7 +167,7 @@ macro_rules! counts {
 
 counts! { u8 u16 u32 u64 usize }
 
-/// A row of a table: counts, texts, cells, and arrays of cells.
+/// Makes a row of a table from counts, texts, cells, and arrays of cells.
 macro_rules! row {
     ($($cells:expr),+ $(,)?) => {{
         let mut row = Vec::new();
@@ -191,7 +189,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// A single run has no interval: its ends are the mean.
+    /// Computes the interval. With a single run, both ends are the mean.
     pub(super) fn of(runs: &[f64]) -> Self {
         /// 97.5 % quantiles of Student's t, by degrees of freedom from 1.
         const QUANTILES: [f64; 30] = [
@@ -202,6 +200,7 @@ impl Interval {
         let count = runs.len().max(1) as f64;
         let mean = runs.iter().sum::<f64>() / count;
         let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
+        // With more than 31 runs, the quantile for 30 degrees of freedom is used: slightly too wide.
         let quantile = QUANTILES
             .get(runs.len().saturating_sub(2))
             .copied()
@@ -227,7 +226,6 @@ impl Interval {
 const MAX_ROWS: usize = 60;
 
 impl Table {
-    /// A table without rows.
     pub(super) fn new(
         name: &'static str,
         about: impl Into<String>,
@@ -264,7 +262,7 @@ impl Table {
         });
     }
 
-    /// The cell of a column; `None` if there is no such column.
+    /// Returns the cell of a column; `None` if there is no such column.
     fn cell<'a>(&self, row: &'a [Cell], column: &str) -> Option<&'a Cell> {
         let at = self.columns.split(',').position(|name| name == column)?;
         row.get(at)
@@ -274,7 +272,7 @@ impl Table {
         self.cell(row, column)?.number()
     }
 
-    /// The different texts of a column, in order.
+    /// Returns the distinct texts of a column, in order of appearance.
     pub(super) fn texts(&self, column: &str) -> Vec<String> {
         let mut texts = Vec::new();
         for text in self
@@ -296,13 +294,13 @@ impl Table {
             .all(|(column, text)| self.cell(row, column).is_some_and(|cell| cell.plain() == *text))
     }
 
-    /// The number of a column in the first row whose cells have these texts; NaN without it.
+    /// Returns the number of a column in the first row whose cells have these texts; NaN if there is none.
     pub(super) fn value(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
         let row = self.rows.iter().find(|row| self.matches(row, wanted));
         row.and_then(|row| self.number(row, column)).unwrap_or(f64::NAN)
     }
 
-    /// A point at the number of column `y`, with its spread if there are columns `_min` and `_max`.
+    /// Makes a point from the number of column `y`, with a spread if the table has columns `…_min` and `…_max`.
     fn point(&self, row: &[Cell], x: f64, y: &str) -> Option<Point> {
         let [min, max] = ["min", "max"].map(|end| self.number(row, &format!("{y}_{end}")));
         Some(Point {
@@ -312,7 +310,7 @@ impl Table {
         })
     }
 
-    /// A line through the numbers of two columns, in the rows whose cells have these texts.
+    /// Makes a line through the numbers of two columns, from the rows whose cells have these texts.
     pub(super) fn line(&self, name: &str, wanted: &[(&str, &str)], x: &str, y: &str) -> Series {
         let rows = self.rows.iter().filter(|row| self.matches(row, wanted));
         Series {
@@ -332,7 +330,7 @@ impl Table {
             .collect()
     }
 
-    /// Bars in the order of the rows.
+    /// Makes a series of bars in the order of the rows.
     pub(super) fn bars(&self, name: &str, y: &str) -> Series {
         Series {
             name: name.to_owned(),
@@ -344,7 +342,7 @@ impl Table {
         }
     }
 
-    /// The table as CSV (RFC 4180); no cell has quotes or line ends.
+    /// Returns the table as CSV (RFC 4180). Cells must not contain quotes or line breaks.
     pub(super) fn csv(&self) -> String {
         let mut out = format!("{}\n", self.columns);
         for row in &self.rows {
@@ -378,7 +376,7 @@ impl Table {
     }
 }
 
-/// A linear axis; the label contains the quantity and, in brackets, the unit.
+/// Makes a linear axis. The label contains the quantity and, in brackets, the unit.
 pub(super) fn linear(label: &str) -> Axis {
     match label.strip_suffix(')').and_then(|label| label.split_once(" (")) {
         Some((name, unit)) => Axis::new(name, unit),
@@ -390,17 +388,17 @@ pub(super) fn log(label: &str) -> Axis {
     linear(label).log()
 }
 
-/// A series drawn as a line: measured by hopwise.
+/// Makes a series drawn as a line, for measurements of hopwise.
 pub(super) fn line_series(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series::new(name, Style::Line, points)
 }
 
-/// A series drawn as marks: published figures or a formula.
+/// Makes a series drawn as marks, for published figures or a formula.
 pub(super) fn mark_series(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series::new(name, Style::Marks, points)
 }
 
-/// File name of a plot.
+/// Returns the file name of a table's plot; plots are numbered if there are several.
 pub(super) fn plot_file(experiment: &str, table: &Table, at: usize) -> String {
     let number = if table.plots.len() > 1 {
         format!("-{}", at + 1)
@@ -410,7 +408,7 @@ pub(super) fn plot_file(experiment: &str, table: &Table, at: usize) -> String {
     format!("{experiment}-{}{number}.svg", table.name)
 }
 
-/// An axis with names in place of numbers.
+/// Makes an axis with names in place of numbers.
 pub(super) fn named<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Axis {
     Axis {
         categories: names.into_iter().map(T::into).collect(),
@@ -419,7 +417,7 @@ pub(super) fn named<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Axis
 }
 
 impl Findings {
-    /// Findings without comparisons; [`row!`] and [`Table`] make the tables.
+    /// Creates findings without comparisons.
     pub(super) fn new(
         method: impl Into<String>,
         conditions: impl IntoIterator<Item = String>,
@@ -433,7 +431,7 @@ impl Findings {
         }
     }
 
-    /// The page as Markdown.
+    /// Renders the page as Markdown. `title` is the experiment's name, subject and paper.
     pub(super) fn markdown(&self, title: (&str, &str, &str), settings: &Settings, is_busy: bool) -> String {
         let (name, title, paper) = title;
         let options = settings.options();

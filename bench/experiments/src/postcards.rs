@@ -1,4 +1,5 @@
-//! Load of the server and added delay with an aggregator: Agg(R) and Cor(R).
+//! Experiment `postcards`: server load, bandwidth and added delay with an aggregator (P4 Postcard Telemetry Collector, Figs. 2
+//! and 3). Agg(R) packs R postcards into a datagram; Cor(R) sends summaries of R postcards.
 
 use std::{
     thread,
@@ -22,7 +23,7 @@ use super::{
 use crate::svg::Axis;
 use terminal::{CliError, units};
 
-/// Nodes, as in the paper.
+/// Number of nodes, as in the paper.
 const NODES: u32 = 3;
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::span(&[2_000]),
@@ -33,11 +34,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 ];
 /// Bytes of the Ethernet frame check sequence, which is not part of the length of a captured frame.
 const FCS: usize = 4;
-/// Bytes of Ethernet header, IPv4, UDP and FCS around a payload.
+/// Bytes of Ethernet, IPv4 and UDP headers and FCS around a payload.
 const AROUND: usize = 14 + 20 + 8 + FCS;
-/// Bytes of a Telemetry Report 2.0 with one postcard, as [`postcards`] makes it.
+/// Bytes of a Telemetry Report 2.0 with one postcard, as [`postcards`] generates it.
 const REPORT: usize = 44;
-/// Maximum time that a postcard waits, ns: longer than any register here takes to fill, so that only R matters.
+/// Maximum time that a postcard waits, ns: longer than any register takes to fill here, so that only R matters.
 const TIMER: u64 = 1_000_000_000;
 
 const KINDS: [(Kind, &str); 6] = [
@@ -49,14 +50,13 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::CorNodeFlow, "Cor_N,F"),
 ];
 
-/// Output of an aggregator.
+/// The datagrams that an aggregator sends.
 #[derive(Default)]
 struct AggregatorOutput {
     now: u64,
-    /// Time and payload of each datagram.
     sent: Vec<(u64, Vec<u8>)>,
     bytes: u64,
-    /// Delay of the first postcard in each aggregate, ns.
+    /// Delay of the first postcard of each aggregate, ns.
     delays: Vec<u64>,
 }
 
@@ -74,7 +74,7 @@ impl aggregator::Output for AggregatorOutput {
     }
 }
 
-/// Arrival times and payloads of all postcards in `span`, in order.
+/// Generates the postcards of `span` ns: arrival times (ns) and payloads, in order.
 fn postcards(span: u64, rate: u64, flows: u32) -> Vec<(u64, Vec<u8>)> {
     let count = span * rate * u64::from(NODES) / 1_000_000_000;
     let mut sequences = [0_u32; NODES as usize];
@@ -113,7 +113,7 @@ fn postcards(span: u64, rate: u64, flows: u32) -> Vec<(u64, Vec<u8>)> {
         .collect()
 }
 
-/// Passes postcards through an aggregator. R = 1 means no aggregator.
+/// Passes postcards through an aggregator. With R = 1 there is none, and the postcards are sent unchanged.
 fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<AggregatorOutput, CliError> {
     let mut out = AggregatorOutput::default();
     if r == 1 {
@@ -137,7 +137,7 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Aggrega
         out.now = *now;
         aggregator.ingest(*now, [payload.as_slice()], &mut out);
     }
-    // Pending postcards are not counted in any of the sums.
+    // Postcards still pending at the end are not counted.
     Ok(out)
 }
 
@@ -184,7 +184,7 @@ fn serve(trace: Vec<(u64, Vec<u8>)>, reports: bool, begin: u64) -> Result<Served
             let started = Instant::now();
             for (at, payload) in &trace {
                 let due = Duration::from_nanos(at - begin);
-                // Sleep has a resolution of some 60 us; datagrams due sooner are sent at once.
+                // Sleep has a resolution of about 60 us; datagrams due sooner are sent at once.
                 if let Some(rest) = due
                     .checked_sub(started.elapsed())
                     .filter(|rest| rest.as_micros() > 60)
@@ -294,7 +294,7 @@ fn findings(mut table: Table, settings: &Settings) -> Findings {
     }
 }
 
-/// Returns the figure of a kind of aggregator at R, or `None` if R was not among the settings.
+/// Returns a figure of one kind of aggregator and R, or `None` if R was not among the settings.
 fn figure(table: &Table, kind: &str, r: &str, column: &str) -> Option<f64> {
     let figure = table.value(&[("kind", kind), ("r", r)], column);
     (!figure.is_nan()).then_some(figure)
@@ -312,7 +312,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         }));
     }
     let delayed = rows.with(&[("kind", "Agg")]);
-    // Without an aggregator, a datagram is a postcard: the row of R = 1 has the postcards per second of all nodes.
+    // Without an aggregator (R = 1), a datagram is a postcard, so the row has the postcards per second of all nodes.
     let without = rows.find(&[("kind", "Agg"), ("r", "1")]);
     if let Some(rate) = without.map(|row| row.number("datagrams_per_s")) {
         let equal = delayed

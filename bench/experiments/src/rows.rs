@@ -1,7 +1,7 @@
-//! Tables as they are stored (CSV), and the comparisons and remarks that an experiment computes from them.
+//! Reads an experiment's tables from CSV, and helps to compute comparisons and remarks from their rows.
 //!
-//! A remark that is computed from the rows cannot contradict them, and the text of a page can be made again from the stored rows
-//! without measuring. Numbers keep the file's decimals. Without rows there are only judgements, which are marked.
+//! A remark computed from the rows cannot contradict them, and a page's text can be generated again from the stored CSV files
+//! without measuring. Numbers keep the decimals of the file. Remarks that do not follow from rows are marked as judgements.
 
 use super::{
     page::{Comparison, Table},
@@ -10,7 +10,7 @@ use super::{
 use crate::svg::separated;
 use terminal::units;
 
-/// Text under a page's method: comparisons with the paper, and remarks in whole sentences.
+/// The text of a page that follows from its rows: comparisons with the paper, and remarks in whole sentences.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Observations {
     /// Replaces the page's comparisons, if present.
@@ -26,7 +26,7 @@ impl Observations {
         }
     }
 
-    /// Keeps the comparisons of the findings.
+    /// Creates remarks only, and keeps the comparisons of the findings.
     pub(super) fn remarks(remarks: Vec<String>) -> Self {
         Self {
             comparisons: None,
@@ -40,7 +40,7 @@ pub(super) fn judgement(text: &str) -> String {
     format!("Judgement: {text}")
 }
 
-/// Completes a template, whose `{}` are the items, joined; `None` without items.
+/// Replaces `{}` in a template by the items, joined with `; `. `None` if there are no items.
 pub(super) fn listed(template: &str, items: impl IntoIterator<Item = String>) -> Option<String> {
     let items: Vec<String> = items.into_iter().collect();
     (!items.is_empty()).then(|| template.replace("{}", &items.join("; ")))
@@ -60,7 +60,7 @@ impl Results {
         )
     }
 
-    /// Tables from CSV text, by name.
+    /// Parses tables from pairs of name and CSV text.
     #[cfg(test)]
     pub(super) fn parse<'a>(tables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self(
@@ -71,7 +71,7 @@ impl Results {
         )
     }
 
-    /// Returns the table of this name, or one without rows.
+    /// Returns the table with this name, or one without rows.
     pub(super) fn table(&self, name: &str) -> Rows {
         self.0
             .iter()
@@ -102,7 +102,6 @@ pub(super) struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-/// One row of a table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Row<'a> {
     columns: &'a [String],
@@ -119,12 +118,12 @@ impl Rows {
         }
     }
 
-    /// Completes [`Row::fill`]'s template from the first row whose cells have these texts, if there is one.
+    /// Fills a template ([`Row::fill`]) from the first row whose cells have these texts, if there is one.
     pub(super) fn fill(&self, wanted: &[(&str, &str)], template: &str) -> Option<String> {
         self.find(wanted).map(|row| row.fill(template))
     }
 
-    /// Returns the ratio of two rows' figures in a column. `dividend` and `divisor` are the texts of cells; the first row with them counts.
+    /// Returns the ratio of a column in two rows. `dividend` and `divisor` select the first row whose cells have these texts.
     pub(super) fn ratio(
         &self,
         column: &str,
@@ -160,7 +159,7 @@ impl Rows {
         self.with(wanted).into_iter().next()
     }
 
-    /// Returns the different texts of a column, in order.
+    /// Returns the distinct texts of a column, in order of appearance.
     pub(super) fn values(&self, column: &str) -> Vec<&str> {
         let mut values = Vec::new();
         for (at, name) in self.columns.iter().enumerate() {
@@ -188,7 +187,7 @@ impl<'a> Row<'a> {
 }
 
 impl Row<'_> {
-    /// Returns the number in a cell with those of the columns `_min` and `_max`, or with unknown ends.
+    /// Returns the number in a cell with its spread from the columns `…_min` and `…_max`, which is NaN without them.
     pub(super) fn spread(&self, column: &str) -> Spread {
         let [min, max] = ["min", "max"].map(|end| self.number(&format!("{column}_{end}")));
         Spread {
@@ -198,8 +197,8 @@ impl Row<'_> {
         }
     }
 
-    /// Completes a template: `{column}` is a cell's text, `{column~}` a number with its spread, and `{column:noun}` a count, as in
-    /// `1 list` or `255 lists`. Numbers have separators of thousands.
+    /// Fills a template: `{column}` is a cell's text, `{column~}` a number with its spread, and `{column:noun}` a count, as in
+    /// `1 list` or `255 lists`. Numbers get thousands separators.
     pub(super) fn fill(&self, template: &str) -> String {
         let mut parts = template.split('{');
         let mut out = parts.next().unwrap_or_default().to_owned();
@@ -235,7 +234,7 @@ pub(super) fn extremes<'a>(rows: &[Row<'a>], column: &str) -> Option<(Row<'a>, R
     Some((*least, *greatest))
 }
 
-/// Replaces comparisons and remarks of a page by those computed from its rows.
+/// Replaces the comparisons and remarks of a page by those computed from its rows.
 #[cfg(test)]
 pub(super) fn replace(page: &str, observations: &Observations) -> String {
     const HEAD: &str = "| | the paper | hopwise |";

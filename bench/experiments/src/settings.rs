@@ -1,23 +1,23 @@
-//! Free parameters of experiments: each experiment declares its own, with default, range and help; the command line sets them.
+//! Parameters of experiments: each experiment declares its own, with default, range and help; the command line may set them.
 
 use std::ops::RangeInclusive;
 
 use terminal::{CliError, units};
 
-/// Amount of work of an experiment.
+/// The amount of work of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
     /// The amount of work in the committed pages.
     Full,
     /// About a tenth of the full work.
     Quick,
-    /// About a hundredth: the smallest that still runs all code, for the tests of this crate.
+    /// About a hundredth: the smallest amount that still runs all code, for the tests of this crate.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests are this small"))]
     Smallest,
 }
 
 impl Scale {
-    /// The share of `full` at this scale.
+    /// Scales an amount of work down, to at least 1.
     pub(super) fn scale(self, full: u64) -> u64 {
         match self {
             Self::Full => full,
@@ -27,23 +27,22 @@ impl Scale {
     }
 }
 
-/// A free parameter of an experiment.
 #[derive(Debug)]
 pub(super) struct Parameter {
     name: &'static str,
-    /// Values by [`Scale`]; more than one if the parameter takes a list.
+    /// Default values for each [`Scale`]; more than one if the parameter takes a list.
     defaults: [&'static [u64]; 3],
     range: RangeInclusive<u64>,
     help: &'static str,
 }
 
 impl Parameter {
-    /// A parameter with the same default at every scale.
+    /// Declares a parameter with the same default at every scale.
     pub(super) const fn new(name: &'static str, default: &'static [u64], range: RangeInclusive<u64>) -> Self {
         Self::scaled(name, [default; 3], range)
     }
 
-    /// A parameter that is an amount of work: its defaults in a full run, with `--quick`, and in tests.
+    /// Declares a parameter that is an amount of work, with its defaults in a full run, with `--quick`, and in tests.
     pub(super) const fn scaled(
         name: &'static str,
         defaults: [&'static [u64]; 3],
@@ -58,29 +57,28 @@ impl Parameter {
         }
     }
 
-    /// Returns the parameter with a description.
     pub(super) const fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
     }
 
-    /// First seed of simulated runs.
+    /// Declares the first seed of simulated runs.
     pub(super) const fn seed() -> Self {
         Self::new("seed", &[1], 0..=u32::MAX as u64).help("first seed; each further run takes the next one")
     }
 
-    /// Number of simulated runs, each with its own seed.
+    /// Declares the number of simulated runs, each with its own seed.
     pub(super) const fn seeds() -> Self {
         Self::scaled("runs", [&[20], &[5], &[2]], 2..=1_000)
             .help("runs of each point, each with its own seed")
     }
 
-    /// Number of measured runs.
+    /// Declares the number of measured runs.
     pub(super) const fn runs() -> Self {
         Self::scaled("runs", [&[5], &[3], &[1]], 1..=100)
             .help("runs of each point; the page shows their median, minimum and maximum")
     }
 
-    /// Duration of a measured run.
+    /// Declares the duration of a measured run, ms.
     pub(super) const fn span(full: &'static [u64]) -> Self {
         Self::scaled("span", [full, &[20], &[1]], 1..=60_000).help("duration of each run of a point, ms")
     }
@@ -112,13 +110,12 @@ impl Parameter {
     }
 }
 
-/// Values as on the command line: `2,4,8`.
+/// Formats values as on the command line: `2,4,8`.
 fn text(values: &[u64]) -> String {
     values.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The parameters of all experiments, as the command line takes them. `hopwise experiment --list NAME` shows which of them an
-/// experiment has.
+/// The parameters of all experiments as command-line options. Each experiment accepts only those that it declares.
 #[derive(clap::Args, Clone, Default, Debug)]
 #[command(
     next_help_heading = "Parameters (`--list NAME` shows those of an experiment, with ranges and defaults)"
@@ -206,10 +203,8 @@ impl Settings {
         }
     }
 
-    /// The defaults, except what `given` sets.
-    ///
-    /// # Errors
-    /// A parameter that this experiment does not have, too many values, or a value out of range.
+    /// Creates settings with the values in `given`, and defaults for the others. Fails for a parameter that the experiment does
+    /// not have, too many values, or a value out of range.
     pub(super) fn with(
         scale: Scale,
         experiment: &str,
@@ -248,18 +243,16 @@ impl Settings {
         declared.map_or(&[], |one| one.default(self.scale))
     }
 
-    /// Returns the value of a parameter.
     pub(super) fn value(&self, name: &str) -> u64 {
         self.list(name).first().copied().unwrap_or(0)
     }
 
-    /// Returns the seeds of the runs.
     pub(super) fn seeds(&self) -> std::ops::Range<u64> {
         let first = self.value("seed");
         first..first + self.value("runs")
     }
 
-    /// Returns the options that repeat this run, each with a space in front of it.
+    /// Returns the command-line options that repeat this run, each with a leading space.
     pub(super) fn options(&self) -> String {
         let quick = if self.scale == Scale::Quick {
             " --quick"

@@ -1,4 +1,9 @@
-//! SF-INT compared with INT: size, delay until a path is complete, and the share of packets whose path becomes complete.
+//! Experiments `sf-overhead` (frame sizes and goodput of SF-INT and INT-MD; SF-INT, Fig. 7) and `sf-yield` (share of packets
+//! whose path becomes complete), on a line of simulated switches. `sf_delay` and `sf_rate` use the same traffic ([`Run`]).
+//!
+//! With SF-INT (stateful INT), a packet carries the record of one node to the sink, which adds its own. The N - 1 records of
+//! one packet ID are a set: the first to arrive has the state Medium, the others High. A complete set gives the path of N
+//! nodes.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -35,14 +40,14 @@ pub(super) const OVERHEAD: &[Parameter] = &[
 ];
 /// Remaining Hop Count at the source.
 pub(super) const HOPS: u8 = 16;
-/// Instructions of the paper, in its order: node id, hop latency, ingress and egress timestamp, level-2 interfaces.
+/// Instructions of the paper, in its order: node ID, hop latency, ingress and egress timestamp, level 2 interfaces.
 pub(super) const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
 /// Path lengths of the runs with loss and reordering.
 const IMPAIRED: [u32; 3] = [3, 5, 8];
-/// Payload sizes for the goodput, bytes: a packet of about 64 bytes, and a full-size one.
+/// Payload bytes of the packets: a packet of about 64 bytes, and one of nearly full size.
 const PAYLOADS: [u16; 2] = [16, 1_400];
 
-/// Traffic through a line of switches.
+/// Traffic through a line of switches, from one host to another.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) nodes: u32,
@@ -52,7 +57,7 @@ pub(super) struct Run {
     pub(super) flows: u16,
     /// Gap between packets of a flow, ns.
     pub(super) gap: u64,
-    /// Arrivals, if they are not evenly spaced; the gap is then their mean.
+    /// Distribution of the gaps if packets are not evenly spaced; `gap` is then the mean.
     pub(super) pattern: Option<Pattern>,
     pub(super) packets: u64,
     pub(super) seed: u64,
@@ -126,20 +131,21 @@ impl Run {
     }
 }
 
-/// Source port of a flow. Consecutive ones would not collide at random: a CRC is linear.
+/// Returns the source port of a flow. Consecutive ports would not collide at random in the registers, because a CRC is linear.
 fn port(flow: u16) -> u16 {
     1_024 + (u32::from(flow).wrapping_mul(0x9e37_79b1) >> 17) as u16
 }
 
-/// Records frame sizes and delays, and passes reports to a collector.
+/// Records frame sizes, and either the delays of complete sets or, with a collector, its joined paths.
 pub(super) struct Observer {
     largest: usize,
     smallest: usize,
     decoder: wire::Decoder,
+    /// Sets by packet ID: time of the first report (ns), and number of reports.
     sets: BTreeMap<u16, (u64, u32)>,
     /// Time from the first to the last report of each complete set, ns.
     pub(super) delays: Vec<u64>,
-    /// Number of reports in a complete set.
+    /// Reports in a complete set, N - 1.
     wanted: u32,
     collector: Option<Collector>,
 }
@@ -177,7 +183,7 @@ impl Observer {
 
 impl FabricSink for Observer {
     fn frame(&mut self, _t: u64, node: u32, _interface: u16, frame: &[u8]) {
-        // Between switches: hosts and the sink send packets without INT.
+        // Hosts (IDs from 10,000) send frames without INT; the largest frames of switches carry it.
         if node < 10_000 {
             self.largest = self.largest.max(frame.len());
         } else {
@@ -231,7 +237,7 @@ struct NullOutput;
 
 impl collector::Output for NullOutput {}
 
-/// Fig. 7: size of packets, and goodput.
+/// Measures the size of packets, and goodput (Fig. 7).
 pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
     let columns = "mode,instructions,nodes,frame_bytes_16,overhead_bytes_16,goodput_percent_16,\
         frame_bytes_1400,overhead_bytes_1400,goodput_percent_1400";
@@ -255,7 +261,7 @@ pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
                     let Observer {
                         largest, smallest, ..
                     } = observer;
-                    // Preamble, gap and checksum of Ethernet.
+                    // Preamble (8), FCS (4) and inter-frame gap (12) of Ethernet.
                     let goodput = 100.0 * f64::from(payload) / (largest as f64 + 24.0);
                     row.extend(row![largest, largest - smallest, fixed(goodput, 1)]);
                 }
@@ -359,7 +365,7 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
     ))
 }
 
-/// Number of complete paths in the collector.
+/// Returns the number of paths that the collector completes in a run.
 fn complete_paths(run: &Run) -> Result<u64, CliError> {
     let mut observer = Observer::with_collector(run.nodes);
     run.play(&mut observer)?;
@@ -397,7 +403,7 @@ fn nodes_table(settings: &Settings, lossless: &BTreeMap<u32, u64>) -> Table {
     table
 }
 
-/// Complete paths by the share of frames that each link disturbs in one way, compared with those without.
+/// Measures complete paths by the share of frames that each link loses or reorders, compared with a run without.
 fn impaired(
     lossless: &BTreeMap<u32, u64>,
     name: &'static str,
@@ -429,7 +435,7 @@ fn impaired(
     Ok(table)
 }
 
-/// Several flows that share registers.
+/// Measures complete paths of several flows that share the registers of the switches.
 fn shared_registers(settings: &Settings) -> Result<Table, CliError> {
     let columns = "registers,flows,complete_paths,complete_percent";
     let mut table = Table::new("flows", "Complete paths by flows and registers", columns);
@@ -507,7 +513,7 @@ pub(super) fn observe_overhead(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// The longest frames of the shortest and the longest path, and how they change between.
+/// Describes the longest frames of the shortest and the longest path, and the trend between them.
 fn sizes(rows: &Rows, mode: &str, items: &str) -> Option<String> {
     let rows = rows.with(&[("mode", mode), ("instructions", items)]);
     let (first, last) = rows.first().zip(rows.last())?;
@@ -581,12 +587,12 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Returns whether the share of complete paths is the one in another column, but for the packets at the end.
+/// Returns whether the share of complete paths equals another column, up to the incomplete set at the end of a run.
 fn near(row: &Row<'_>, column: &str) -> bool {
     (row.number("complete_percent") - row.number(column)).abs() < 0.01
 }
 
-/// The yield of several flows that take turns, by the registers that they share.
+/// Describes the yield of several flows that take turns, by the registers that they share.
 fn registers(flows: &Rows) -> Vec<String> {
     let mut remarks = Vec::new();
     for registers in flows.values("registers") {

@@ -1,4 +1,4 @@
-//! Delay until a path is complete with SF-INT, with even, random and bursty arrivals (Fig. 8b).
+//! Experiment `sf-delay`: time from a path's first report to its completion with SF-INT, by arrival pattern (SF-INT, Fig. 8b).
 
 use dataplane::{Pattern, watchlist::Mode};
 
@@ -24,15 +24,15 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     PATHS,
 ];
 
-/// Packets per second of the flow at which the evenly spaced packets of a path of eight nodes have the paper's mean delay.
+/// Packets per second at which evenly spaced packets on a path of eight nodes have the paper's mean delay.
 const MATCHED: u64 = 645_000;
-/// The paper's mean delay, us, for a path of this many nodes.
+/// The paper's result: nodes of the path, and mean delay (us).
 const PAPER: (u32, f64) = (8, 9.3);
-/// Bursts: this many packets on average, at this multiple of the mean rate.
+/// Mean number of packets in a burst, and rate in a burst as a multiple of the mean rate.
 const BURST: u64 = 1_000;
 const PEAK: u64 = 4;
 
-/// The arrival times of packets at the sink, collected per flow.
+/// A named distribution of gaps between packets; `pattern` takes the mean gap in ns.
 #[derive(Clone, Copy)]
 struct Arrivals {
     name: &'static str,
@@ -54,7 +54,7 @@ const ARRIVALS: [Arrivals; 3] = [
     },
 ];
 
-/// Bursts and pauses of random length.
+/// Returns bursts and pauses of random length, with this mean gap over both (ns).
 fn bursts(mean: u64) -> Pattern {
     let gap = (mean / PEAK).max(1);
     Pattern::OnOff {
@@ -65,7 +65,7 @@ fn bursts(mean: u64) -> Pattern {
     }
 }
 
-/// Delays of the complete paths of all runs of a point.
+/// Delays of the complete paths in all runs of a point.
 struct Delays {
     /// Mean of each run, us.
     means: Vec<f64>,
@@ -94,7 +94,7 @@ impl Delays {
             }
             all.append(&mut observer.delays);
             if arrivals.name == "even" {
-                // All runs are equal.
+                // Even arrivals do not depend on the seed.
                 break;
             }
         }
@@ -113,7 +113,7 @@ impl Delays {
             .map_or(0.0, |delay| *delay as f64 / 1e3)
     }
 
-    /// Share of the delays below their mean, per cent.
+    /// Returns the share of delays below their mean, per cent.
     fn below_mean(&self) -> f64 {
         let mean = self.all.iter().sum::<u64>() as f64 / self.all.len().max(1) as f64;
         let below = self.all.iter().filter(|delay| (**delay as f64) < mean).count();
@@ -139,7 +139,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     ))
 }
 
-/// The paper's mean delay as a mark.
+/// Returns the paper's mean delay as a mark.
 fn paper() -> Series {
     mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)])
 }
@@ -174,7 +174,7 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(table)
 }
 
-/// Makes the table of all arrivals at one rate.
+/// Makes the table of all arrival distributions at one rate.
 fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
     let about = format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average");
     let columns = "arrivals,nodes,complete_paths,delay_mean_us,ci95_low,ci95_high,delay_p50_us,\
@@ -265,7 +265,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// A template for each row, in one text.
+/// Fills a template for each row, and joins the texts.
 fn fill_each(rows: &[Row<'_>], template: &str) -> Option<String> {
     listed("{}", rows.iter().map(|row| row.fill(template)))
 }

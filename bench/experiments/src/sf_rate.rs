@@ -1,4 +1,5 @@
-//! Reports of SF-INT that one core processes, by sending rate, nodes and instructions (SF-INT, Figs. 8a and 9).
+//! Experiment `sf-rate`: SF-INT reports that one core receives and joins, by sending rate over loopback (SF-INT, Fig. 8a), and
+//! in process by nodes and instructions (Fig. 9).
 
 use std::cmp::Ordering;
 
@@ -33,15 +34,15 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("items", &[2, 3, 4, 5], 1..=5).help("instructions, in the order of the paper"),
 ];
 
-/// Nodes of the path in the runs by sending rate.
+/// Number of nodes of the path in the runs by sending rate.
 const NODES: u32 = 8;
-/// Bytes of Ethernet header and FCS, IPv4 and UDP around a report, as the paper's link carries them, with preamble and gap.
+/// Bytes around a report on the paper's link: Ethernet header (14) and FCS (4), IPv4 (20), UDP (8), preamble and gap (20).
 const AROUND: f64 = (14 + 4 + 20 + 8 + 20) as f64;
-/// Reports in a call of the collector.
+/// Maximum number of reports in one call of the collector.
 const BURST: usize = 64;
 const BATCH: usize = 8_192;
 
-/// Payloads of reports, in order.
+/// Payloads of reports, in order of arrival.
 #[derive(Default)]
 struct Recording(Vec<Vec<u8>>);
 
@@ -52,7 +53,7 @@ impl FabricSink for Recording {
 }
 
 impl Recording {
-    /// Reports of one flow through a line of switches.
+    /// Simulates one flow through a line of switches, and records its reports.
     fn of(settings: &Settings, nodes: u32, instructions: u64) -> Result<Self, CliError> {
         let bitmap = INSTRUCTIONS[..instructions as usize]
             .iter()
@@ -70,7 +71,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Mean bytes of a report on the paper's link.
+    /// Returns the mean bytes of a report on the paper's link.
     fn bytes(&self) -> f64 {
         self.0
             .iter()
@@ -121,7 +122,7 @@ const CONDITIONS: [&str; 4] = [
     timing::CONDITION,
 ];
 
-/// Nanoseconds per report in the collector, from payloads in memory.
+/// Measures the collector's time per report from payloads in memory, ns.
 fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     let mut collector = collector();
     let mut batch = Batch::with_capacity(BATCH);
@@ -145,7 +146,6 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     })
 }
 
-/// Measures one run over loopback.
 fn serve(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
     let mut server = Server::new(collector());
     loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
@@ -192,7 +192,7 @@ fn throughput_table(settings: &Settings) -> Result<Table, CliError> {
     let mut lines = Vec::new();
     for &instructions in settings.list("items") {
         let recording = Recording::of(settings, NODES, instructions)?;
-        // Gigabits per second of thousands of reports on a link of the paper.
+        // Factor from thousands of reports per second to Gb/s on the paper's link.
         let gbits = recording.bytes() * 8.0 / 1e6;
         let mut line = Series::new(&format!("{instructions} instructions"), Style::Line, []);
         for &wanted in settings.list("rate") {
@@ -273,14 +273,14 @@ pub(super) fn observe(results: &Results) -> Observations {
 
 const MPS: &str = "reports_mps";
 
-/// Smallest and largest rate of the paths with these instructions.
+/// Describes the smallest and the largest rate with this number of instructions.
 fn range(capacity: &Rows, items: &str) -> Option<String> {
     let (low, high) = extremes(&capacity.with(&[("instructions", items)]), MPS)?;
     let [low, high] = [low, high].map(|row| row.fill("{reports_mps~}"));
     Some(format!("{low} to {high} M reports/s"))
 }
 
-/// The slowest and the fastest path, if the runs distinguish them.
+/// Describes the slowest and the fastest path length, and whether the runs distinguish them.
 fn by_nodes(capacity: &Rows, items: &str) -> Option<String> {
     let (low, high) = extremes(&capacity.with(&[("instructions", items)]), MPS)?;
     let template = "{reports_mps~} M reports/s with {nodes:node}";
@@ -295,7 +295,7 @@ fn by_nodes(capacity: &Rows, items: &str) -> Option<String> {
     ))
 }
 
-/// The effect of the instructions at the longest path.
+/// Describes the effect of the number of instructions on the longest path.
 fn by_items(capacity: &Rows) -> Option<String> {
     let nodes = capacity.values("nodes").last().copied()?;
     let rows = capacity.with(&[("nodes", nodes)]);
@@ -314,7 +314,7 @@ fn by_items(capacity: &Rows) -> Option<String> {
     ))
 }
 
-/// The smallest share of the sent reports that was processed, over all rates.
+/// Describes the smallest share of sent reports that was processed, over all rates.
 fn output(throughput: &Rows) -> Option<String> {
     let share = throughput
         .iter()
@@ -325,12 +325,12 @@ fn output(throughput: &Rows) -> Option<String> {
         .then(|| format!("over loopback, 8 nodes: at least {share:.1} % at each rate tried"))
 }
 
-/// Returns whether a row has no loss above 0.1 %.
+/// Returns whether every run of a row lost at most 0.1 % of the reports.
 fn is_lossless(row: &Row<'_>) -> bool {
     row.number("processed_kps_min") >= 0.999 * row.number("sent_kps")
 }
 
-/// The largest throughput at which everything was processed; a maximum only if a higher rate lost reports.
+/// Describes the largest throughput without loss. It is a maximum only if a higher rate lost reports.
 fn lossless(throughput: &Rows) -> Option<String> {
     throughput.iter().next()?;
     let rows: Vec<_> = throughput.iter().filter(is_lossless).collect();

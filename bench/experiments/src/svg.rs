@@ -1,10 +1,9 @@
-//! Plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, on linear or logarithmic
-//! axes. The file is self-contained, without script, web font or CSS variables, so that any program draws it. It draws a background
-//! and follows the viewer's colour scheme (`prefers-color-scheme`).
+//! Draws plots as SVG: lines, steps, points and grouped bars, with bands or whiskers for the spread, linear or logarithmic.
 //!
-//! The output is deterministic. Values that cannot be drawn (not finite, or not positive on a logarithmic axis) leave a gap. If a
-//! series has more points than pixels, only the smallest and largest value of each pixel column is drawn, so that the file stays
-//! small and keeps all peaks.
+//! A file is self-contained, without script, web font or CSS variables, so that any program can draw it. It has a background
+//! and follows the viewer's colour scheme (`prefers-color-scheme`). The output is deterministic. Values that cannot be drawn
+//! (not finite, or not positive on a logarithmic axis) leave a gap. If a series has more points than pixels, only the extremes
+//! of each pixel column are drawn, so that the file stays small and keeps all peaks.
 
 mod paint;
 
@@ -16,20 +15,20 @@ use terminal::units;
 /// Size of a plot in CSS pixels.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
-/// Margin at the right and left edge, without labels.
+/// Margin at the right and left edge, in CSS pixels, without labels.
 const MARGIN: f64 = 20.0;
-/// Estimated width of a character in 12 px sans-serif: the real one is unknown before the file is drawn.
+/// Estimated width of a character in 12 px sans-serif, because the actual font is unknown before the file is drawn.
 const CHARACTER: f64 = 6.7;
-/// Target number of ticks.
+/// Approximate number of ticks on each axis.
 const X_TICKS: usize = 7;
 const Y_TICKS: usize = 6;
 /// Number of distinct series styles; further series reuse them.
 const STYLES: usize = 8;
 
-/// The mapping of values to positions on an axis.
+/// The mapping from values to positions on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Scale {
-    /// Proportional. Contains 0 if the values come near it.
+    /// Linear. The axis includes 0 if the values come near it.
     #[default]
     Linear,
     /// Logarithmic. Values must be positive.
@@ -42,11 +41,10 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     /// The unit, shown in brackets; empty if there is none.
     pub(crate) unit: String,
-    /// The mapping of values to positions.
     pub(crate) scale: Scale,
-    /// Ends of the axis; `None`: chosen by the values.
+    /// Ends of the axis; `None` if they follow from the values.
     pub(crate) range: Option<(f64, f64)>,
-    /// Names instead of numbers: the values 0, 1, 2, … are categories. For bars.
+    /// Names of the values 0, 1, 2, …, for bars; empty for a numeric axis.
     pub(crate) categories: Vec<String>,
 }
 
@@ -59,7 +57,6 @@ impl Axis {
         }
     }
 
-    /// Returns the axis with a logarithmic scale.
     #[must_use]
     pub(crate) fn log(self) -> Self {
         Self {
@@ -80,9 +77,7 @@ impl Axis {
 /// One value, optionally with its spread.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// Position on the x axis.
     pub(crate) x: f64,
-    /// Position on the y axis.
     pub(crate) y: f64,
     /// Minimum and maximum of the runs, or a confidence interval.
     pub(crate) spread: Option<(f64, f64)>,
@@ -103,7 +98,7 @@ impl From<(f64, f64)> for Point {
 pub(crate) enum Style {
     /// Straight lines between points, with a mark on each point if there are few.
     Line,
-    /// Step function: queue lengths, states.
+    /// A step function, for queue lengths and states.
     Step,
     /// Only marks, without lines.
     Marks,
@@ -114,16 +109,14 @@ pub(crate) enum Style {
 /// One series of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// The name in the legend.
     pub(crate) name: String,
-    /// The way in which it is drawn.
     pub(crate) style: Style,
     /// The values, x ascending.
     pub(crate) points: Vec<Point>,
 }
 
 impl Series {
-    /// A series of plain points.
+    /// Creates a series of points without spread.
     pub(crate) fn new(name: &str, style: Style, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -132,7 +125,7 @@ impl Series {
         }
     }
 
-    /// Returns the series as marks: published figures or a formula.
+    /// Returns the series as marks, for published figures or a formula.
     #[must_use]
     pub(crate) fn marks(self) -> Self {
         Self {
@@ -155,7 +148,6 @@ impl Series {
     }
 }
 
-/// A plot: title, axes and series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
     pub(crate) title: String,
@@ -168,7 +160,6 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Returns the SVG document.
     pub(crate) fn to_svg(&self) -> String {
         Drawing::new(self).finish()
     }
@@ -201,7 +192,7 @@ impl Mapped {
             (low, high, linear_ticks(low, high, nice_step(high - low, aim)))
         } else {
             let low = if from_zero { low.min(0.0) } else { low };
-            // The ends are ticks.
+            // Round the ends outwards to ticks.
             let step = nice_step(high - low, aim);
             let low = (low / step).floor() * step;
             let high = (high / step).ceil() * step;
@@ -221,7 +212,7 @@ impl Mapped {
         }
     }
 
-    /// The pixel of a value; `None` if it cannot be drawn on this axis.
+    /// Returns the pixel of a value, or `None` if it cannot be drawn; values far outside stop half an axis beyond the ends.
     fn at(&self, value: f64) -> Option<f64> {
         let value = if self.scale == Scale::Log {
             value.log10()
@@ -235,7 +226,7 @@ impl Mapped {
     }
 }
 
-/// Smallest and largest of the values that can be drawn; never equal.
+/// Returns the smallest and the largest value that can be drawn; on a linear axis they are never equal.
 fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
     let good = values
         .iter()
@@ -254,7 +245,7 @@ fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that gives about `aim` ticks over `span`.
+/// Returns a step of 1, 2 or 5 times a power of ten that gives about `aim` ticks over `span`.
 fn nice_step(span: f64, aim: usize) -> f64 {
     let rough = (span / aim as f64).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
@@ -276,7 +267,7 @@ fn linear_ticks(low: f64, high: f64, step: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// A number for an axis whose largest is `largest`: `0.25`, `1,500`, `2.5 M`.
+/// Formats a number for an axis whose largest value is `largest`: `0.25`, `1,500`, `2.5 M`.
 fn label(value: f64, decimals: usize, largest: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, " G"), (1e6, " M"), (1e5, " k")];
     for (least, unit) in UNITS {
@@ -292,7 +283,7 @@ fn label(value: f64, decimals: usize, largest: f64) -> String {
     separated(&format!("{:.decimals$}", if value == 0.0 { 0.0 } else { value }))
 }
 
-/// A number's text with separators of thousands before the point.
+/// Adds thousands separators to the text of a number.
 pub(crate) fn separated(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
@@ -302,13 +293,13 @@ pub(crate) fn separated(text: &str) -> String {
     }
 }
 
-/// Up to three decimals, no zeros at the end.
+/// Formats a number with up to three decimals, without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Ends and ticks of a logarithmic axis: decades, with 2 and 5 between them if the decades are few.
+/// Returns ends and ticks of a logarithmic axis: decades, and 2 and 5 times if few. Ends move to ticks unless `fixed`.
 fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>) {
     let low = low.max(1e-30);
     let high = high.clamp(1e-30, 1e30).max(low);
@@ -358,7 +349,7 @@ fn log_label(value: f64) -> String {
     )
 }
 
-/// Escapes text for XML.
+/// Escapes text for XML, and replaces control characters, which XML does not allow even escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -367,7 +358,6 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML documents must not contain control characters, even escaped.
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
@@ -375,7 +365,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A plot under construction.
 struct Drawing<'a> {
     plot: &'a Plot,
     x: Mapped,
@@ -383,7 +372,7 @@ struct Drawing<'a> {
     out: String,
 }
 
-/// A point on the drawing: pixels of x, of y, and of the ends of its spread.
+/// A point in pixels: x, y, and the ends of the spread.
 type Pixel = (f64, f64, Option<(f64, f64)>);
 
 impl<'a> Drawing<'a> {
@@ -408,6 +397,7 @@ impl<'a> Drawing<'a> {
         x.to = WIDTH - MARGIN - 8.0;
         let note = if plot.note.is_empty() { 0.0 } else { 17.0 };
         let rows = legend_rows(plot).len() as f64;
+        // From the top: title, note, rows of the legend, name of the y axis.
         y.to = 34.0 + note + rows * 19.0 + 30.0;
         y.from = HEIGHT - 50.0;
         Self {
@@ -494,7 +484,7 @@ impl<'a> Drawing<'a> {
         self.text((MARGIN, top - 12.0), "name", "start", &self.plot.y.title());
     }
 
-    /// Begins a group that is clipped to the frame.
+    /// Opens a group that is clipped to the frame.
     fn clip(&mut self) {
         let left = self.x.from - 5.0;
         let top = self.y.to - 5.0;
@@ -510,7 +500,7 @@ impl<'a> Drawing<'a> {
         if series.style == Style::Bars {
             return self.bars(index, series);
         }
-        // An undrawable value ends a run of pixels.
+        // A value that cannot be drawn ends a run of pixels.
         let pixels = series.points.iter().map(|point| self.pixel(point));
         let mut runs: Vec<Vec<Pixel>> = vec![Vec::new()];
         for pixel in pixels {
@@ -568,7 +558,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The spread of a run: an area, or whiskers around marks.
+    /// Draws the spread of a run: a band, or whiskers around marks.
     fn band(&mut self, index: usize, style: Style, run: &[Pixel]) {
         let spreads: Vec<(f64, f64, f64)> = run
             .iter()
@@ -605,7 +595,7 @@ impl<'a> Drawing<'a> {
     fn bars(&mut self, index: usize, series: &Series) {
         let groups = bar_series(&self.plot.series).max(1) as f64;
         let place = bar_series(&self.plot.series[..index]) as f64;
-        // The bars of one x value use four fifths of the distance to the next.
+        // The bars of one x value take four fifths of the distance to the next.
         let group_width = self.bar_distance() * 0.8;
         let width = group_width / groups;
         let bottom = self.y.from;
@@ -632,7 +622,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Pixels between neighbouring bars of a series.
+    /// Returns the smallest distance between bars of different x values, in pixels.
     fn bar_distance(&self) -> f64 {
         let bars = self
             .plot
@@ -684,7 +674,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Number of series that are drawn as bars.
+/// Counts the series that are drawn as bars.
 fn bar_series(series: &[Series]) -> usize {
     series.iter().filter(|series| series.style == Style::Bars).count()
 }
@@ -700,7 +690,7 @@ fn entry_width(series: &Series) -> f64 {
     28.0 + series.name.chars().count() as f64 * CHARACTER + 18.0
 }
 
-/// The legend's entries, row by row. A plot of one series has no legend.
+/// Distributes the legend's entries over rows. A plot of one series has no legend.
 fn legend_rows(plot: &Plot) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = Vec::new();
     if plot.series.len() < 2 {

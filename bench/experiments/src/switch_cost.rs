@@ -1,4 +1,5 @@
-//! The time that INT adds to a packet in a switch (INTCollector, Fig. 9).
+//! Experiment `switch-cost`: CPU time that INT-MD 2.1 adds to a packet in hopwise's switch, in process, by role (source,
+//! transit, sink). The paper measures the latency in a hardware switch (INTCollector, Fig. 9).
 
 use std::cmp::Ordering;
 
@@ -24,10 +25,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("nodes", &[6], 2..=15).help("nodes of the path that ends at the sink"),
 ];
 
-/// The paper's latency added by INT, us, and its share of the latency with it.
+/// The paper's latency added by INT (us), and its share of the latency with INT.
 const PAPER: (f64, f64) = (0.692, 0.01587);
 
-/// The task of the measured switch.
+/// The INT role of the measured switch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Plain,
@@ -84,9 +85,9 @@ fn new(node: u32, watched: bool) -> Result<Switch, CliError> {
     Switch::new(node, switch::Config::default(), watchlist).map_err(failed)
 }
 
-/// Nanoseconds per packet in one switch.
+/// Measures the time per packet in one switch, ns.
 fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliError> {
-    // The nodes before the measured one.
+    // Number of nodes that a packet passes before the measured one.
     let before = match task {
         Task::Plain | Task::Source | Task::SourceAndSink => 0,
         Task::Transit => 1,

@@ -1,4 +1,6 @@
-//! Measures the time per operation of an experiment's points: several runs of each, with their median, minimum and maximum.
+//! Measures the time per operation of an experiment's points in several runs ([`Spread`]), with arithmetic on such figures.
+//!
+//! A run is the median of many rounds of tens of microseconds. That excludes rounds in which another program used the core.
 
 use std::{
     cmp::Ordering,
@@ -19,7 +21,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Computes the figures of these runs; without a run they are NaN.
+    /// Computes the figures of these runs; without runs they are NaN.
     pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         let [min, median, max] = [0, runs.len() / 2, runs.len().saturating_sub(1)]
@@ -27,10 +29,7 @@ impl Spread {
         Self { median, min, max }
     }
 
-    /// Calls `run` as often as the setting `runs` says.
-    ///
-    /// # Errors
-    /// The error of a run.
+    /// Calls `run` as often as the setting `runs` says, and stops at the first error.
     pub(super) fn runs(
         settings: &Settings,
         mut run: impl FnMut() -> Result<f64, CliError>,
@@ -41,7 +40,7 @@ impl Spread {
             .map(Self::of)
     }
 
-    /// Converts the figures to another quantity, such as a rate in place of a time.
+    /// Converts the figures to another quantity, such as a rate in place of a time. `convert` must be monotonic.
     pub(super) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
         let ends = (convert(self.min), convert(self.max));
         Self {
@@ -51,7 +50,7 @@ impl Spread {
         }
     }
 
-    /// Adds medians, minima and maxima: a bound on the spread of the sum.
+    /// Adds medians, minima and maxima. The result bounds the spread of the sum.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
             median: self.median + other.median,
@@ -89,7 +88,7 @@ impl Spread {
         }
     }
 
-    /// Formats a ratio; the text says if the runs do not distinguish it from 1.
+    /// Formats a ratio, and says if the runs do not distinguish it from 1.
     pub(super) fn ratio_text(self, decimals: usize) -> String {
         let one = Self {
             median: 1.0,
@@ -129,16 +128,13 @@ impl Spread {
     }
 }
 
-/// Returns the duration of each run of a point: the setting `span`.
+/// Returns the duration of each run of a point, from the setting `span`.
 pub(super) fn span(settings: &Settings) -> Duration {
     Duration::from_millis(settings.value("span"))
 }
 
-/// Measures the nanoseconds per operation of `work`. Each run is the median of many short rounds, which excludes rounds in which another program used the
-/// core. A call of `work` does the operations of one round, for tens of microseconds, and returns their number.
-///
-/// # Errors
-/// The error of `work`.
+/// Measures the time per operation of `work`, ns. A call of `work` does the operations of one round, for tens of microseconds,
+/// and returns their number. An error of `work` ends the measurement.
 pub(super) fn measure(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
@@ -149,9 +145,6 @@ pub(super) fn measure(
 }
 
 /// Measures one run as [`measure`] does, for [`in_turn`].
-///
-/// # Errors
-/// The error of `work`.
 pub(super) fn measure_once(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
@@ -161,11 +154,7 @@ pub(super) fn measure_once(
     run(span, &mut work)
 }
 
-/// Measures all points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
-/// points, instead of all runs of one point.
-///
-/// # Errors
-/// The error of a measurement.
+/// Measures all points once, then again, so that a disturbance of some seconds does not affect all runs of one point.
 pub(super) fn in_turn<P>(
     settings: &Settings,
     points: &[P],

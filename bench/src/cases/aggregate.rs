@@ -1,4 +1,4 @@
-//! Unpacks aggregates of postcards on one core, in process.
+//! Cases `aggregate-unfold…`: the collector unpacks aggregates of postcards on one core, in process.
 
 use collector::Batch;
 use testkit::workload::collector::aggregate::CASES;
@@ -10,7 +10,7 @@ use terminal::CliError;
 const AGGREGATES: u32 = 200;
 const BATCH: usize = 8192;
 
-/// `aggregate-unfold…`: UDP payloads through checks and flow, node and queue state; time per postcard.
+/// Measures the time per postcard, from the UDP payload through checks and flow, node and queue state.
 pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload(CASES, name, |case| case.name)?;
     let mut collector = case.collector();

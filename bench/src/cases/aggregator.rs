@@ -1,4 +1,4 @@
-//! The aggregator on one core, in process: payloads of postcards in memory to payloads of aggregates.
+//! Cases `aggregator-…`: the aggregator on one core, in process, from datagrams with postcards to payloads of aggregates.
 
 use aggregator::Aggregator;
 use testkit::workload::aggregator::{CASES, LEN, NODES};
@@ -23,7 +23,7 @@ impl aggregator::Output for CountingOutput {
     }
 }
 
-/// `aggregator-…`: UDP payloads through reading, register and writing.
+/// Measures the time per postcard: reading the datagram, collecting in a register, writing the aggregate.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload(CASES, name, |case| case.name)?;
     let mut aggregator =

@@ -1,4 +1,4 @@
-//! `hopwise run` as a process of its own, and what it uses.
+//! Runs `hopwise run` as a child process, and reads its counters and its use of resources.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,26 +12,26 @@ use super::harness::processor_time;
 use experiments::machine::Process;
 use terminal::{CliError, programs};
 
-/// The process of `hopwise run`.
+/// A running `hopwise run`, which is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Program {
     process: Process,
     store: PathBuf,
-    /// An outlet has none.
+    /// The address at which reports are received; an outlet has none.
     input: Option<SocketAddr>,
     api: SocketAddr,
 }
 
-/// Counters since its start.
+/// Counters and resource usage since the start of the process.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Usage {
     pub(super) received: u64,
-    /// Dropped at any stage.
+    /// Datagrams and records dropped at any stage of the process.
     pub(super) dropped: u64,
     pub(super) records: u64,
-    /// Bytes of the store.
+    /// Bytes of the store's files.
     pub(super) bytes: u64,
-    /// Seconds of processor time.
+    /// CPU time in user and system mode, seconds.
     pub(super) user: f64,
     pub(super) system: f64,
 }
@@ -50,12 +50,12 @@ impl Usage {
 }
 
 impl Program {
-    /// Starts a collector with a store in `dir`, and more sections of its configuration. The kernel chooses the ports.
+    /// Starts a collector with a store in `dir` and additional configuration sections. The kernel chooses the ports.
     pub(super) fn start(dir: &Path, sections: &str) -> Result<Self, CliError> {
         Self::run(dir, &format!("{CONFIG}{sections}"), true)
     }
 
-    /// Starts an outlet with this configuration.
+    /// Starts an outlet (Kafka to ClickHouse) with this configuration.
     pub(super) fn start_outlet(dir: &Path, sections: &str) -> Result<Self, CliError> {
         Self::run(dir, &format!("{LISTEN}{sections}"), false)
     }
@@ -97,7 +97,7 @@ impl Program {
             api = api.or_else(|| address(&line, "http://"));
             said.push_str(&line);
         }
-        // What else it says: nobody reads a full pipe.
+        // Further output must be read, because a full pipe would block the process.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         api.map(|api| Self {
             process,
@@ -108,7 +108,7 @@ impl Program {
         .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
     }
 
-    /// Makes what the system of an export lacks.
+    /// Runs `hopwise schema apply`, which creates the tables or topics of an export.
     pub(super) fn schema(dir: &Path, sections: &str, export: &str) -> Result<(), CliError> {
         let output = Command::new(hopwise()?)
             .args(["schema", "apply", "-c"])
@@ -125,7 +125,7 @@ impl Program {
         ))
     }
 
-    /// The sum of a metric over all labels.
+    /// Returns the sum of a metric over all labels.
     pub(super) fn sum(&self, metric: &str) -> Result<u64, CliError> {
         let metrics = self
             .get("/metrics")
@@ -133,7 +133,7 @@ impl Program {
         Ok(sum(&metrics, metric))
     }
 
-    /// Counts its work and its use of resources so far.
+    /// Reads the counters and the resource usage so far.
     pub(super) fn usage(&self) -> Result<Usage, CliError> {
         let metrics = self
             .get("/metrics")
@@ -149,7 +149,7 @@ impl Program {
         })
     }
 
-    /// Waits until its queues are empty and everything is committed; false when that takes too long.
+    /// Waits until the queues are empty and no more datagrams arrive. Returns false if that takes longer than `patience`.
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         let mut received = u64::MAX;
@@ -167,13 +167,13 @@ impl Program {
         quiet == QUIET
     }
 
-    /// Bytes of the store's files.
+    /// Returns the bytes of the store's files.
     fn stored(&self) -> u64 {
         let files = fs::read_dir(&self.store).into_iter().flatten().flatten();
         files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     }
 
-    /// Asks for flows until `end`. Returns how long it took, shortest first, and how often there was no answer.
+    /// Requests pages of flows until `end`. Returns the response times, shortest first, and the number of failed requests.
     pub(super) fn ask_until(&self, end: Instant, every: Duration) -> (Vec<Duration>, u64) {
         let mut times = Vec::new();
         let mut unanswered = 0;
@@ -187,7 +187,7 @@ impl Program {
         (times, unanswered)
     }
 
-    /// Resident memory of the process, bytes.
+    /// Returns the resident memory of the process, bytes.
     pub(super) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -195,7 +195,7 @@ impl Program {
         kib.unwrap_or(0) * 1024
     }
 
-    /// The body of an answer of the API.
+    /// Returns the body of a successful response of the API; `None` if the request fails.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.api, ANSWER).ok()?;
         stream.set_read_timeout(Some(ANSWER)).ok()?;
@@ -212,7 +212,7 @@ impl Program {
     }
 }
 
-/// The program that is measured.
+/// Finds the program `hopwise`, which is measured.
 fn hopwise() -> Result<PathBuf, CliError> {
     programs::find("hopwise").ok_or_else(|| {
         CliError::new(
@@ -241,7 +241,7 @@ fn address(line: &str, mark: &str) -> Option<SocketAddr> {
     line.split_once(mark)?.1.trim().trim_end_matches('/').parse().ok()
 }
 
-/// The sum of a metric over all labels.
+/// Sums a metric over all labels in the text of `/metrics`.
 fn sum(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
         let rest = line
@@ -252,13 +252,13 @@ fn sum(metrics: &str, name: &str) -> u64 {
     values.sum::<f64>() as u64
 }
 
-/// The number of drops that sequence numbers show: the sender repeats its reports with theirs.
+/// Returns the losses inferred from sequence numbers. They are not real: the sender repeats its reports with the same numbers.
 fn network(metrics: &str) -> u64 {
     let of_network = metrics.lines().filter(|line| line.contains("stage=\"network\""));
     sum(&of_network.collect::<Vec<_>>().join("\n"), "hopwise_drops_total")
 }
 
-/// Files as old as a benchmark likes. Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
+/// Configuration of a collector, with thresholds that only the changed hop latency of the workload exceeds.
 const CONFIG: &str = "\
 collector.listen = [\"udp://127.0.0.1:0\"]
 collector.max_flows = 1048576
@@ -274,11 +274,11 @@ queue_congestion = 1000
 link_utilization = \"10%\"
 ";
 
-/// No address is a secret on loopback.
+/// API address of an outlet, on a free port of the loopback interface.
 const LISTEN: &str = "api.listen = \"127.0.0.1:0\"\n";
-/// Looks that must find nothing waiting, one after the other.
+/// Consecutive polls that must find empty queues and no new datagram.
 const QUIET: u32 = 4;
-/// Time limit of an answer.
+/// Time limit of a response.
 const ANSWER: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Direct Telemetry Access on one core, in process: the translator, the responder, queries and followers.
+//! Cases `dta-…` and `rdma-…` in process, on one core: DTA translator, RoCEv2 responder, Key-Write queries, followers of lists.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use experiments::figures::slots::Slots;
 use experiments::figures::{failed, large, unwritten};
 use terminal::CliError;
 
-/// A run of a few milliseconds only tests the benchmark itself and uses little memory.
+/// Runs shorter than this only test the benchmark itself, and use little memory.
 const SHORT: Duration = Duration::from_millis(50);
-/// Bytes of a path of five nodes.
+/// Bytes of a path of five node IDs.
 const PATH: usize = 20;
-/// Columns of the sketch (1 MiB), and its reporters.
+/// Columns of the sketch (1 MiB), and number of reporters.
 const COLUMNS: u32 = 1 << 16;
 const REPORTERS: u32 = 4;
 /// Writes per round of the responder, and of the plain loop for comparison.
@@ -32,12 +32,12 @@ const KEYS: usize = 2048;
 /// Entries of the list that is read.
 const LIST_ENTRIES: u64 = 1 << 24;
 
-/// Bytes of memory for a case.
+/// Returns the bytes of memory for a case.
 fn bytes(plan: &Plan) -> u64 {
     if plan.each < SHORT { 16 << 20 } else { large() }
 }
 
-/// Description of the pages of a region.
+/// Names the kind of pages of a region.
 fn pages(region: &Region) -> &'static str {
     match region.pages() {
         Pages::Huge2M => "2 MiB",
@@ -46,8 +46,8 @@ fn pages(region: &Region) -> &'static str {
     }
 }
 
-/// Nanoseconds per operation of each run: the median of its rounds, which excludes rounds in which another program used the core.
-/// A round returns its measured time and its number of operations; all rounds do the same work.
+/// Measures the time per operation of each run, ns: the median of its rounds, which excludes rounds in which another program
+/// used the core. A round returns its measured time and its number of operations; all rounds must do the same work.
 fn rounds(
     plan: &Plan,
     mut round: impl FnMut() -> Result<(Duration, u64), CliError>,
@@ -69,13 +69,13 @@ fn rounds(
     Ok(found)
 }
 
-/// Input of the translator.
+/// The input of a translator case.
 struct TranslatorInput {
     store: StoreEntry,
     reports: Reports,
-    /// Operations in a report.
+    /// Operations (entries or reports) in a report.
     count: u64,
-    /// Bursts per cycle, after which every list has written a batch, or every reporter its sketch.
+    /// Bursts per round, after which every list has written whole batches, or every reporter its sketch.
     bursts: u64,
     operation: &'static str,
 }
@@ -122,7 +122,7 @@ fn translator_input(name: &str) -> Result<TranslatorInput, CliError> {
     })
 }
 
-/// `dta-key-write`, `dta-append…`, `dta-sketch-merge`: UDP payloads to whole RoCEv2 frames.
+/// Measures the translator from UDP payloads to whole RoCEv2 frames (`dta-key-write`, `dta-append…`, `dta-sketch-merge`).
 pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let TranslatorInput {
         store,
@@ -158,6 +158,7 @@ pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
         .ratio("frame_bytes_per_report", frame_bytes as f64 / sent as f64)
         .number("burst", BURST);
     if name == "dta-sketch-merge" {
+        // A report has 64 columns of 16 bytes; bytes per ns are GB/s.
         let merged = 1024.0 / median(times.clone());
         let copied = copying(plan)?;
         conditions = conditions
@@ -170,7 +171,7 @@ pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// GB/s of a plain memory copy, in this run.
+/// Measures a plain memory copy on this machine, in GB/s.
 fn copying(plan: &Plan) -> Result<f64, Failure> {
     const PIECE: usize = 1 << 20;
     let len = if plan.each < SHORT { PIECE } else { 256 * PIECE };
@@ -187,7 +188,7 @@ fn copying(plan: &Plan) -> Result<f64, Failure> {
     Ok(1.0 / median(times))
 }
 
-/// `rdma-key-write`, `rdma-append`: frames in memory to bytes in a region.
+/// Measures the responder from frames in memory to bytes in a region (`rdma-key-write`, `rdma-append`).
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload(CASES, name, |case| case.name)?;
     let memory = Arc::new(Region::anonymous(bytes(plan), true).map_err(failed)?);
@@ -201,7 +202,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         let begun = Instant::now();
         let writes = feed.respond(BURST);
         let took = begun.elapsed();
-        // The plain loop runs alternately, at other addresses.
+        // The plain loop runs after each round, at other addresses.
         feed.fill(WRITES).map_err(unwritten)?;
         let begun = Instant::now();
         feed.store();
@@ -227,7 +228,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// `dta-query`, `dta-query-cold`: random keys of a large store, N = 2.
+/// Measures queries of random keys in a large Key-Write store, N = 2 (`dta-query`, `dta-query-cold`).
 pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let slots = bytes(plan) / 32;
     let store = Slots::new(slots, PATH as u16, Family::V1)?;
@@ -250,7 +251,7 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     let times = if cold {
         let mut out = [0; PATH];
         rounds(plan, || {
-            // The answer selects one of two next keys, which prevents speculative execution.
+            // The answer selects one of two next keys, so that the processor cannot overlap queries speculatively.
             let keys: Vec<Key> = queried_keys.by_ref().take(2 * KEYS).collect();
             let mut hit = 0;
             let begun = Instant::now();
@@ -300,7 +301,7 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// `dta-follow`: a list of tagged batches, read from the oldest to the newest, over and over.
+/// Measures a reader of a list of tagged batches, from the oldest to the newest, repeatedly (`dta-follow`).
 pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let entries = if plan.each < SHORT { 1 << 16 } else { LIST_ENTRIES };
     let mut pipeline = Pipeline::new(&[append_store(1, entries, 16)])?;

@@ -1,4 +1,9 @@
-//! DTA end to end: a reporter, a translator and a collector in three network namespaces, with a veth pair from each to the next.
+//! Case `dta-live`: DTA end to end over veth, with each stage in a network namespace.
+//!
+//! ```text
+//! reporter ── UDP ──► translator ── RoCEv2 over AF_PACKET ──► responder ──► Key-Write store
+//! core 0              core 1                                  core 1
+//! ```
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +24,10 @@ use experiments::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
 use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
-/// Slots of the store, each for a path of five nodes: 32 bytes each, 128 MiB together.
+/// Slots of the store: 32 bytes each for a path of five nodes, 128 MiB together.
 const SLOTS: u64 = 1 << 22;
 const PATH: usize = 20;
-/// The ends of the link from the translator to the collector, and their MAC addresses.
+/// Devices at both ends of the link from the translator to the collector, and their MAC addresses.
 const OUT: &str = "out";
 const IN: &str = "in";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
@@ -57,14 +62,14 @@ impl Testbed {
         ];
         pair.far.ip(&[&near[..], &far].concat())?;
         for (side, device) in [(&pair.far, OUT), (&collector, IN)] {
-            // Only our frames: no neighbour discovery.
+            // The kernel must not send frames of its own, such as neighbour discovery.
             side.run(|| frames::silence(device))?;
             side.ip(&["link", "set", device, "up"])?;
         }
         Ok(Self { pair, collector })
     }
 
-    /// Frames that the links have dropped so far.
+    /// Returns the frames dropped so far on the link from the reporter, and on the link to the collector.
     fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
         let out = self.pair.far.run(|| drops(OUT))?;
         let inside = self.collector.run(|| drops(IN))?;
@@ -72,7 +77,7 @@ impl Testbed {
     }
 }
 
-/// Frames that a device of this thread's namespace dropped, in both directions.
+/// Returns the frames that a device of this thread's namespace has dropped, in both directions.
 fn drops(device: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let line = table
@@ -82,7 +87,7 @@ fn drops(device: &str) -> u64 {
         .unwrap_or("")
         .split_whitespace()
         .filter_map(|text| text.parse::<u64>().ok());
-    // Eight columns for receive, eight for transmit; the fourth of each is drops.
+    // Eight columns for receive, eight for transmit; the fourth of each is `drop`.
     fields.skip(3).step_by(8).sum()
 }
 
@@ -92,20 +97,20 @@ struct Measurement {
     reported: u64,
     received: u64,
     socket_drops: u64,
-    /// Dropped by the link from the reporter, and by the one to the collector.
+    /// Frames dropped on the link from the reporter, and on the link to the collector.
     link_drops: [u64; 2],
     frames: u64,
     tx_dropped: u64,
     ring_full: u64,
     written: u64,
     refused: u64,
-    /// CPU seconds of reporter, translator and collector: user and system.
+    /// CPU time of reporter, translator and collector: seconds in user and in system mode.
     cpu_time: [(f64, f64); 3],
     seconds: f64,
 }
 
 impl Measurement {
-    /// Reports per second stored in memory with both copies.
+    /// Returns the reports per second that are stored with both copies.
     fn per_second(&self) -> f64 {
         self.written as f64 / 2.0 / self.seconds
     }
@@ -130,6 +135,7 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     });
     let kernel = translator.1 + collector.1;
     let all = translator.0 + collector.0 + kernel;
+    // Every report and every frame must be counted somewhere; the difference is published.
     let unaccounted = sum_of(&runs, |run| {
         let sent = run.received + run.socket_drops + run.link_drops[0];
         let delivered = run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused;
@@ -201,7 +207,7 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
         let collector = scope.spawn(|| collect(receiving, inside, &ends[2]));
         thread::sleep(plan.each);
 
-        // Release: pairs with the acquire of the thread that ends, so that it sees everything sent before.
+        // Release pairs with the acquire in each stage: a stage that sees its flag also sees everything that was sent before.
         ends[0].store(true, Ordering::Release);
         let reported = reporter.join().map_err(panicked);
         ends[1].store(true, Ordering::Release);
@@ -230,7 +236,7 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
 
 /// Sends reports until `end` is set.
 fn report(mut sender: Sender, end: &AtomicBool) -> Result<Measurement, CliError> {
-    // Failing to pin makes the figures worse, not wrong.
+    // Without pinning, the rates are lower but still valid.
     let _ = time::pin(CORES[0]);
     let mut reports = Reports::key_write(2, &[7; PATH]).map_err(unwritten)?;
     let mut measurement = Measurement::default();
@@ -277,7 +283,7 @@ fn translate(
     Ok(measurement)
 }
 
-/// Stores writes until `end` is set and the ring is empty.
+/// Executes the writes until `end` is set and the ring is empty.
 fn collect(
     mut receiving: CollectorHalf,
     mut port: frames::Port,

@@ -1,4 +1,5 @@
-//! The cost of encoding a record that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
+//! Cases `export-protobuf`, `export-json`, `export-native` and `export-hop`: the cost of encoding records for export, as
+//! protobuf or JSON in Kafka messages, as rows in ClickHouse's Native format, and hops for the spool of an export.
 
 use std::hint::black_box;
 
@@ -16,21 +17,21 @@ use wire::FlowKey;
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
 use terminal::CliError;
 
-/// Records of a batch, all different.
+/// Number of records in a batch, all different.
 const RECORDS: u32 = 1000;
-/// Nodes of a path.
+/// Number of nodes of a path.
 const NODES: u32 = 5;
-/// Bytes of hops that are handed over together, as in the program.
+/// Bytes of encoded hops that are passed to the spool together, as in `hopwise run`.
 const CHUNK: usize = 64 << 10;
-/// Partitions of the topic.
+/// Number of partitions of the topic.
 const PARTITIONS: usize = 4;
-/// Every how many records one is of a new flow, with its path.
+/// One of this many records is a new flow with its path.
 const NEW: u32 = 10;
 const COLLECTOR: &str = "leaf1";
 const INCLUDED: &str =
     "events of IPv4 flows in memory, a tenth of them new flows with a path of 5 nodes, to bytes; no I/O";
 
-/// `export-protobuf`, `export-json`: records as bytes, and in chunks of Kafka.
+/// Measures records encoded as protobuf or JSON, alone and in Kafka record batches (`export-protobuf`, `export-json`).
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let format = if name.ends_with("json") {
         Format::Json
@@ -63,7 +64,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     Ok(Outcome::measured(name, encoded, conditions))
 }
 
-/// `export-native`: records as a request to ClickHouse.
+/// Measures records encoded as an insert request to ClickHouse (`export-native`).
 pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let sink = ClickHouse::new("hopwise", "", 0).map_err(CliError::new)?;
     let records: Vec<Record> = (0..10 * RECORDS).map(record).collect();
@@ -84,8 +85,8 @@ pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::measured(name, encoded, conditions))
 }
 
-/// `export-hop`: hops of reports of five nodes into chunks, and the chunks into the spool: all that a hop costs before an export reads it.
-/// What is in the spool is taken out between runs of it.
+/// Measures hops of reports of five nodes, written to chunks and with them to the spool: all that a hop costs before an export
+/// reads it (`export-hop`). Each round ends by settling the spool, which empties it.
 pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let hops: Vec<Hop> = (0..RECORDS * NODES).map(hop).collect();
     let limits = Limits {
@@ -194,7 +195,7 @@ fn record(number: u32) -> Record {
     }))
 }
 
-/// Messages with keys and headers, spread over partitions, in chunks.
+/// Measures Kafka messages with keys and headers, spread over partitions.
 fn messages(
     plan: &Plan,
     records: &[Record],
@@ -228,7 +229,7 @@ fn messages(
     })
 }
 
-/// The baseline: the same objects, written by serde_json from its own values. ns per record.
+/// Measures the baseline, ns per record: serde_json writes the same objects from its own values.
 fn serde_json(plan: &Plan, records: &[Record]) -> Result<f64, Failure> {
     let mut values = Vec::new();
     for record in records {

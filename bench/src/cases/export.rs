@@ -1,5 +1,5 @@
-//! Exports and outlets end to end: a filled store, hopwise, and a server as a child, compared with what that server accepts from its own load tool;
-//! and what catching up costs reception.
+//! Cases `export-clickhouse`, `export-kafka`, `outlet` and `export-catch-up`: exports and outlets end to end, with a filled
+//! store, and hopwise and a server as child processes. The baseline is the server's own load tool, or prepared requests.
 
 mod servers;
 
@@ -20,20 +20,20 @@ use super::harness::{Conditions, Failure, Outcome, Plan, median};
 use super::{live, store};
 use experiments::machine::Scratch;
 
-/// Records in the store.
+/// Number of records in the store.
 const EVENTS: u64 = 1_000_000;
-/// Records of a request to ClickHouse.
+/// Records in a request to ClickHouse.
 const BATCH: u64 = 200_000;
 /// Number of partitions of Kafka's topics.
 const PARTITIONS: u32 = 4;
-/// The longest time that an export may take.
+/// Time limit of an export.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Time between two looks at what is delivered. Each look costs hopwise a millisecond, and both ends of a run are as late.
+/// Interval between polls of the delivery counter. A poll costs hopwise a millisecond, and delays both ends of a run equally.
 const LOOK: Duration = Duration::from_millis(40);
 /// Datagrams per second while an export catches up.
 const RATE: u64 = 10_000;
 
-/// `export-clickhouse`: events from the store into ClickHouse's engine.
+/// Measures the export of events from the store into ClickHouse's engine (`export-clickhouse`).
 pub(super) fn clickhouse(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let engine = Engine::start(scratch.path())?;
@@ -59,7 +59,7 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan) -> Result<Outcome, Fai
     ))
 }
 
-/// `outlet`: events from the topics of a broker into ClickHouse's engine.
+/// Measures an outlet: events from the topics of a broker into ClickHouse's engine (`outlet`).
 pub(super) fn outlet(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let broker = Broker::start(scratch.path())?;
@@ -92,7 +92,7 @@ pub(super) fn outlet(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     ))
 }
 
-/// The tables in a new database.
+/// Creates the tables in a new database.
 fn tables(http: &mut Http, database: &str) -> Result<ClickHouse, CliError> {
     let sink = ClickHouse::new(database, "", 0).map_err(CliError::new)?;
     sink.schema(&[Stream::Events])
@@ -101,7 +101,7 @@ fn tables(http: &mut Http, database: &str) -> Result<ClickHouse, CliError> {
     Ok(sink)
 }
 
-/// The time that the engine needs for prepared requests: ns per row.
+/// Measures the time that the engine needs for prepared requests, ns per row.
 fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
     let sink = tables(http, "own")?;
     let requests = requests(&sink, events)?;
@@ -110,12 +110,12 @@ fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
         .iter()
         .try_for_each(|request| http.post(&request.target, &request.body))?;
     let ns = begun.elapsed().as_nanos() as f64 / events as f64;
-    // Or the engine would merge what it took so quickly while it takes the next: both begin at rest.
+    // Otherwise the engine would still merge these rows while it accepts hopwise's: both loads must begin at rest.
     http.execute("DROP DATABASE own SYNC")?;
     Ok(ns)
 }
 
-/// Checks that each event is there; then drops the tables.
+/// Checks that every event was stored, then drops the database.
 fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), CliError> {
     let table = sink.table(Stream::Events);
     let stored = http.execute(&format!("SELECT uniqExact(id) FROM {table} FORMAT TSV"))?;
@@ -124,7 +124,7 @@ fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), 
         .map(drop)
 }
 
-/// `export-kafka`: events from the store to a broker.
+/// Measures the export of events from the store to a broker (`export-kafka`).
 pub(super) fn kafka(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let broker = Broker::start(scratch.path())?;
@@ -152,7 +152,7 @@ pub(super) fn kafka(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     ))
 }
 
-/// `export-catch-up`: reports arrive at a fixed rate while an export catches up, and without it.
+/// Measures reception at a fixed rate while an export catches up, and without an export (`export-catch-up`).
 pub(super) fn catch_up(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let sink = Sink::start()?;
     let export = format!("kind = \"clickhouse\"\nurl = \"http://{}\"\n", sink.address);
@@ -183,7 +183,7 @@ pub(super) fn catch_up(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     Ok(Outcome::new(name, ns, conditions))
 }
 
-/// The sums over all runs, and the most memory.
+/// Counters of reception: sums over runs, and the maximum of memory (bytes).
 #[derive(Default, Debug)]
 struct Received {
     sent: u64,
@@ -201,7 +201,7 @@ impl Received {
     }
 }
 
-/// Sends reports for at least `span`, and until `behind` records are exported.
+/// Sends reports for at least `span`, and until `behind` records have been exported.
 fn received(dir: &Path, extra: &str, span: Duration, behind: u64) -> Result<Received, Failure> {
     let begun = Instant::now();
     let program = Program::start(dir, extra)?;
@@ -229,14 +229,14 @@ fn events(plan: &Plan) -> u64 {
     if plan.is_trial() { 20_000 } else { EVENTS }
 }
 
-/// ns per record, of each run.
+/// Results of all runs, ns per record.
 #[derive(Default, Debug)]
 struct Runs {
     own: Vec<f64>,
     ours: Vec<f64>,
-    /// Share of the processor that hopwise uses.
+    /// CPU time of hopwise.
     on_core: Vec<f64>,
-    /// Bytes of hopwise in memory, at most.
+    /// Maximum resident memory of hopwise, bytes.
     resident: u64,
 }
 
@@ -247,7 +247,7 @@ impl Runs {
         self.resident = self.resident.max(exported.resident);
     }
 
-    /// Adds the engine's own load, and the export of the program that is started for a database.
+    /// Adds the baseline of the engine, and the delivery by the program that `start` starts for a database.
     fn add_engine(
         &mut self,
         engine: &Engine,
@@ -260,7 +260,7 @@ impl Runs {
         self.own.push(own_load(&mut http, events)?);
         let database = format!("hopwise{run}");
         let ours = tables(&mut http, &database)?;
-        // The cursor of an earlier run.
+        // Removes the cursor of an earlier run, so that the export starts at the first event.
         let _ = fs::remove_dir_all(dir.join("store/export"));
         self.add(delivered(&start(&database)?, events)?);
         Ok(all_are_there(&mut http, &ours, events)?)
@@ -286,24 +286,24 @@ fn section(export: &str) -> String {
     format!("[exports.bench]\nstreams = [\"events\"]\nlinger = \"0s\"\n{export}")
 }
 
-/// The delivery from the first records on: ns per record, in all and on the processor.
+/// The delivery of records, measured from the first ones that arrive: time and CPU time, ns per record.
 #[derive(Clone, Copy, Debug)]
 struct Delivered {
     ns: f64,
     on_core: f64,
-    /// Bytes in memory, at most.
     resident: u64,
 }
 
-/// Exports all events from the first one on.
+/// Exports all events, from the first one on.
 fn exported(dir: &Path, export: &str, events: u64) -> Result<Delivered, Failure> {
-    // The cursor of an earlier run.
+    // Removes the cursor of an earlier run.
     let _ = fs::remove_dir_all(dir.join("store/export"));
     delivered(&Program::start(dir, &section(export))?, events)
 }
 
 /// Waits until `events` records are delivered.
 fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
+    // Each measurement: time, records delivered by then, and usage by then.
     let begun = (Instant::now(), 0, program.usage()?);
     let mut first = None;
     let mut resident = 0;
@@ -312,7 +312,7 @@ fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
         let now = Instant::now();
         resident = program.resident().max(resident);
         if delivered >= events {
-            // All came between two looks.
+            // If all records arrived between two polls, the start of the program is the only earlier measurement.
             let (at, before, used) = first.filter(|(_, before, _)| *before < events).unwrap_or(begun);
             let count = (events - before) as f64;
             let used = program.usage()?.since(&used);
@@ -334,7 +334,7 @@ fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
     }
 }
 
-/// Makes topics, as soon as the broker is ready.
+/// Creates the topics, and retries until the broker is ready.
 fn apply(dir: &Path, export: &str) -> Result<(), CliError> {
     let begun = Instant::now();
     loop {
@@ -346,7 +346,7 @@ fn apply(dir: &Path, export: &str) -> Result<(), CliError> {
     }
 }
 
-/// The events of the store, as requests.
+/// Encodes the events of the store as insert requests.
 fn requests(sink: &ClickHouse, events: u64) -> Result<Vec<Request>, CliError> {
     (0..events)
         .step_by(BATCH as usize)
@@ -374,7 +374,7 @@ fn record(number: u64) -> Record {
     }))
 }
 
-/// Bytes of a message in Kafka: key, value and headers, without compression.
+/// Returns the mean bytes of a Kafka message: key, value and headers, without compression.
 fn message_size() -> Result<usize, CliError> {
     let kafka = Kafka::new(&Options {
         compression: Compression::None,

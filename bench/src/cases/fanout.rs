@@ -1,4 +1,5 @@
-//! One reporter over two workers, compared with one worker: the distribution and the workers in their threads, fed from memory.
+//! Cases `fanout-2…`: the reports of one reporter distributed over two workers, compared with one worker. The input's thread
+//! and the workers' threads run as in `hopwise run`, fed from memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use terminal::CliError;
 /// Bursts between two readings of the clock.
 const BURSTS: usize = 64;
 
-/// CPU time of one run, ns per report.
+/// CPU times of one run, ns per report.
 #[derive(Clone, Copy, Default, Debug)]
 struct Costs {
     input: f64,
@@ -24,7 +25,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// The busiest thread, which limits the rate where each thread has a core.
+    /// Returns the CPU time of the busiest thread, which limits the rate if each thread has a core.
     fn busiest(&self) -> f64 {
         self.input.max(self.worker)
     }
@@ -43,7 +44,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let mut speedups = Vec::new();
     let mut datagrams = 0;
     let mut dropped = 0;
-    // One after the other in each run, so that a change of the machine's speed concerns both.
+    // Both are measured in each run, so that a change of the machine's speed affects both.
     for run in 0..plan.runs + plan.warm_ups() {
         let (one, ..) = measured(plan, 1, &case, &payloads)?;
         let (two, sent, lost) = measured(plan, 2, &case, &payloads)?;
@@ -76,14 +77,14 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     ))
 }
 
-/// Processes reports for one run; returns the costs, the datagrams and the dropped ones.
+/// Measures one run. Returns the costs, the number of datagrams, and how many of them were dropped.
 fn measured(
     plan: &Plan,
     workers: usize,
     case: &Case,
     payloads: &[&[u8]],
 ) -> Result<(Costs, u64, u64), Failure> {
-    // The difference of two runs, one of which only makes the state of all flows.
+    // The first of two runs only creates the state of all flows; its costs are subtracted.
     let before = processed(workers, case, payloads, Duration::ZERO)?;
     let all = processed(workers, case, payloads, plan.each)?;
     let sent = all.sent - before.sent;
@@ -115,7 +116,7 @@ struct Run {
     workers_ns: u64,
 }
 
-/// Processes each report twice, and then reports for `span`.
+/// Processes each report twice, then reports for `span`.
 fn processed(workers: usize, case: &Case, payloads: &[&[u8]], span: Duration) -> Result<Run, Failure> {
     let mut sent = 0;
     let mut input_ns = 0;

@@ -1,4 +1,4 @@
-//! The fast path on one core, in process: from frames in memory to state, with events in a batch.
+//! Cases `fastpath-…`, `decode-only`, `flight-recorder` and `replay`: the collector on one core, in process.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ use terminal::progress::Progress;
 
 /// Bursts per clock reading.
 const BURSTS: u32 = 50;
-/// Capacity of a batch, records. A batch that is half full is passed on (here: cleared).
+/// Capacity of a batch, in records. A batch that is half full is passed on, which here means cleared.
 const BATCH: usize = 8192;
 
-/// The workload of the cases that have no variants.
+/// The workload of the cases without variants.
 const USUAL: Case = CASES[0];
 
-/// `fastpath-…`: whole frames, Ethernet first, through decoding, state and threshold detection.
+/// Measures frames, from the Ethernet header on, through decoding, state and threshold detection (`fastpath-…`).
 pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let mut case = workload(CASES, name, |case| case.name)?;
     case.flows = plan.flows(case.flows);
@@ -58,7 +58,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// Two passes over all flows, since the first report of a flow is an event. Returns an empty batch.
+/// Makes two passes over all flows, because the first report of a flow is an event. Returns an empty batch.
 pub(super) fn warm_up(feed: &mut Feed, collector: &mut Collector) -> Batch {
     let mut batch = Batch::with_capacity(BATCH);
     let mut warmed_up = 0;
@@ -69,7 +69,7 @@ pub(super) fn warm_up(feed: &mut Feed, collector: &mut Collector) -> Batch {
     batch
 }
 
-/// Several bursts: as many reports as are processed between two clock readings.
+/// Processes several bursts, as many as between two clock readings. Returns the number of reports.
 pub(super) fn pass(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch) -> u64 {
     let mut reports = 0;
     for _ in 0..BURSTS {
@@ -81,7 +81,7 @@ pub(super) fn pass(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch
     reports
 }
 
-/// Describes the caches when measuring began.
+/// Describes the state of the caches when the measurement begins.
 fn cache(case: &Case, frames: usize, state: usize) -> String {
     format!(
         "warm as far as it fits: {} in turn touch {:.1} MB of state and {:.1} MB of frames, read in order",
@@ -94,7 +94,7 @@ fn cache(case: &Case, frames: usize, state: usize) -> String {
 /// Frames of the capture that `replay` replays.
 const CAPTURED: usize = 500_000;
 
-/// `replay`: a capture file through the whole collector, as in `hopwise replay`.
+/// Measures a capture file replayed through the whole collector, as in `hopwise replay` (`replay`).
 pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let feed = USUAL.feed();
     let dir = Scratch::new(name)?;
@@ -122,7 +122,7 @@ pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// Replays one file at full speed. Returns the number of its reports.
+/// Replays a file at full speed. Returns the number of reports.
 fn replay_once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
     let options = Options {
         speed: Speed::Max,
@@ -138,7 +138,7 @@ fn replay_once(file: &Path, config: collector::Config) -> Result<u64, CliError> 
     Ok(replay.finish().collector.stats().reports)
 }
 
-/// The output of a replay of which only the speed counts.
+/// An output that discards everything.
 struct Discarded;
 
 impl Output for Discarded {}
@@ -154,7 +154,7 @@ fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), 
     writer.finish().map(|_| ())
 }
 
-/// `flight-recorder`: payloads copied into a ring of 64 MiB, whose chunks are exchanged as the program does, without its lock.
+/// Measures payloads copied into the flight recorder's ring of 64 MiB, as in `hopwise run` but without its lock.
 pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     const MEMORY: usize = 64 << 20;
     let feed = USUAL.feed();
@@ -163,7 +163,7 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let mut spare = None;
     let mut received = 0;
     let bytes = feed.payloads().next().map_or(1, <[u8]>::len);
-    // Warm-up: until the ring is full.
+    // The first call fills the ring twice, as a warm-up.
     let mut warm_ups = 2 * MEMORY / bytes;
     let measured = measure(plan, || {
         let mut reports = 0;
@@ -198,7 +198,7 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// `decode-only`: UDP payloads to reports with every hop located, and no state.
+/// Measures decoding of UDP payloads to reports with every hop located, without state (`decode-only`).
 pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let feed = USUAL.feed();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));

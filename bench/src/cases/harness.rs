@@ -1,4 +1,4 @@
-//! Measures a case: warm-up, several runs, the median as the result, and a description of the machine.
+//! Measures a benchmark case: warm-up, several runs, the median as the result, and the conditions (machine, load, workload).
 
 use std::fs;
 use std::hint::black_box;
@@ -11,25 +11,24 @@ use terminal::json::{self, Object};
 /// Number and length of the runs of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Runs; the median of them is reported.
+    /// Number of runs, of which the median is reported.
     pub(super) runs: u32,
     /// Time of one run. The warm-up takes half of it.
     pub(super) each: Duration,
 }
 
 impl Plan {
-    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
-    /// their conditions state how much.
+    /// Returns whether runs are so short that they only test the benchmark itself. Cases then prepare less data.
     pub(super) fn is_trial(&self) -> bool {
         self.each < Duration::from_millis(50)
     }
 
-    /// Runs that are not counted, of cases that need more than half a run to warm up.
+    /// Returns the number of uncounted runs for cases that need more than half a run to warm up.
     pub(super) fn warm_ups(&self) -> u32 {
         u32::from(!self.is_trial())
     }
 
-    /// Flows of a case that is named for `flows`.
+    /// Returns the number of flows of a case: `flows`, or fewer in a trial.
     pub(super) fn flows(&self, flows: u32) -> u32 {
         const MAX_IN_TRIAL: u32 = 10_000;
         if self.is_trial() {
@@ -40,18 +39,18 @@ impl Plan {
     }
 }
 
-/// CPU time of the whole machine and of this process, to tell how much other programs used.
+/// Measures how much CPU time other programs use, from the times of the whole machine and of this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadMeter {
     at: Instant,
-    /// Ticks of every program, with interrupts and time stolen by the hypervisor; and of this process.
+    /// Ticks of the machine (all programs, interrupts, time stolen by the hypervisor), and ticks of this process.
     ticks: Option<(u64, u64)>,
 }
 
-/// Ticks of `/proc/stat` and `/proc/PID/stat` per second: the same on every Linux.
+/// Ticks per second in `/proc/stat` and `/proc/PID/stat` (`USER_HZ`), the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Cores used by other programs above which a machine is busy: figures may be too high.
+/// Cores used by other programs above which the machine is busy, so that times may be too high.
 const BUSY: f64 = 0.1;
 
 impl LoadMeter {
@@ -70,7 +69,7 @@ impl LoadMeter {
         ))
     }
 
-    /// Cores that other programs have used since the start, on average.
+    /// Returns the cores that other programs have used since the start, on average.
     pub(super) fn others(&self) -> Option<f64> {
         let ((all, own), (all_before, own_before)) = (Self::ticks()?, self.ticks?);
         let used = (all - all_before) as f64 - (own - own_before) as f64;
@@ -78,30 +77,28 @@ impl LoadMeter {
     }
 }
 
-/// The ticks in which all cores together were not idle, of `/proc/stat`.
+/// Returns the ticks in which cores were not idle, summed over all cores, from `/proc/stat`.
 fn used_ticks(stat: &str) -> Option<u64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
+    // Fields: user, nice, system, idle, iowait, irq, softirq, steal. Guest time is part of user time.
     let used = fields.take(8).enumerate().filter(|(at, _)| !(3..=4).contains(at));
     used.map(|(_, ticks)| ticks.parse::<u64>().ok()).sum()
 }
 
-/// User and system time, of `/proc/PID/stat`, whose second field may contain anything in parentheses; also of child processes that
-/// have ended.
+/// Returns user and system time in ticks, including ended child processes, from `/proc/PID/stat`. The second field, in
+/// parentheses, may contain anything, so parsing starts after the last `)`.
 fn process_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok());
     ticks.sum()
 }
 
-/// Result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// The name of the case.
     pub(super) name: &'static str,
     /// Nanoseconds per operation, one per run, in the order of the runs.
     pub(super) ns_per_op: Vec<f64>,
-    /// The subject of the measurement, and the machine.
+    /// The workload, and the machine.
     pub(super) conditions: Conditions,
     /// Cores that other programs used during the measurement.
     others: Option<f64>,
@@ -112,22 +109,20 @@ pub(super) struct Outcome {
 pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
     pub(super) ns_per_op: Vec<f64>,
-    /// CPU time of this thread per operation, ns. A value below the elapsed time means that other threads used the core, and
-    /// that the result is pessimistic. `None` where the system does not report it.
+    /// CPU time of this thread per operation, ns, if known. Below the elapsed time, other threads used the core.
     pub(super) on_core: Option<f64>,
 }
 
-/// The reason for which a case has no result.
+/// The reason why a case has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// This machine or user cannot run the case; the reason.
+    /// This machine or user cannot run the case, for this reason.
     Skipped(String),
-    /// The case failed with this error.
     Failed(CliError),
 }
 
 impl Failure {
-    /// Returns the outcome of a case that needs root, or something that this machine lacks.
+    /// Skips a case that needs root, or something that this machine lacks.
     pub(super) fn needs(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Skipped(format!("needs {what}, so run it as root ({error})"))
     }
@@ -139,7 +134,7 @@ impl From<CliError> for Failure {
     }
 }
 
-/// Conditions of the measurement, in the order given.
+/// Conditions of the measurement as pairs of name and value, in the order given.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Conditions(Vec<(&'static str, Value)>);
 
@@ -151,7 +146,7 @@ enum Value {
 }
 
 impl Conditions {
-    /// Describes one operation, and what its time includes.
+    /// Creates conditions with a description of one operation, and of what its time includes.
     pub(super) fn of(operation: &str, included: &str) -> Self {
         Self::default()
             .text("operation", operation)
@@ -175,7 +170,6 @@ impl Conditions {
         self
     }
 
-    /// Adds the machine and its load.
     fn on_this_machine(self) -> Self {
         let machine = Machine::read();
         let with_machine = self
@@ -188,7 +182,7 @@ impl Conditions {
         }
     }
 
-    /// Adds how many cores other programs used during the measurement.
+    /// Adds the number of cores that other programs used during the measurement.
     fn with_others(self, others: Option<f64>) -> Self {
         match others {
             Some(cores) => self.ratio("other_programs_cores", rounded(cores)),
@@ -206,7 +200,7 @@ impl Conditions {
         }
     }
 
-    /// The text form: `flows: 1,000 · cores: 2`.
+    /// Formats the conditions as text: `flows: 1,000 · cores: 2`.
     pub(super) fn sentence(&self) -> String {
         self.0
             .iter()
@@ -221,7 +215,7 @@ impl Conditions {
 }
 
 impl Outcome {
-    /// An outcome from the time per operation of each run.
+    /// Creates an outcome from the time per operation of each run, ns.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {
         Self {
             name,
@@ -231,7 +225,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a call of [`measure`].
+    /// Creates an outcome from the result of [`measure`].
     pub(super) fn measured(name: &'static str, measured: Measured, conditions: Conditions) -> Self {
         let conditions = match measured.on_core {
             Some(ns) => conditions.ratio("ns_on_core", rounded(ns)),
@@ -240,7 +234,7 @@ impl Outcome {
         Self::new(name, measured.ns_per_op, conditions)
     }
 
-    /// Returns the result, measured while `load` was running.
+    /// Adds the load by other programs since `load` was started.
     pub(super) fn under(self, load: &LoadMeter) -> Self {
         let others = load.others();
         Self {
@@ -258,7 +252,7 @@ impl Outcome {
         ))
     }
 
-    /// Distance of the slowest run from the fastest, as a share of the median.
+    /// Returns the difference between the slowest and the fastest run, as a share of the median.
     pub(super) fn spread(&self) -> f64 {
         let (min, max) = self.range();
         (max - min) / self.median()
@@ -270,7 +264,7 @@ impl Outcome {
         sorted
     }
 
-    /// The median over all runs.
+    /// Returns the median of all runs, ns per operation.
     pub(super) fn median(&self) -> f64 {
         let sorted = self.sorted();
         let middle = sorted.len() / 2;
@@ -281,7 +275,7 @@ impl Outcome {
         }
     }
 
-    /// Fastest and slowest run.
+    /// Returns the fastest and the slowest run, ns per operation.
     pub(super) fn range(&self) -> (f64, f64) {
         let sorted = self.sorted();
         (
@@ -290,7 +284,7 @@ impl Outcome {
         )
     }
 
-    /// The JSON form: times in ns per operation.
+    /// Formats the outcome as one line of JSON, with times in ns per operation.
     pub(super) fn json(&self) -> String {
         let (median, (min, max)) = (self.median(), self.range());
         let mut out = String::new();
@@ -313,7 +307,7 @@ fn rounded(ns: f64) -> f64 {
     (ns * 100.0).round() / 100.0
 }
 
-/// Measures `body`, which does some operations and returns how many. A body should take between 10 us and 10 ms, so that
+/// Measures `body`, which does some operations and returns their number. A call should take between 10 us and 10 ms, so that
 /// the cost of reading the clock is negligible and runs end on time.
 pub(super) fn measure(
     plan: &Plan,
@@ -337,7 +331,7 @@ pub(super) fn measure(
     })
 }
 
-/// Seconds of user and system time in a `stat` file of a process or thread, with a resolution of 10 ms.
+/// Returns the user and system time in a `stat` file of a process or thread: seconds, with a resolution of 10 ms.
 pub(super) fn processor_time(path: &str) -> (f64, f64) {
     let text = fs::read_to_string(path).unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
@@ -347,7 +341,7 @@ pub(super) fn processor_time(path: &str) -> (f64, f64) {
     (user, system)
 }
 
-/// The workload of a case, by its name.
+/// Finds the workload of a case by its name.
 pub(super) fn workload<C>(
     cases: impl IntoIterator<Item = C>,
     name: &str,
@@ -357,7 +351,7 @@ pub(super) fn workload<C>(
     found.ok_or_else(|| CliError::new(format!("there is no workload `{name}`; this is a bug")))
 }
 
-/// Runs operations for at least `span`; returns the elapsed time and the number of operations.
+/// Runs operations for at least `span`. Returns the elapsed time and the number of operations.
 fn run_for(
     span: Duration,
     body: &mut impl FnMut() -> Result<u64, Failure>,
@@ -378,17 +372,17 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Median of a figure over the runs.
+/// Returns the median of a figure over the runs.
 pub(super) fn median_of<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     median(runs.iter().map(figure).collect())
 }
 
-/// Sum of a counter over the runs.
+/// Returns the sum of a counter over the runs.
 pub(super) fn sum_of<T>(runs: &[T], counter: impl Fn(&T) -> u64) -> u64 {
     runs.iter().map(counter).sum()
 }
 
-/// The error of a thread that could not be joined.
+/// Returns the error for a thread that could not be joined.
 pub(super) fn panicked<E>(_: E) -> CliError {
     CliError::new("a thread of the benchmark panicked")
 }

@@ -1,4 +1,4 @@
-//! The joining of SF-INT reports on one core, in process: frames in memory to state.
+//! Cases `sf-join…`: the collector joins SF-INT reports into paths on one core, in process, from frames in memory to state.
 
 use testkit::workload::collector::SF_CASES;
 
@@ -6,7 +6,7 @@ use super::fastpath::{pass, warm_up};
 use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use terminal::CliError;
 
-/// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
+/// Measures frames, from the Ethernet header on, through decoding, joining, state and detection.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let mut case = workload(SF_CASES, name, |case| case.name)?;
     case.flows = plan.flows(case.flows);
@@ -17,7 +17,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let measured = measure(plan, || Ok(pass(&mut feed, &mut collector, &mut batch)))?;
     let stats = collector.stats().since(&before);
     let balanced = collector.stats().sf.balance().is_balanced() && stats.state_balance().is_balanced();
-    // One complete set for every four reports, except for incomplete ones.
+    // Every four reports complete a set; at most one set per flow is incomplete at the end.
     let due = (stats.sf.reports / 4).saturating_sub(u64::from(case.flows));
     if !balanced || stats.sf.reports != stats.reports || stats.sf.complete.sets < due {
         return Err(CliError::new("the collector's counters do not balance").into());

@@ -1,7 +1,7 @@
-//! Cost of detection in the kernel per report, by `BPF_PROG_TEST_RUN`.
+//! Cases `xdp-detect-…`: cost per report of the XDP program that detects changes in the kernel, by `BPF_PROG_TEST_RUN`.
 //!
 //! A test run passes the same frame to the program each time, so the program turns it into another report before detection
-//! (`xdp/src/detect/detect_cost.bpf.c`). The time for this is measured separately and subtracted.
+//! (`xdp/src/detect/detect_cost.bpf.c`). The time of this change alone is measured separately and subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,7 +22,7 @@ use terminal::CliError;
 struct Case {
     name: &'static str,
     flows: u32,
-    /// Every how many reports one is an event; 0 for none.
+    /// One of this many reports is an event; 0 for none.
     events: u32,
 }
 
@@ -36,11 +36,11 @@ const fn case(name: &'static str, flows: u32, events: u32) -> Case {
     Case { name, flows, events }
 }
 
-/// Hops of a report.
+/// Number of hops in a report.
 const HOPS: u32 = 6;
-/// Values vary by less than this, below every threshold.
+/// Upper bound of the variation of values, below every threshold.
 const JITTER: u32 = 512;
-/// Minimum reports per run: each run has a fixed overhead of some milliseconds.
+/// Minimum number of reports per run, because each run has a fixed overhead of some milliseconds.
 const MIN_REPORTS: u32 = 200_000;
 /// Interval between two reads of the ring, which has room for about forty times the events of one interval.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -51,8 +51,9 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         flows: 1,
         ..traffic::CASES[0]
     };
-    // The program fills in the rest.
+    // The program turns this frame into the reports of all flows.
     let frame = reports_of_one.feed().whole().next().unwrap_or_default().to_vec();
+    // Estimates 120 ns per report.
     let reports = u32::try_from(plan.each.as_nanos() / 120)
         .unwrap_or(u32::MAX)
         .max(MIN_REPORTS);
@@ -61,7 +62,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let mut events = 0;
     let mut full = 0;
     for _ in 0..plan.runs {
-        // The memory addresses of the tables affect the result, and the kernel chooses them: each run creates new tables.
+        // The kernel chooses the addresses of the tables, and they affect the result, so each run creates new tables.
         let mut setup = Setup::new(&case, HOPS, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
         let all = run(
@@ -91,9 +92,9 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// A loaded program whose tables contain all flows.
+/// A loaded program whose tables already contain all flows.
 pub(super) struct Setup {
-    /// The object, whose other programs only make reports.
+    /// The BPF object; its other programs only generate reports.
     pub(super) object: Object,
     tables: Tables,
     ring: Ring,
@@ -123,7 +124,7 @@ impl Setup {
         Ok(Self { object, tables, ring })
     }
 
-    /// Loads the program for reports of `flows` flows like that of `frame`, of which `hops` are changed each time, by no event.
+    /// Loads the program for reports like `frame` of `flows` flows, whose values vary at `hops` hops without an event.
     pub(super) fn unchanging(flows: u32, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
         let case = Case {
             name: "",
@@ -133,7 +134,7 @@ impl Setup {
         Self::new(&case, hops, frame)
     }
 
-    /// Returns the nanoseconds per report of our program, and how many reports it passes to user space.
+    /// Returns the time per report of hopwise's program (ns), and the share of reports that it passes to user space.
     pub(super) fn detect(&self, frame: &[u8], reports: u32) -> Result<(f64, f64), Failure> {
         let before = self.tables.counters().map_err(failed)?;
         let all = run(&self.object, "hopwise_cost", frame, reports, None)?;
@@ -144,11 +145,11 @@ impl Setup {
     }
 }
 
-/// Creates the reports, by the names of the program's constants. `changes`: one of this many is an event; 0: none.
+/// Returns the program's constants, which determine the generated reports. One of `changes` reports is an event; 0 for none.
 fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
     [
         ("cost_flows", flows),
-        // It defeats prefetching and visits all flows.
+        // A coprime stride visits all flows and defeats prefetching.
         ("cost_stride", coprime(flows)),
         ("cost_jitter", JITTER),
         ("cost_hops", hops),
@@ -160,7 +161,7 @@ fn not_loaded(error: nic::Error) -> Failure {
     Failure::needs("permission to load BPF programs", error)
 }
 
-/// The programs that make reports of many flows out of one frame, without tables for flows of our own.
+/// Loads the programs that generate reports of many flows from one frame, for use in front of another project's program.
 pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Failure> {
     let sizes = Sizes {
         flows: 1024,
@@ -192,7 +193,8 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
         .map_err(failed)
 }
 
-/// Nanoseconds per run, on a thread of its own: later cases must not be pinned. During the run, a reader on another core reads the events.
+/// Runs a program `reports` times, and returns the time of one run in ns. The threads are new ones, because later cases must
+/// not be pinned. With `ring`, a reader on another core reads the events.
 pub(super) fn run(
     object: &Object,
     program: &str,
@@ -205,7 +207,7 @@ pub(super) fn run(
         if let Some(ring) = ring {
             let stop = &stop;
             scope.spawn(move || {
-                // Failing to pin makes the figures worse, not wrong.
+                // Without pinning, the times are longer but still valid.
                 let _ = time::pin(1);
                 // Relaxed: no other data depends on the flag.
                 while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! The whole program: a sender, `hopwise run` as a process of its own, and its store on disk.
+//! Cases `live-…`: the whole program. A sender passes reports over loopback to `hopwise run` in its own process, with its store
+//! on disk, at rising rates, until reports are lost. The result is the highest rate without loss.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -13,37 +14,35 @@ use experiments::figures::failed;
 use experiments::machine::Scratch;
 use terminal::CliError;
 
-/// Flows of the cases in which values change.
+/// Number of flows of the cases in which values change.
 const FLOWS: u32 = 1000;
 /// Datagrams per call of the sender.
 const PER_CALL: usize = 64;
-/// The first rate of most cases, reports per second.
+/// The lowest rate of most cases, reports per second.
 const FIRST: u64 = 12_500;
 /// Maximum rates tried by doubling.
 const STEPS: u32 = 8;
-/// Maximum rates tried between the highest without loss and the lowest with one.
+/// Maximum rates tried between the highest rate without loss and the lowest rate with loss.
 const HALVINGS: u32 = 3;
-/// The longest time for which records may take to reach the disk after the last report.
+/// Time limit for records to reach the disk after the last report.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two requests to the API.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// Offset of the flow's source address in a payload: after the report header (16), Ethernet (14), and the IPv4
-/// header's first 12.
+/// Offset of the flow's source address in a payload: report header (16), Ethernet (14), and 12 bytes of the IPv4 header.
 const SOURCE: usize = 42;
 
-/// Contents of the reports.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
-    /// Every how many reports one has a hop latency that changed; 0 for none.
+    /// One of this many reports has a changed hop latency; 0 for none.
     ChangeEvery(u32),
-    /// Every report is of a flow that was not seen before.
+    /// Every report is about a new flow.
     NewFlows,
-    /// Reports of this number of flows in turn, whose values do not change.
+    /// Reports are about this number of flows in turn, and values do not change.
     Known(u32),
 }
 
 impl Traffic {
-    /// Returns the first rate, reports per second. It is doubled until reports are lost or the sender cannot keep it.
+    /// Returns the lowest rate, reports per second. It is doubled until reports are lost or the sender cannot keep up.
     fn first_rate(self) -> u64 {
         if matches!(self, Self::Known(_)) {
             8 * FIRST
@@ -52,7 +51,7 @@ impl Traffic {
         }
     }
 
-    /// Flows that are known before the measurement.
+    /// Returns the number of flows that are known before the measurement.
     fn flows(self) -> u32 {
         match self {
             Self::ChangeEvery(_) => FLOWS,
@@ -62,7 +61,6 @@ impl Traffic {
     }
 }
 
-/// `live-change-0` and the others.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let traffic = match name {
         "live-change-0" => Traffic::ChangeEvery(0),
@@ -73,13 +71,12 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         _ => Traffic::NewFlows,
     };
     let mut reports = Reports::new(traffic);
-    // A million flows are known only after half a minute, at each rate.
+    // At each rate, it takes half a minute until a million flows are known, so there is only one run.
     let runs = if matches!(traffic, Traffic::Known(_)) {
         1
     } else {
         plan.runs
     };
-    // Each run: the highest rate without loss, and what was found there.
     let runs = (0..runs)
         .map(|_| highest(name, plan, &mut reports))
         .collect::<Result<Vec<_>, _>>()?;
@@ -109,7 +106,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     ))
 }
 
-/// The highest rate without loss; the first rate even if it has losses.
+/// The highest rate without loss, or the lowest rate even if it has losses.
 #[derive(Debug)]
 struct Highest {
     step: Step,
@@ -122,7 +119,7 @@ impl Highest {
         self.step.sent as f64 / self.step.seconds
     }
 
-    /// The reason for which there is no higher rate.
+    /// Returns the reason why there is no higher rate.
     fn limit(&self) -> &'static str {
         match self.lost_at {
             _ if self.step.lost() > 0 || !self.step.settled => "the lowest rate already loses reports",
@@ -132,19 +129,18 @@ impl Highest {
     }
 }
 
-/// The results at one rate.
 #[derive(Clone, Debug)]
 struct Step {
     sent: u64,
     seconds: f64,
-    /// The program's use of resources until everything was on disk.
+    /// Counters and resources that the program used until everything was on disk.
     usage: Usage,
     /// Resident memory at the end, bytes.
     resident: u64,
     /// Response times of the API, sorted, and requests without a response.
     answers: Vec<Duration>,
     unanswered: u64,
-    /// The queues were empty in the end.
+    /// True if the queues were empty at the end.
     settled: bool,
 }
 
@@ -187,8 +183,8 @@ impl Step {
     }
 }
 
-/// Doubles the rate until something is lost, then halves the interval. Starts a new process with an empty
-/// store for each rate, so that nothing of an earlier rate affects it.
+/// Searches for the highest rate without loss: doubles the rate until reports are lost, then bisects the interval. Each rate
+/// gets a new process with an empty store, so that earlier rates do not affect it.
 fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Failure> {
     let first = reports.traffic.first_rate();
     let (mut best, mut lost_at, mut rate): (Option<(u64, Step)>, Option<u64>, u64) = (None, None, first);
@@ -213,13 +209,13 @@ fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Fa
         .ok_or_else(|| CliError::new("nothing was measured").into())
 }
 
-/// Sends at `rate` for one run.
+/// Measures one run at `rate` reports per second.
 fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<Step, Failure> {
     let scratch = Scratch::new(name)?;
     let program = Program::start(scratch.path(), "")?;
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut sender = Sender::connect(any, program.input()?).map_err(failed)?;
-    // Before the measurement, all flows are known and their first records are on disk.
+    // Warm-up: all flows must be known, and their first records on disk. 2.1 passes over the flows.
     let flows = reports.traffic.flows();
     let first = reports.traffic.first_rate();
     if flows > 0 {
@@ -251,7 +247,7 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     })
 }
 
-/// Sends evenly spaced calls, as far as the rate allows. Returns the number of reports, and the seconds that they took.
+/// Sends bursts, evenly spaced as far as the rate allows. Returns the number of reports and the duration in seconds.
 fn send(
     sender: &mut Sender,
     reports: &mut Reports,
@@ -271,7 +267,7 @@ fn send(
     Ok((sent, begun.elapsed().as_secs_f64()))
 }
 
-/// Sends reports at a fixed rate, a hundredth of which show a change.
+/// A sender at a fixed rate; 1 % of its reports contain a change.
 pub(super) struct Steady {
     sender: Sender,
     reports: Reports,
@@ -294,7 +290,7 @@ impl Steady {
         })
     }
 
-    /// Sends for a while; afterwards as many were sent as are due.
+    /// Sends for `span`, and catches up with the rate before it returns.
     pub(super) fn send_for(&mut self, span: Duration) -> Result<(), CliError> {
         let end = Instant::now() + span;
         loop {
@@ -314,10 +310,10 @@ impl Steady {
     }
 }
 
-/// The reports, in order.
+/// An endless sequence of reports.
 struct Reports {
     traffic: Traffic,
-    /// Each flow with its first values, then each with one that differs.
+    /// One report of each flow with its first values, then one of each flow with a changed value.
     payloads: Vec<Vec<u8>>,
     next: u32,
 }
@@ -355,7 +351,7 @@ impl Reports {
                     _ => number,
                 });
                 for (payload, number) in self.payloads.iter_mut().zip(numbers) {
-                    // Within 10.0.0.0/8.
+                    // Addresses within 10.0.0.0/8.
                     payload[SOURCE + 1..SOURCE + 4].copy_from_slice(&number.to_be_bytes()[1..]);
                 }
                 self.payloads[..PER_CALL].iter().map(Vec::as_slice).collect()
@@ -364,8 +360,7 @@ impl Reports {
     }
 }
 
-/// The place of a report among the payloads: each flow in turn, with other values after every `every` of its reports. Flows do
-/// not change together.
+/// Returns the index of a report's payload: flows take turns, and each changes its values after `every` of its reports.
 fn place(number: u32, every: u32) -> usize {
     let flow = number % FLOWS;
     let pass = number / FLOWS;

@@ -1,5 +1,5 @@
-//! The manager on one core: compiling and planning for 1,000 switches of 64 ports and 10,000 intents, and filling 200 devices in
-//! simulated time.
+//! Cases `manager-…`: the manager on one core, without I/O: compiling and planning the rules of 10,000 intents for 1,000
+//! switches of 64 ports, and filling 200 devices in simulated time.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use experiments::figures::failed;
 use terminal::CliError;
 
-/// Pods of leaves and aggregation switches below a layer of cores.
+/// Dimensions of the network: pods of leaves and aggregation switches below a layer of core switches.
 #[derive(Clone, Copy)]
 struct Size {
     pods: u32,
@@ -68,7 +68,7 @@ fn add(inventory: &mut Inventory, name: String, node: NodeId) -> Result<(), Inve
     Ok(())
 }
 
-/// Adds `count` devices, numbered after `node`.
+/// Adds `count` devices. `node` is the last node ID in use, and is advanced.
 fn add_nodes(
     inventory: &mut Inventory,
     node: &mut NodeId,
@@ -84,7 +84,7 @@ fn add_nodes(
     Ok(nodes)
 }
 
-/// The first unused port of a device.
+/// Returns the first unused port of a device, and marks it as used.
 fn next_port(used: &mut BTreeMap<NodeId, u32>, node: NodeId) -> (NodeId, u32) {
     let port = used.entry(node).or_insert(0);
     *port += 1;
@@ -140,7 +140,7 @@ fn intents(size: Size) -> Vec<Intent> {
     ];
     (0..size.intents)
         .map(|number| {
-            // Pairs of hosts anywhere, a few of which occur in several intents.
+            // Pairs of hosts anywhere in the network, a few of which occur in several intents.
             let a = number.wrapping_mul(2_654_435_761) % hosts;
             let b = (number / 2 * 40_503 + 1) % hosts;
             let b = if a == b { (b + 1) % hosts } else { b };
@@ -159,7 +159,7 @@ fn intents(size: Size) -> Vec<Intent> {
         .collect()
 }
 
-/// Peak resident memory of this process, MiB.
+/// Returns the peak resident memory of this process, MiB.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -170,7 +170,7 @@ fn peak() -> Option<u64> {
         .map(|kib| kib >> 10)
 }
 
-/// A network and intents.
+/// A network with the capabilities of its devices, and the intents for it.
 struct Domain {
     inventory: Inventory,
     capabilities: BTreeMap<NodeId, Capabilities>,
@@ -196,7 +196,7 @@ impl Domain {
         })
     }
 
-    /// A compiler with all intents.
+    /// Compiles all intents.
     fn compiled(&self) -> Result<Compiler, CliError> {
         let mut compiler = Compiler::new(&self.inventory, &self.capabilities, DomainSettings::default());
         match compiler.add_all(&self.intents).first() {
@@ -218,7 +218,7 @@ fn conditions(included: &str, size: Size) -> Conditions {
         .number("intents", size.intents)
 }
 
-/// `manager-plan`: all intents from nothing.
+/// Measures compiling all intents and planning them for empty devices (`manager-plan`).
 pub(super) fn plan_all(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let size = size(plan);
     let domain = Domain::new(size)?;
@@ -232,7 +232,7 @@ pub(super) fn plan_all(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// `manager-one-more…`: an intent more and less, of two hosts or of a flow at all devices with hosts: two plans.
+/// Measures adding and removing one intent, between two hosts or at all devices with hosts: two plans (`manager-one-more…`).
 pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let size = size(plan);
     let domain = Domain::new(size)?;
@@ -266,13 +266,13 @@ pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     Ok(Outcome::measured(name, measured, conditions))
 }
 
-/// Time of a message to a device or from it, ns.
+/// Simulated time of a message to or from a device, ns.
 const ONE_WAY: u64 = 10_000_000;
-/// Devices that are filled.
+/// Number of devices that are filled.
 const FILLED: NodeId = 200;
 const MS: u64 = 1_000_000;
 
-/// Leaves below eight spines, each with a port to hosts, a watchlist and what it needs.
+/// Creates the targets: eight spines with leaves below, each device with a port to hosts, a watchlist entry and a sink.
 fn targets() -> Targets {
     let watch = Watch {
         key: FlowMatch::default(),
@@ -290,7 +290,7 @@ fn targets() -> Targets {
     ]);
     let rules = Arc::new(rules);
     let targets = (1..=FILLED).map(|node| {
-        // The spine of leaf n is 1 + n % 8.
+        // Nodes 1 to 8 are spines. Each leaf has one uplink, to spine 1 + node % 8.
         let links: BTreeMap<_, _> = if node > 8 {
             [(1, (1 + node % 8, node))].into()
         } else {
@@ -317,7 +317,7 @@ fn targets() -> Targets {
     targets.collect()
 }
 
-/// Fills all devices; the simulated time that it takes, ns.
+/// Fills all devices. Returns the simulated time that this takes, ns.
 fn fill(targets: Targets) -> Result<u64, CliError> {
     let mut reconciler = Reconciler::new(Timing::default(), Order::default());
     reconciler.set_targets(targets, 1);
@@ -368,7 +368,7 @@ fn execute(rules: &mut Rules, request: Request) -> Answer {
     }
 }
 
-/// `manager-apply-200`: the time of the core; how long the devices take is simulated.
+/// Measures the CPU time of filling all devices, whose response times are simulated (`manager-apply-200`).
 pub(super) fn apply(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let targets = targets();
     let mut simulated = 0;

@@ -1,7 +1,7 @@
-//! `hopwise bench peers PATH…`: programs of other projects on the bytes of our cases, in the same run as ours.
+//! The command `hopwise bench peers PATH…`: compares XDP programs of other projects with hopwise on the same reports.
 //!
-//! The XDP program of another collector gets its reports as our own does in `xdp-detect-…`: `BPF_PROG_TEST_RUN` passes one frame, a
-//! program of ours changes it into the next report and calls the peer's. The time for changing is measured alone and subtracted.
+//! As in `xdp-detect-…`, `BPF_PROG_TEST_RUN` passes one frame, and a BPF program of hopwise changes it into the next report and
+//! calls the peer's program. The time of the change alone is measured separately and subtracted.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,16 @@ use super::harness::{Conditions, Failure, Outcome, Plan, median, workload};
 use super::{fastpath, kernel};
 use experiments::figures::failed;
 
-/// A comparison with the reports of our case of this name.
+/// A comparison of a peer with hopwise, on the reports of one of hopwise's cases.
 struct Comparison {
     name: &'static str,
-    /// Our collector on the same reports.
+    /// Name of the case in which hopwise's collector processes the same reports.
     ours: &'static str,
-    /// The reports of this case are read by our program in the kernel.
+    /// True if hopwise's XDP program is measured too.
     in_kernel: bool,
     flows: u32,
     hops: u32,
-    /// Every how many reports one changes by more than a threshold; 0 for none.
+    /// One of this many reports changes by more than a threshold; 0 for none.
     changes: u32,
 }
 
@@ -62,28 +62,24 @@ const COMPARISONS: [Comparison; 4] = [
     },
 ];
 
-/// Reports per call of the kernel.
+/// Number of reports per test run in the kernel.
 const REPORTS: u32 = 200_000;
-/// The highest number of keys of a map that are counted.
+/// Maximum number of keys that are counted in a map.
 const MAX_KEYS: usize = 1_000_000;
-/// Offset of the UDP destination port in a frame. A UDP checksum of 0 means none.
+// Offsets of the UDP destination port and checksum in a frame. A checksum of 0 means none.
 const PORT: usize = 36;
 const CHECKSUM: usize = 40;
 
 /// Prints the outcome of a comparison, by its name.
 pub(super) type Print<'p> = &'p mut dyn FnMut(&str, Result<Outcome, Failure>) -> Result<(), CliError>;
 
-/// A peer's XDP program.
 struct Peer {
     object: Vec<u8>,
     /// The UDP port on which it expects reports.
     port: u16,
 }
 
-/// Reads the files, and compares each.
-///
-/// # Errors
-/// A file cannot be used; the message says why, and what to do.
+/// Compares each of the files with hopwise. The error for an unusable file says what to do.
 pub(super) fn run(paths: &[String], port: u16, plan: &Plan, print: Print<'_>) -> Result<(), CliError> {
     if paths.is_empty() {
         return Err(CliError::new(
@@ -103,7 +99,7 @@ pub(super) fn run(paths: &[String], port: u16, plan: &Plan, print: Print<'_>) ->
     Ok(())
 }
 
-/// The bytes of an object file for BPF.
+/// Reads an object file, which must be ELF for BPF.
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     let named = path.display();
     let bytes = fs::read(path).map_err(|error| {
@@ -125,11 +121,11 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     }
 }
 
-/// Kind of a file, by its first bytes.
+/// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Bpf,
-    /// The program is for another machine: `e_machine` of its ELF header.
+    /// An ELF file for another machine, with `e_machine` of its header.
     Elf(u16),
     Other,
 }
@@ -138,7 +134,7 @@ fn kind(bytes: &[u8]) -> Kind {
     const MACHINE: usize = 18;
     const BPF: u16 = 247;
     match (bytes.starts_with(b"\x7fELF"), bytes.get(MACHINE..MACHINE + 2)) {
-        // The sixth byte: 2 is big-endian.
+        // Byte 5 of the ELF header, `EI_DATA`: 2 is big-endian.
         (true, Some(&[a, b])) => match if bytes[5] == 2 { [b, a] } else { [a, b] } {
             machine if u16::from_le_bytes(machine) == BPF => Kind::Bpf,
             machine => Kind::Elf(u16::from_le_bytes(machine)),
@@ -160,7 +156,7 @@ impl Peer {
         let hops = changing_hops(comparison);
         for _ in 0..plan.runs {
             let run = if comparison.in_kernel {
-                // The object that detects also makes the peer's reports: the verifier takes seconds for each that is loaded.
+                // The same object generates the peer's reports, because the verifier takes seconds for each object.
                 let setup = kernel::Setup::unchanging(flows, hops, &frame)?;
                 let peer = self.load()?;
                 let (ns, share) = setup.detect(&frame, REPORTS)?;
@@ -214,7 +210,7 @@ impl Peer {
         Ok(Outcome::new(comparison.name, times, conditions))
     }
 
-    /// Loads the peer's object, which has one program.
+    /// Loads the peer's object, which must have exactly one program.
     fn load(&self) -> Result<LoadedPeer, Failure> {
         let object = Object::load(&self.object, &nic::bpf::LoadOptions::default())
             .map_err(|error| CliError::new(format!("the peer's object: {error}")))?;
@@ -249,7 +245,7 @@ impl Peer {
         frame[CHECKSUM..CHECKSUM + 2].fill(0);
         let (maker_program, _) = [
             ("hopwise_cost_peer", "cost_peer"),
-            // The peer accepts frames in several buffers.
+            // For a peer that accepts frames in several buffers (XDP fragments).
             ("hopwise_cost_peer_f", "cost_peer_frags"),
         ]
         .into_iter()
@@ -259,11 +255,11 @@ impl Peer {
                 "the kernel does not call `{program}` from another program"
             ))
         })?;
-        // Two rounds make the state of all flows.
+        // Warm-up: two rounds create the state of all flows.
         test_run(maker, maker_program, &frame, flows * 2)?;
         let reports = test_run(maker, maker_program, &frame, REPORTS)?;
         let changing = test_run(maker, "hopwise_cost_only", &frame, REPORTS)?;
-        // ARP: a program that reads reports leaves it alone.
+        // An ARP frame, for the time of the peer's program without a report.
         frame[12..14].copy_from_slice(&[8, 6]);
         let other = test_run(peer, program, &frame, REPORTS)?;
         Ok(Measured {
@@ -276,36 +272,35 @@ impl Peer {
     }
 }
 
-/// A peer's object in the kernel.
 struct LoadedPeer {
     object: Object,
     /// Name of the only program in the object.
     program: String,
 }
 
-/// Times in ns, and what the peer's maps contain.
+/// Times in ns, and the numbers of entries in the peer's maps.
 struct Measured {
-    /// Changing the frame, and the peer's program.
+    /// Time to change the frame and to run the peer's program.
     reports: f64,
+    /// Time to change the frame alone.
     changing: f64,
-    /// The peer's program on a frame without a report.
+    /// Time of the peer's program on a frame without a report.
     other: f64,
     program: String,
     keys: String,
 }
 
-/// Runs a program over a frame; the time of a report, ns.
+/// Runs a program `reports` times on a frame. Returns the time of one run, ns.
 fn test_run(object: &Object, program: &str, frame: &[u8], reports: u32) -> Result<f64, Failure> {
     let run = object.test_run(program, frame, reports).map_err(failed)?;
     Ok(f64::from(run.duration_ns))
 }
 
-/// Hops that are rewritten: records of other layouts stay as they are.
+/// Returns the number of hops whose values vary. Reports of one hop have another layout, which the program does not rewrite.
 fn changing_hops(comparison: &Comparison) -> u32 {
     if comparison.hops == 1 { 0 } else { comparison.hops }
 }
 
-/// The first frame of a case.
 fn frame(case: &Case) -> Vec<u8> {
     Case { flows: 1, ..*case }
         .feed()
@@ -315,7 +310,7 @@ fn frame(case: &Case) -> Vec<u8> {
         .to_vec()
 }
 
-/// The entries of the peer's hash maps: `tb_flow 1,000, tb_queue 24`.
+/// Counts the entries of the peer's hash maps: `tb_flow 1,000, tb_queue 24`.
 fn keys(peer: &Object) -> Result<String, Failure> {
     let mut text = Vec::new();
     for map in peer.maps().filter(|map| map.is_hashed()) {

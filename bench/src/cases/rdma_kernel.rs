@@ -1,4 +1,4 @@
-//! Time per write of the RoCEv2 responder in the kernel, by `BPF_PROG_TEST_RUN`, with the same frame each time.
+//! Cases `rdma-xdp-…`: time per WRITE of the RoCEv2 responder in XDP, by `BPF_PROG_TEST_RUN` with the same frame each time.
 
 use std::net::Ipv4Addr;
 
@@ -12,12 +12,12 @@ use super::kernel;
 use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
-/// Bytes of the memory.
+/// Bytes of the memory region.
 const MEMORY: u64 = 16 << 20;
-/// Queue pair number, and rkey of the region.
+/// Queue pair number, and R_Key of the region.
 const QUEUE_PAIR: u32 = 0x0000_1001;
 const RKEY: u32 = 0x001f_4201;
-/// Minimum operations per run: each run has a fixed overhead of some milliseconds.
+/// Minimum number of packets per run, because each run has a fixed overhead of some milliseconds.
 const MIN_PACKETS: u32 = 200_000;
 
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
@@ -28,6 +28,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     })
     .map_err(|error| Failure::needs("permission to load BPF programs", error))?;
     let frame = frame(&mut rdma, case)?;
+    // Estimates 100 ns per packet.
     let packets = u32::try_from(plan.each.as_nanos() / 100)
         .unwrap_or(u32::MAX)
         .max(MIN_PACKETS);
@@ -58,7 +59,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// Creates a region and a queue pair, and a frame for them.
+/// Registers a region, connects a queue pair, and returns a frame that writes to the region.
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let near = Ipv4Addr::new(198, 51, 100, 1).into();
     let far = Ipv4Addr::new(198, 51, 100, 2).into();
@@ -86,7 +87,7 @@ fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
         rkey: RKEY,
         len: case.len as u32,
     };
-    // A UC queue pair accepts a message with an old PSN.
+    // The same PSN can be sent again and again: a UC queue pair accepts a message with an old PSN.
     let len = writer
         .write_only(&mut frame, Head::new(Psn::new(0)), reth, &data)
         .map_err(unwritten)?;

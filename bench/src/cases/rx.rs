@@ -1,5 +1,7 @@
-//! Receive rate of each receive path of an interface. The kernel generates frames above the capacity of any receiver and sends
-//! them over veth to a reader that discards them, and then to the whole collector, in the same run.
+//! Cases `rx-…`: receive rate of each receive path of an interface (AF_XDP, AF_PACKET, UDP socket).
+//!
+//! The kernel generates frames faster than any receiver can take them, and sends them over veth: first to a reader that
+//! discards them, then to the whole collector, in the same run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,15 +20,14 @@ use collect_role::datagram::{AggregatePorts, each_chunk};
 use experiments::figures::failed;
 use terminal::CliError;
 
-/// Flows in the reports.
+/// Number of flows in the reports.
 const FLOWS: u32 = 10_000;
 /// Bytes of each report's payload.
 const PAYLOAD: usize = 220;
-/// UDP port of the reports.
 const PORT: u16 = 32766;
-/// Time between two ticks of the collector, ns.
+/// Interval of the collector's timers, ns.
 const TICK: u64 = 20_000_000;
-/// File in which the system counts the processor time of a thread.
+/// File with the CPU time of the calling thread.
 pub(super) const THREAD: &str = "/proc/thread-self/stat";
 /// Cores of the generator (with the kernel's work for each frame) and of the reader.
 const CORES: [usize; 2] = [0, 1];
@@ -41,13 +42,13 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     for run in 0..plan.warm_ups() + plan.runs {
         let discarded = testbed.measure(rx_path, plan, &mut Discarding::default())?;
         let collected = testbed.measure(rx_path, plan, &mut collecting)?;
-        // The same over a UDP socket, for comparison.
+        // A UDP socket on the same traffic, for comparison.
         let socket = if rx_path == RxPath::Udp {
             collected
         } else {
             testbed.measure(RxPath::Udp, plan, &mut collecting)?
         };
-        // After the warm-up every flow is known.
+        // After the warm-up, every flow is known to the collector.
         if run >= plan.warm_ups() {
             runs.push([discarded, collected, socket]);
         }
@@ -118,9 +119,9 @@ struct Measurement {
     received: u64,
     /// Drops at all stages, for all reasons.
     dropped: u64,
-    /// Time from the first datagram to the last, ns.
+    /// Time from the first burst to the last, ns.
     elapsed: u64,
-    /// CPU time of the reader's thread, user and system, s.
+    /// CPU time of the reader's thread: seconds in user and in system mode.
     cpu_time: (f64, f64),
 }
 
@@ -138,6 +139,7 @@ impl Measurement {
     }
 }
 
+/// A consumer of received packets.
 trait Reader: Send {
     fn process(&mut self, packets: &[Packet<'_>]);
     /// Called after each burst.
@@ -187,7 +189,7 @@ impl Reader for Collecting {
         each_chunk(packets, 0, aggregate_ports, |_, chunk| {
             collector.handle(chunk, batch)
         });
-        // In the program a batch goes to the queue of the store here.
+        // `hopwise run` passes the batch to the store's queue here.
         if self.batch.len() > 4096 {
             self.batch.clear();
         }
@@ -201,7 +203,7 @@ impl Reader for Collecting {
     }
 }
 
-/// Two network namespaces with a link, and the frame that is sent over it.
+/// Two network namespaces with a veth link, and the frame that the generator sends.
 struct Testbed {
     pair: Pair,
     case: Case,
@@ -211,7 +213,7 @@ struct Testbed {
 impl Testbed {
     fn new() -> Result<Self, Failure> {
         let pair = Pair::create().map_err(skipped)?;
-        // Without XDP, veth accepts the generator's frames only with NAPI, which GRO enables.
+        // A veth device without XDP accepts the generator's frames only with NAPI, which GRO enables.
         pair.far
             .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
             .and_then(|set| set)
@@ -228,7 +230,6 @@ impl Testbed {
         Ok(Self { pair, case, frame })
     }
 
-    /// Measures a receive path for one run.
     fn measure(&self, rx_path: RxPath, plan: &Plan, reader: &mut dyn Reader) -> Result<Measurement, Failure> {
         let options = receive::Options {
             ports: vec![PORT],
@@ -243,7 +244,7 @@ impl Testbed {
             .run(|| receive::open(Pair::DEVICE, &options))
             .map_err(failed)?;
         let mut opened = opened.map_err(|refused| Failure::Skipped(refused.to_string()))?;
-        // Offsets of the inner source port and of the report's sequence number.
+        // The generator counts up the inner source port (offset 90) and the sequence number of the report (offset 50).
         let ports = word(&self.frame, 90) & 0xffff_0000;
         let words = [
             Word {
@@ -286,7 +287,7 @@ impl Testbed {
             let receiving = scope.spawn(|| read(source.as_mut(), reader, &done));
             let sending = scope.spawn(|| {
                 self.pair.near.run(|| {
-                    // Failing to pin makes the figures worse, not wrong.
+                    // Without pinning, the rates are lower but still valid.
                     let _ = time::pin(CORES[0]);
                     generator.send(&self.frame, u64::MAX, &stop)
                 })
@@ -295,7 +296,7 @@ impl Testbed {
             // Relaxed: no other data depends on the flag; joining orders the rest.
             stop.store(true, Ordering::Relaxed);
             let sent = sending.join();
-            // Release: pairs with the acquire in the reader, so that all that was sent is in the ring by then.
+            // Release pairs with the acquire in the reader: when it sees the flag, everything that was sent is in the ring.
             done.store(true, Ordering::Release);
             (sent, receiving.join())
         });
@@ -347,7 +348,7 @@ fn read(
     }
 }
 
-/// Puts the link's addresses and ports into a frame of the workload, and sets its payload length to [`PAYLOAD`].
+/// Writes the link's addresses and ports into a frame of the workload, and sets the payload length to [`PAYLOAD`].
 fn address(frame: &mut Vec<u8>) {
     frame.resize(42 + PAYLOAD, 0);
     let total = (PAYLOAD + 28) as u16;

@@ -1,4 +1,4 @@
-//! Cost of the sink's filter, in process: INT-MD packets through a sink, with and without it.
+//! Case `switch-filter`: cost of event detection in an INT sink, in process: INT-MD packets with and without a filter.
 
 use dataplane::filter::{Filter, Units};
 use dataplane::report::Outbox;
@@ -11,12 +11,12 @@ use experiments::figures::{failed, packets};
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
 use terminal::CliError;
 
-/// Flows, with one packet each, which is sent repeatedly.
+/// Number of flows, with one packet each, which is sent repeatedly.
 const FLOWS: u16 = 1000;
-/// Nodes of the path, including the sink.
+/// Number of nodes of the path, including the sink.
 const NODES: u32 = 5;
 
-/// `switch-filter`: a packet at the sink, always reported, with a per-hop filter that checks it.
+/// Measures a packet at the sink with a filter that always reports it, with one that suppresses it, and without a filter.
 pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let packets = prepared()?;
     let [reports, suppresses] = [0, 1_000_000].map(|threshold| Filter {
@@ -74,7 +74,7 @@ fn visit(node: u32, now: u64) -> Visit {
     }
 }
 
-/// Makes one packet of each flow, as it reaches the sink.
+/// Generates one packet of each flow, as it reaches the sink.
 fn prepared() -> Result<Vec<Vec<u8>>, CliError> {
     let mut nodes = (1..NODES).map(switch).collect::<Result<Vec<_>, _>>()?;
     let mut outbox = Outbox::default();

@@ -1,4 +1,4 @@
-//! The store: events inserted per second, time of a query, and events read per second.
+//! Cases `store-…`: events inserted into the store, time of a query, and events read in the order of commits.
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,20 +16,20 @@ use experiments::machine::Scratch;
 use terminal::CliError;
 
 const BATCH: usize = 8192;
-/// Events of a page.
+/// Maximum number of events in one read of a follower.
 const PAGE: usize = 10_000;
 const FLOWS: u64 = 50_000;
 /// Time between two events, ns: half a million events per second.
 const STEP: u64 = 2_000;
-/// 2026-01-01, noon: all events belong to one file, which holds a day.
+/// 2026-01-01 12:00 UTC, so that all events belong to one file, which holds a day.
 const BEGIN: u64 = 1_767_268_800_000_000_000;
 
-/// `store-insert`: events into the store until they are committed, with all indexes.
+/// Measures events submitted to the store until they are committed, with all indexes (`store-insert`).
 pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let dir = Scratch::new(name)?;
     let before = process_cpu_time() - thread_cpu_time();
     let mut filler = Filler::new(open(dir.path())?);
-    // Enough that waiting for the last commit has little effect.
+    // So many that waiting for the last commit has little effect.
     let batches: u64 = if plan.is_trial() { 2 } else { 32 };
     let measured = measure(plan, || {
         for _ in 0..batches {
@@ -47,7 +47,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         ))
         .into());
     }
-    // Of the warm-up too, and of the indexes that are built when files are complete.
+    // Includes the warm-up, and the indexes that are built when files are complete.
     let used = process_cpu_time() - thread_cpu_time() - before;
     let store_ns = used.as_nanos() as f64 / stats.committed.max(1) as f64;
     let conditions = Conditions::of(
@@ -63,12 +63,12 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
-/// `store-query`: the events of one flow after a point in time, out of two million.
+/// Measures queries for the events of one flow after a point in time, out of two million (`store-query`).
 pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     query_among(name, plan, 2_000_000)
 }
 
-/// `store-query-20m`: the same out of twenty million.
+/// Measures the same queries out of twenty million events (`store-query-20m`).
 pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     query_among(name, plan, 20_000_000)
 }
@@ -114,7 +114,7 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
-/// `store-follow`: events in the order of their commits, from the first to the last, again and again.
+/// Measures reading events in the order of their commits, from the first to the last, repeatedly (`store-follow`).
 pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let dir = Scratch::new(name)?;
     let events = if plan.is_trial() { 50_000 } else { 1_000_000 };
@@ -186,7 +186,7 @@ impl Filler {
     }
 }
 
-/// The `number`th event: a change of hop latency, of a pseudorandom flow.
+/// Returns the event with this number, a change of the hop latency of a pseudorandom flow.
 pub(super) fn event(number: u64) -> Event {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Event {

@@ -1,4 +1,4 @@
-//! Packet path of one switch on one core, in process: from frames in memory to frames and reports in memory.
+//! Cases `switch-transit`, `switch-sf-transit` and `switch-sink`: one switch on one core, from frames to frames and reports.
 
 use testkit::workload::switch::{FLOWS, Task, Workload};
 
@@ -9,8 +9,7 @@ use terminal::CliError;
 /// Bursts per clock reading.
 const BURSTS: u32 = 20;
 
-/// `switch-…`: one packet through one switch, of UDP over IPv4, marked by DSCP, with node id, interfaces, latency, queue, both
-/// timestamps and utilization.
+/// Measures one UDP/IPv4 packet in one switch, with INT marked by DSCP and seven items (ID, interfaces, latency, queue, …).
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let (_, task) = workload(Task::ALL, name, |task| task.0)?;
     let mut switch = Workload::new(task, false).map_err(failed)?;

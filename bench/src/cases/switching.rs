@@ -1,5 +1,5 @@
-//! Forwarding rate of one switch on one core: frames arrive over one veth link and leave over another. The baseline is a loop
-//! that only copies frames from one port to the other.
+//! Case `switch-live`: forwarding rate of hopwise's switch on one core. Frames arrive over one veth link and leave over
+//! another. The baseline is a loop that only copies frames from one port to the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -65,9 +65,8 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// The component that forwards frames between the ports.
+/// The configuration under test, which forwards frames between the ports.
 enum Setup {
-    /// A loop that copies frames.
     CopyLoop,
     /// The switch, with these additional configuration lines.
     Switch(&'static str),
@@ -81,7 +80,7 @@ struct Measurement {
     dropped: u64,
     unaccounted: u64,
     ring_full: u64,
-    /// Time from the first to the last frame sent, ns.
+    /// Time of the run, ns.
     elapsed: u64,
     /// CPU time of the switch's thread, ns.
     core: u64,
@@ -92,7 +91,7 @@ impl Measurement {
         self.sent as f64 * 1e9 / self.elapsed.max(1) as f64
     }
 
-    /// CPU time per frame, which is meaningful even on a busy machine.
+    /// Returns the CPU time per frame in ns, which is meaningful even on a busy machine.
     fn core_ns(&self) -> f64 {
         self.core as f64 / self.sent.max(1) as f64
     }
@@ -114,7 +113,7 @@ impl Testbed {
         for (side, name) in [(&near, "left"), (&far, "right")] {
             let peer = ["peer", "name", name, "mtu", "2000", "netns", switch.name()];
             side.ip(&[&["link", "add", "eth0", "mtu", "2000", "type", "veth"], &peer[..]].concat())?;
-            // Only the benchmark's frames.
+            // The kernel must not send frames of its own.
             side.run(|| frames::silence("eth0"))?;
             switch.run(|| frames::silence(name))?;
             side.ip(&["link", "set", "eth0", "up"])?;
@@ -152,7 +151,7 @@ impl Testbed {
                 on_core(|| forwarder.run(&done)).1
             });
             let sending = scope.spawn(|| {
-                // Failing to pin makes the figures worse, not wrong.
+                // Without pinning, the rates are lower but still valid.
                 let _ = time::pin(CORES[0]);
                 // Relaxed: no other data depends on the flag.
                 while !stop.load(Ordering::Relaxed) {
@@ -243,7 +242,6 @@ impl Forwarder for CopyLoop {
     }
 }
 
-/// The switch under test.
 struct SwitchUnderTest(Switch);
 
 impl SwitchUnderTest {
@@ -288,7 +286,7 @@ impl Forwarder for SwitchUnderTest {
     }
 }
 
-/// A UDP packet of one flow, to port 1 of node 1.
+/// Returns a UDP packet of one flow, addressed to the MAC of port 1 of the switch (node 1).
 fn frame(flow: u16) -> Vec<u8> {
     let mac = dataplane::router::Port::mac_for(1, 1);
     let source = ([10, 0, 1, 5], 1000 + flow);

@@ -1,4 +1,4 @@
-//! The UDP receive path at full rate with one sender and one 5-tuple, compared with a receiver that discards everything.
+//! Cases `udp-…`: the UDP receive path at full rate with one sender and one 5-tuple, compared with a loop that discards.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,15 +20,14 @@ use terminal::CliError;
 const PAYLOAD: usize = 220;
 /// Number of flows, each with a different report.
 const FLOWS: u32 = 10_000;
-/// Time between two ticks of the collector, ns.
+/// Interval of the collector's timers, ns.
 const TICK: u64 = 20_000_000;
 
-/// Location of sender and receiver, and how the sender sends.
+/// The location of sender and receiver, and the way in which the sender sends.
 struct Testbed {
     /// The two ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
-    /// True: UDP segmentation offload, which exceeds the capacity of any receiver. False: separate datagrams, as they arrive from
-    /// a network.
+    /// True for UDP segmentation offload, which floods any receiver; false for separate datagrams, as from a network.
     segmented: bool,
 }
 
@@ -70,17 +69,17 @@ fn in_namespace<T: Send>(
     }
 }
 
-/// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
+/// Measures over a veth link between two network namespaces, which needs root (`udp-one-sender`).
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     compare(name, plan, Some(namespaces()?), false)
 }
 
-/// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
+/// Measures over veth with a sender faster than any receiver (`udp-one-sender-flood`).
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     compare(name, plan, Some(namespaces()?), true)
 }
 
-/// `udp-loopback`: over the loopback interface.
+/// Measures over the loopback interface (`udp-loopback`).
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     compare(name, plan, None, false)
 }
@@ -103,7 +102,7 @@ struct Measurement {
     per_second: f64,
     /// CPU time of the receiving thread per datagram, ns.
     on_core: f64,
-    /// The kernel passes on merged datagrams.
+    /// True if the kernel merged datagrams (UDP GRO).
     merged: bool,
 }
 
@@ -132,7 +131,7 @@ fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool)
         };
         let collected = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
         if run == 0 {
-            // The first run is the warm-up: every flow is known now.
+            // The first run is the warm-up, after which every flow is known.
             handled = collector.stats().datagrams;
         } else {
             runs.push([plain, collected]);
@@ -196,13 +195,13 @@ fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool)
 
 fn padded(payload: &[u8]) -> Vec<u8> {
     let mut payload = payload.to_vec();
-    // The padding stands for the truncated packet in the report.
+    // The padding stands for the truncated packet that a real report contains.
     payload.resize(PAYLOAD, 0);
     payload
 }
 
-/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty. Returns the
-/// number of datagrams sent, the result of `receive`, and the CPU time of its thread.
+/// Sends for one run while `receive` runs on another thread, until its flag is set and the socket is empty. Returns the number
+/// of datagrams sent, the result of `receive`, and the CPU time of its thread (ns).
 fn send_while<T: Send>(
     plan: &Plan,
     testbed: &Testbed,
@@ -232,7 +231,7 @@ fn send_while<T: Send>(
         // Relaxed: no other data depends on the flag; joining orders the rest.
         stop.store(true, Ordering::Relaxed);
         let sent = sending.join();
-        // Release: pairs with the acquire in the receiver, so that everything sent is in the socket by then.
+        // Release pairs with the acquire in the receiver: when it sees the flag, everything that was sent is in the socket.
         done.store(true, Ordering::Release);
         (sent, receiving.join())
     });
@@ -295,7 +294,7 @@ fn collected(
     })
 }
 
-/// Receives and handles datagrams until `done` is set and the socket is empty; returns the time from first to last datagram.
+/// Handles datagrams until `done` is set and the socket is empty. Returns the time from the first to the last datagram.
 fn collect(
     receiver: &mut Receiver,
     collector: &mut Collector,
@@ -326,7 +325,7 @@ fn collect(
             ticked = now;
             collector.tick(now, batch);
         }
-        // The program passes the batch to the store's queue here.
+        // `hopwise run` passes the batch to the store's queue here.
         if batch.len() > 4096 {
             batch.clear();
         }

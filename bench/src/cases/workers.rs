@@ -1,4 +1,4 @@
-//! The threads of an input and its workers, without the input.
+//! Runs the threads of an input and its workers as `hopwise run` does, but with packets from the caller (cases `fanout-…`).
 
 use std::{
     collections::BTreeMap,
@@ -23,27 +23,23 @@ use runtime::{control::Control, lock::lock};
 
 use experiments::machine::on_core;
 
-/// Receives bursts and passes them on.
+/// A function in place of a socket: it passes bursts of packets to the function that it gets.
 pub(super) type Receive<'r> = &'r mut (dyn FnMut(&mut dyn FnMut(&[Packet<'_>])) + Send);
 
-/// Counters and CPU time of [`process`].
+/// Counters and CPU times that [`process`] returns.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Processed {
     /// Datagrams that the workers handled.
     pub(super) handled: u64,
-    /// Datagrams that were dropped before a worker.
+    /// Datagrams that were dropped before they reached a worker.
     pub(super) dropped: u64,
-    /// CPU time of each worker's thread, ns; none where the thread of the input does the work.
+    /// CPU time of each worker's thread, ns; empty if the input's thread does the work.
     pub(super) workers_ns: Vec<u64>,
 }
 
-/// Processes the datagrams of one input with one worker for each of `collectors`. `receive` runs as the thread of the input: it
-/// passes its bursts to the function that it gets.
-///
-/// # Errors
-/// A thread cannot be started, or panicked.
+/// Processes the datagrams of one input with one worker for each of `collectors`. `receive` runs as the thread of the input.
 pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
-    // Nothing reads the results, and at its end a worker waits until all of them are queued.
+    // Nothing reads the results, and a worker waits at its end until all of them are queued, so the queue must never fill.
     let queue = 1 << 30;
     let config = Config {
         batch: 4096,
@@ -78,7 +74,7 @@ fn outlet(pipeline: &Pipeline) -> Result<QueueSender, CliError> {
         .ok_or_else(|| CliError::new("the pipeline has stopped"))
 }
 
-/// Measures one worker: the thread of the input does the work, as in [`collect_role::input`].
+/// Runs a single worker in the thread of the input, as [`collect_role::input`] does.
 fn run_alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Result<Processed, CliError> {
     let (worker, handle) = worker(collector, pipeline)?;
     let worker = Mutex::new(worker);
@@ -98,7 +94,7 @@ fn run_alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) ->
     })
 }
 
-/// Several workers, each with a thread and a queue.
+/// Runs several workers, each with a thread and a queue, and distributes packets to them.
 fn distributed(
     collectors: Vec<Collector>,
     pipeline: &Pipeline,
@@ -142,7 +138,7 @@ fn distributed(
             let now = time::now();
             spreader.poll(now, now);
         });
-        // The workers end when their last sender is gone.
+        // The workers end when their last sender is dropped.
         drop(spreader);
         threads
             .into_iter()

@@ -1,30 +1,30 @@
-//! The goal of each case.
+//! Performance goals ("bars") of the benchmark cases, which the page of figures compares with the results.
 
-/// The bar that a case should reach.
+/// The goal that a case should reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
     /// At most `most` times another case.
     Times { case: &'static str, most: f64 },
     /// At most `most` ns more than another case.
     More { case: &'static str, most: f64 },
-    /// At least this share of something measured in the same run.
+    /// The condition `condition`, a ratio to `what` in the same run, is at least `least`.
     Share {
         condition: &'static str,
         what: &'static str,
         least: f64,
     },
-    /// At most this value of a condition.
+    /// The condition `condition` is at most `most`.
     Of {
         condition: &'static str,
         what: &'static str,
         most: f64,
     },
-    /// At most this many ns.
+    /// The median is at most this many ns.
     Most(f64),
 }
 
 impl Bar {
-    /// Returns whether `value`, rounded as it is shown, reaches the bar.
+    /// Returns whether `value`, rounded as the page shows it, reaches the goal.
     pub(super) fn is_met(&self, value: f64) -> bool {
         let tenths = (value * 10.0).round() / 10.0;
         let hundredths = (value * 100.0).round() / 100.0;
@@ -37,7 +37,7 @@ impl Bar {
     }
 }
 
-/// The bar of a case.
+/// Returns the goal of a case, if it has one.
 pub(super) fn bar_of(name: &str) -> Option<&'static Bar> {
     BARS.iter().find(|(case, _)| *case == name).map(|(_, bar)| bar)
 }
@@ -69,19 +69,19 @@ const fn of(condition: &'static str, what: &'static str, most: f64) -> Bar {
 const COMMON: &str = "fastpath-6x8-1k";
 
 const BARS: &[(&str, Bar)] = &[
-    // Random order: at most a quarter more than the order of creation.
+    // Random order of flows takes at most a quarter more than the order of creation.
     ("fastpath-6x8-100k-shuffled", times("fastpath-6x8-100k", 1.25)),
     ("fastpath-6x8-1m-shuffled", times("fastpath-6x8-1m", 1.25)),
     // Linear in the length of the path: 33 ns and 8 ns per hop where six hops take 81 ns.
     ("fastpath-8x8-1k", times(COMMON, 1.2)),
     ("fastpath-12x8-1k", times(COMMON, 1.59)),
     ("fastpath-16x8-1k", times(COMMON, 1.99)),
-    // No item costs more than eight.
+    // Four items do not cost more than eight.
     ("fastpath-6x4-1k", times(COMMON, 1.0)),
     ("fastpath-6x8-1k-rule", more(COMMON, 5.0)),
     ("fastpath-6x8-1k-rule-history", more(COMMON, 15.0)),
     ("fastpath-6x8-1k-rules10", times(COMMON, 2.0)),
-    // Other formats. Per report; of INT-MX and postcards, a path is six reports.
+    // Other formats, per report. A path takes six reports with INT-MX and postcards.
     ("fastpath-md21-6x8-1k", times(COMMON, 1.5)),
     ("fastpath-tr20-md10-6x8-1k", times(COMMON, 1.5)),
     ("fastpath-tr05-6x8-1k", times(COMMON, 1.5)),
@@ -118,7 +118,7 @@ const BARS: &[(&str, Bar)] = &[
     ("rdma-append", share("of_baseline", "a plain loop", 0.6)),
     ("dta-follow", share("of_copy", "a copy", 0.5)),
     ("store-insert", Bar::Most(1000.0)),
-    // A second, and 20 ms.
+    // One second, and 20 ms.
     ("manager-plan", Bar::Most(1e9)),
     ("manager-one-more", Bar::Most(2e7)),
     ("manager-one-more-everywhere", Bar::Most(2e7)),
@@ -126,13 +126,13 @@ const BARS: &[(&str, Bar)] = &[
         "manager-apply-200",
         of("simulated_ms", "ms of simulated time", 2000.0),
     ),
-    // Two million records per second, and one million.
+    // Two million records per second, one million, and half a million.
     ("export-protobuf", Bar::Most(500.0)),
     ("export-json", Bar::Most(1000.0)),
     ("export-clickhouse", Bar::Most(2000.0)),
     ("export-kafka", share("of_own_load", "Kafka's own load tool", 0.7)),
     ("export-catch-up", of("lost", "reports lost meanwhile", 0.0)),
-    // All threads: a report and its records.
+    // User time of all threads, for a report and its records.
     (
         "live-change-100",
         of("user_ns_per_report", "ns of the program per report", 1000.0),
@@ -145,7 +145,7 @@ const BARS: &[(&str, Bar)] = &[
     ("live-new-flows", Bar::Most(10_000.0)),
 ];
 
-/// The cases that bars name.
+/// Returns the names of all cases that goals refer to.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     BARS.iter().flat_map(|(name, bar)| {

@@ -1,11 +1,11 @@
-//! Calculations over fields.
+//! Checksum and hash calculations of a P4 program (`csum16`, `crc32`) over a list of headers, fields and constants.
 
 use crate::packet::{BitWriter, Phv};
 use crate::program::{Algorithm, Calculation, Input, Program};
 
 impl Calculation {
-    /// The value of the calculation. Fields of invalid headers count as zeros, and invalid headers as nothing,
-    /// as in BMv2.
+    /// Concatenates the inputs bit by bit and computes the checksum over them. As in BMv2, an invalid header adds no bytes,
+    /// but a field is read even if its header is invalid (0 if nothing has set it).
     pub(crate) fn value(&self, program: &Program, phv: &Phv) -> u128 {
         let mut writer = BitWriter::default();
         for input in &self.input {
@@ -41,7 +41,7 @@ fn csum16(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// CRC-32 as in Ethernet.
+/// CRC-32 as in Ethernet, bit by bit (reflected polynomial 0xEDB88320).
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {

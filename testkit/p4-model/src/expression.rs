@@ -1,19 +1,22 @@
-//! Expressions. BMv2 computes with integers of any size, and the compiler masks each result to its width: modulo 2^128 is the same, as
-//! no operand of these programs is wider.
+//! Expressions of actions, conditions and parser states, and their evaluation.
+//!
+//! BMv2 computes with integers of any size, and the compiler masks each result to its width. The model computes modulo 2^128,
+//! which gives the same results because no operand of these programs is wider.
 
 use crate::field::{Field, VALID};
 use crate::packet::Phv;
 
+/// A tree of operators. Truth values are 0 and 1.
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     Constant(u128),
     Field(Field),
-    /// A parameter of the action.
+    /// A parameter of the action, by position.
     Parameter(usize),
-    /// `!`, `~`, and conversions between a bit and a truth value, which change nothing.
+    /// `!`, `~`, and the conversions `b2d` and `d2b` between a bit and a truth value, which change nothing.
     Unary(Unary, Box<Expression>),
     Binary(Binary, Box<[Expression; 2]>),
-    /// The condition, and the values if it is true and if it is false.
+    /// The operator `?:`: condition, value if it is true, value if it is false.
     Choice(Box<[Expression; 3]>),
 }
 
@@ -40,6 +43,7 @@ pub(crate) enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    /// Logical `and` of truth values; `Either` is the logical `or`.
     Both,
     Either,
 }
@@ -90,7 +94,7 @@ impl Binary {
 }
 
 impl Expression {
-    /// The value, with the parameters of the action.
+    /// Evaluates the expression with the current headers and the parameters of the running action.
     pub(crate) fn value(&self, phv: &Phv, parameters: &[u128]) -> u128 {
         match self {
             Self::Constant(value) => *value,

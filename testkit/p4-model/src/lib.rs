@@ -1,8 +1,8 @@
-//! Executes P4_16 programs for v1model, from the JSON that `p4c-bm2-ss` writes.
+//! An interpreter for P4_16 programs of the v1model architecture, compiled to JSON by `p4c-bm2-ss`.
 //!
-//! It is a model for tests: packets, times and queue depths go in, packets come out, and nothing depends on the machine. It knows what
-//! the programs of this project use; anything else is refused by name when the program is loaded, never ignored. Semantics are those
-//! of the JSON format 2.x of BMv2 (its `JSON_format.md`) and of its target `simple_switch`.
+//! It is a model for tests: packets, times and queue depths go in, packets come out, and nothing depends on the machine. It
+//! supports the language features that this project's programs use; loading a program with any other feature fails with an
+//! error that names it. Semantics follow BMv2: its JSON format 2.x (`JSON_format.md`) and its target `simple_switch`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), p4_model::Error> {

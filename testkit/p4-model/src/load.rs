@@ -1,4 +1,6 @@
-//! Reads the compiler's JSON, and resolves its names.
+//! Loads a program from the JSON of `p4c-bm2-ss`: resolves each name to an index, and rejects what the model does not execute.
+//!
+//! Objects that others refer to are read first: header types, headers, stacks, registers, counters, calculations, actions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +16,7 @@ use crate::program::{
 };
 use crate::table::{Installed, Key, MatchKind, Next, Table};
 
-/// The reason for which a program or an entry is refused, in one sentence.
+/// The reason why a program or a table entry is rejected, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub(crate) String);
 
@@ -34,29 +36,32 @@ fn wrong<T>(what: impl fmt::Display) -> Result<T> {
     )))
 }
 
-/// The names of a program.
+/// Indexes of a program's objects by name, needed only while loading.
 #[derive(Default)]
 struct Names {
+    /// Header types by name: the index into `widths`, and the index of each field by name.
     types: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
-    /// Widths of the types' fields, bits.
+    /// Field widths of each header type in bits; `None` for a field of variable length.
     widths: Vec<Vec<Option<u32>>>,
     headers: BTreeMap<String, usize>,
     stacks: BTreeMap<String, usize>,
     calculations: BTreeMap<String, usize>,
     registers: BTreeMap<String, usize>,
     counters: BTreeMap<String, usize>,
-    /// The type of each header.
+    /// Name of the type of each header instance.
     kinds: Vec<String>,
+    /// The header instances of each stack.
     stack_headers: Vec<Vec<usize>>,
 }
 
 impl Program {
-    /// Reads what `p4c-bm2-ss` wrote.
+    /// Loads a program from the JSON text that `p4c-bm2-ss` writes.
     ///
     /// # Errors
-    /// It is no such JSON, or the program uses something that this model does not execute.
+    /// The text is not such JSON, or the program uses a feature that this model does not execute.
     pub fn read(text: &str) -> Result<Self> {
         let json: Json = serde_json::from_str(text).map_err(|error| Error(format!("not JSON: {error}")))?;
+        // Features that no program of this project uses.
         for unused in [
             "header_unions",
             "parse_vsets",
@@ -124,7 +129,7 @@ impl Program {
     }
 }
 
-/// The number of a parser error; one that no error has if the program does not declare it.
+/// Returns the code of a parser error, or `u128::MAX`, which no error has, if the program does not declare it.
 fn error_code(json: &Json, name: &str) -> u128 {
     let errors = list(json, "errors").unwrap_or_default();
     let found = errors.iter().find(|error| error[0] == name);
@@ -133,7 +138,7 @@ fn error_code(json: &Json, name: &str) -> u128 {
         .map_or(u128::MAX, u128::from)
 }
 
-/// The position of the element with this name; `None` also if `name` is not a text.
+/// Returns the position of the element with this name. `None` also if `name` is null, which ends a parser or pipeline.
 fn position<'a>(all: impl IntoIterator<Item = &'a Json>, name: &Json) -> Option<usize> {
     all.into_iter()
         .position(|element| element["name"] == *name)
@@ -168,7 +173,7 @@ fn hex(json: &Json) -> Result<u128> {
         .ok_or_else(|| Error(format!("{json} is not a 128-bit number")))
 }
 
-/// Maximum of sizes in a program file.
+/// Upper bound of every number in a program file, so that a malformed file cannot exhaust memory.
 const MAX: usize = 1 << 20;
 
 fn header_types(json: &Json, names: &mut Names) -> Result<()> {
@@ -214,7 +219,7 @@ fn headers(json: &Json, names: &mut Names) -> Result<Vec<Header>> {
 fn stacks(json: &Json, names: &mut Names) -> Result<Vec<Vec<usize>>> {
     let mut stacks = Vec::new();
     for stack in list(json, "header_stacks")? {
-        // Headers are numbered in the order of their ids.
+        // The JSON lists ids; everything else in the model uses the position in `headers`.
         let ids = list(stack, "header_ids")?.iter().filter_map(Json::as_u64);
         let all = list(json, "headers")?;
         names.stacks.insert(text_of(stack, "name")?, stacks.len());
@@ -227,6 +232,7 @@ fn stacks(json: &Json, names: &mut Names) -> Result<Vec<Vec<usize>>> {
     Ok(stacks)
 }
 
+/// Reads the arrays of registers or counters, and adds their names to `names`.
 fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result<Vec<(String, Json)>> {
     let mut arrays = Vec::new();
     for array in list(json, key)? {
@@ -237,7 +243,7 @@ fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result
     Ok(arrays)
 }
 
-/// An entry that is part of a table of exact matches.
+/// Reads an entry that the program itself declares (`const entries`); only exact matches are supported.
 fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
     let keys = list(json, "match_key")?
         .iter()
@@ -453,7 +459,7 @@ impl Names {
         })
     }
 
-    /// `nodes`: the tables and conditionals of the pipeline, in the order of their numbers.
+    /// Reads a table. `nodes` are the pipeline's tables and then its conditionals, in the order of `Pipeline::nodes`.
     fn table(&self, json: &Json, actions: &[Action], pipeline: &Json, nodes: &[&Json]) -> Result<Table> {
         let name = text_of(json, "name")?;
         if json["type"] != "simple"
@@ -511,6 +517,7 @@ impl Names {
         })
     }
 
+    /// Reads one field of a table's key: its name, field, match kind and width in bits.
     fn key(&self, json: &Json) -> Result<(String, Field, MatchKind, u32)> {
         let field = self.field(&json["target"])?;
         let kind = match json["match_type"].as_str() {
@@ -524,7 +531,7 @@ impl Names {
         Ok((name, field, kind, self.width(field)?))
     }
 
-    /// Bits of a field of fixed length.
+    /// Returns the width of a field in bits; fails for a field of variable length.
     fn width(&self, at: Field) -> Result<u32> {
         if at.field == VALID {
             return Ok(1);
@@ -534,6 +541,7 @@ impl Names {
             .ok_or_else(|| Error("a field of variable length cannot be a key".to_owned()))
     }
 
+    /// Reads the parser's states, and the index of the first one.
     fn parser(&self, json: &Json) -> Result<(Vec<ParseState>, Option<usize>)> {
         let [parser] = list(json, "parsers")? else {
             return wrong("it has not one parser");
@@ -561,7 +569,7 @@ impl Names {
                 },
                 Value::Expression(_) => return wrong(format_args!("key {part}")),
             };
-            // Each part of the key has whole bytes.
+            // BMv2 pads each part of the key to whole bytes.
             key.push((value, width.next_multiple_of(8)));
         }
         let mut transitions = Vec::new();
@@ -593,6 +601,7 @@ impl Names {
         })
     }
 
+    /// Reads an operand of the parser, which may be a field of the last extracted element of a stack.
     fn value(&self, json: &Json) -> Result<Value> {
         if json["type"] != "stack_field" {
             return self.expression(json).map(Value::Expression);
@@ -629,6 +638,7 @@ impl Names {
                 self.expression(second)?,
             )),
             ("set", Some("field")) if second["type"] == "lookahead" => {
+                // Offset and width of the lookahead, in bits.
                 let [from, width] = [0, 1].map(|at: usize| {
                     second["value"][at]
                         .as_u64()
@@ -687,7 +697,7 @@ impl Names {
     }
 }
 
-/// The parameters of a primitive.
+/// The parameters of an action's primitive, read by position.
 struct Parameters<'a> {
     names: &'a Names,
     list: &'a [Json],
@@ -710,7 +720,7 @@ impl Parameters<'_> {
         self.names.header(&self.get(at)["value"])
     }
 
-    /// The number of a register, counter or calculation.
+    /// Returns the index of the register, counter or calculation that a parameter names.
     fn named(&self, at: usize, names: &BTreeMap<String, usize>) -> Result<usize> {
         let name = self.get(at)["value"].as_str().unwrap_or_default();
         names
@@ -719,7 +729,7 @@ impl Parameters<'_> {
             .ok_or_else(|| Error(format!("there is no `{name}`")))
     }
 
-    /// A line of the action, or the number of a field list.
+    /// Returns a jump target (the index of a primitive in the action) or the number of a field list.
     fn line(&self, at: usize) -> Result<usize> {
         hex(&self.get(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX))
     }

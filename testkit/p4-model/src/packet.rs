@@ -1,12 +1,13 @@
-//! The headers of a packet in the switch, and bits of bytes.
+//! The packet header vector (PHV): values and validity of all header instances, and reading and writing of bit fields.
 
 use crate::field::{Field, VALID};
 
 /// A header instance of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
-    /// Widths of its fields in bits; `None` for the one of variable length.
+    /// Widths of the fields in bits; `None` for the field of variable length (at most one).
     pub(crate) widths: Vec<Option<u32>>,
+    /// A metadata struct: always valid, and not part of the frame.
     pub(crate) metadata: bool,
 }
 
@@ -16,11 +17,12 @@ pub(crate) struct Phv {
     headers: Vec<Instance>,
 }
 
+/// The state of one header instance while a packet is processed.
 #[derive(Clone, Debug)]
 struct Instance {
     valid: bool,
     fields: Vec<u128>,
-    /// The field of variable length.
+    /// Content of the field of variable length.
     variable: Vec<u8>,
     widths: Vec<Option<u32>>,
 }
@@ -50,7 +52,7 @@ impl Phv {
         self.headers[header].fields[field]
     }
 
-    /// Sets a field to the low bits of `value`.
+    /// Sets a field to the low bits of `value`, or the header's validity for `$valid$`.
     pub(crate) fn set(&mut self, Field { header, field }: Field, value: u128) {
         let instance = &mut self.headers[header];
         if field == VALID {
@@ -68,7 +70,7 @@ impl Phv {
         self.headers[header].variable = bytes;
     }
 
-    /// Copies a header with its validity.
+    /// Copies a header with its validity, as an assignment between headers of one type does.
     pub(crate) fn copy(&mut self, to: usize, from: usize) {
         let source = self.headers[from].clone();
         let target = &mut self.headers[to];
@@ -77,8 +79,8 @@ impl Phv {
         target.variable = source.variable;
     }
 
-    /// Reads a header from the front of `bytes`; its field of variable length, if there is one, has `variable` bytes. Returns the
-    /// length; `None`: too short.
+    /// Extracts a header from the front of `bytes`; its field of variable length, if it has one, takes `variable` bytes.
+    /// Returns the length in bytes, or `None` if `bytes` is too short.
     pub(crate) fn extract(&mut self, header: usize, bytes: &[u8], variable: usize) -> Option<usize> {
         let instance = &mut self.headers[header];
         let fixed: u32 = instance.widths.iter().flatten().sum();
@@ -101,7 +103,7 @@ impl Phv {
         Some(len)
     }
 
-    /// Appends a valid header to `out`.
+    /// Appends the header's bytes to `out` if the header is valid.
     pub(crate) fn emit(&self, header: usize, out: &mut Vec<u8>) {
         let instance = &self.headers[header];
         if !instance.valid {
@@ -128,19 +130,19 @@ impl Phv {
     }
 }
 
-/// The lowest `width` bits.
+/// A mask of the lowest `width` bits; all ones from 128 on.
 pub(crate) fn mask(width: u32) -> u128 {
     1_u128.checked_shl(width).map_or(u128::MAX, |bit| bit - 1)
 }
 
-/// `width` bits of `bytes`, which are long enough, from bit `at` on.
+/// Reads `width` bits from bit `at` on, most significant bit first. `bytes` must be long enough.
 pub(crate) fn bits(bytes: &[u8], at: usize, width: u32) -> u128 {
     (at..at + width as usize).fold(0, |value, at| {
         value << 1 | u128::from(bytes[at / 8] >> (7 - at % 8) & 1)
     })
 }
 
-/// Bytes that are written bit by bit.
+/// A buffer that is written bit by bit, most significant bit first.
 #[derive(Debug, Default)]
 pub(crate) struct BitWriter {
     pub(crate) bytes: Vec<u8>,

@@ -1,4 +1,7 @@
-//! A program, with all names resolved.
+//! A loaded P4 program, with all names resolved.
+//!
+//! A `usize` refers to an object by its index in a list of [`Program`]: a header in `headers`, a stack in `stacks`, and so on.
+//! The next node or parser state is an `Option<usize>`; `None` ends the pipeline or accepts the packet.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +10,24 @@ use crate::field::{Field, VALID};
 use crate::packet::Header;
 use crate::table::Table;
 
+/// An operation of a parser state.
 #[derive(Clone, Debug)]
 pub(crate) enum ParserOp {
     Extract(usize),
+    /// Extracts the next element of a stack.
     ExtractNext(usize),
+    /// Extracts a header whose field of variable length has this many bits.
     ExtractVariable(usize, Expression),
     Set(Field, Value),
+    /// Sets a field to bits that are not extracted: offset and width in bits.
     SetLookahead(Field, u32, u32),
 }
 
-/// An operand of the parser.
+/// An operand of the parser, in an assignment or in a transition key.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Expression(Expression),
-    /// A field of the last element of a stack that was extracted.
+    /// A field of the stack's element that was extracted last: stack, index of the field.
     LastOf(usize, usize),
 }
 
@@ -34,22 +41,27 @@ pub(crate) struct Transition {
 #[derive(Clone, Debug)]
 pub(crate) struct ParseState {
     pub(crate) ops: Vec<ParserOp>,
-    /// With their widths, which concatenate to the key.
+    /// The parts of the transition key, concatenated, with their widths in bits.
     pub(crate) key: Vec<(Value, u32)>,
     pub(crate) transitions: Vec<Transition>,
 }
 
+/// One step of an action.
 #[derive(Clone, Debug)]
 pub(crate) enum Primitive {
     Assign(Field, Expression),
     AssignVariable(Field, Field),
     AssignHeader(usize, usize),
     SetValid(usize, bool),
+    /// Continues at this primitive of the action; `p4c` compiles conditions in actions to jumps.
     Jump(usize),
     JumpIfZero(Expression, usize),
+    /// Target, register array, index.
     RegisterRead(Field, usize, Expression),
+    /// Register array, index, value.
     RegisterWrite(usize, Expression, Expression),
     Truncate(Expression),
+    /// Sets `target` to `base` plus the hash modulo `size`.
     Hash {
         target: Field,
         base: Expression,
@@ -65,7 +77,7 @@ pub(crate) enum Primitive {
         session: Expression,
         fields: usize,
     },
-    /// The field list to preserve.
+    /// Recirculates the packet with the metadata of this field list.
     Recirculate(usize),
     MarkToDrop,
 }
@@ -73,11 +85,11 @@ pub(crate) enum Primitive {
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     pub(crate) name: String,
+    /// Widths of the parameters in bits.
     pub(crate) parameters: Vec<u32>,
     pub(crate) primitives: Vec<Primitive>,
 }
 
-/// A node of a pipeline.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Table(usize),
@@ -107,6 +119,7 @@ pub(crate) enum Input {
     Field(Field),
     /// All fields of a header.
     Header(usize),
+    /// A value, and its width in bits.
     Constant(u128, u32),
 }
 
@@ -116,6 +129,7 @@ pub(crate) struct Calculation {
     pub(crate) input: Vec<Input>,
 }
 
+/// A field that holds a checksum: verified after the parser, updated before the deparser.
 #[derive(Clone, Debug)]
 pub(crate) struct Checksum {
     pub(crate) target: Field,
@@ -125,7 +139,7 @@ pub(crate) struct Checksum {
     pub(crate) condition: Option<Expression>,
 }
 
-/// The fields of `standard_metadata` that the target reads and writes.
+/// The fields of v1model's `standard_metadata` that the target reads and writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Standard {
     pub(crate) ingress_port: Field,
@@ -159,14 +173,17 @@ pub struct Program {
     pub(crate) calculations: Vec<Calculation>,
     pub(crate) checksums: Vec<Checksum>,
     pub(crate) field_lists: BTreeMap<u128, Vec<Field>>,
+    /// Name, number of cells and width in bits of each register array.
     pub(crate) registers: Vec<(String, usize, u32)>,
+    /// Name and number of cells of each counter array.
     pub(crate) counters: Vec<(String, usize)>,
-    /// Numbers of parser errors: too short, and stack out of bounds.
+    /// Codes of the parser errors `PacketTooShort` and `StackOutOfBounds`.
     pub(crate) errors: [u128; 2],
     pub(crate) standard: Standard,
 }
 
 impl Program {
+    /// Returns the width of a field in bits, or `None` for a field of variable length.
     pub(crate) fn width(&self, at: Field) -> Option<u32> {
         if at.field == VALID {
             Some(1)

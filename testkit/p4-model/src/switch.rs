@@ -1,5 +1,13 @@
-//! The target: parser, ingress, a queue that the caller describes, egress, deparser. Copies pass egress: those made at ingress as they
-//! arrived, those made at egress as they are then. What is recirculated is not sent, and passes the parser again.
+//! The model's `simple_switch`: runs a frame through parser, ingress, queue, egress and deparser.
+//!
+//! ```text
+//! frame ──► parser ──► ingress ──► queue ──► egress ──► deparser ──► Sent
+//!             ▲                                            │
+//!             └────────────── recirculate ◄────────────────┘
+//! ```
+//!
+//! The caller states times and queue depth in [`Arrival`]. An ingress clone has the headers as they arrived, an egress clone as
+//! they are after egress; both enter the queue, and keep only the metadata of their field list.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,16 +18,16 @@ use crate::packet::{Phv, bits};
 use crate::program::{Node, ParserOp, Pipeline, Primitive, Program, Value};
 use crate::table::{Entry, Installed, Next, fits, lookup};
 
-/// A packet's arrival, and its stay in the queue.
+/// The arrival of a packet: its port and times, and the depth of the queue that it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Port on which the packet arrives.
     pub port: u16,
-    /// Times of ingress and egress, microseconds since the switch's start.
+    /// Time of ingress, in microseconds since the start of the switch.
     pub ingress_ts: u64,
-    /// Time of egress, as `ingress_ts`.
+    /// Time of egress, in microseconds since the start of the switch.
     pub egress_ts: u64,
-    /// Packets in the queue when it left.
+    /// Packets in the queue when the packet is dequeued; the model reports the same depth for the time of enqueueing.
     pub deq_qdepth: u32,
 }
 
@@ -36,16 +44,19 @@ pub struct Sent {
 #[derive(Clone, Debug)]
 pub struct Switch {
     program: Arc<Program>,
+    /// Entries of each table.
     entries: Vec<Vec<Installed>>,
+    /// Default action of each table, with its parameters.
     defaults: Vec<(usize, Vec<u128>)>,
     registers: Vec<Vec<u128>>,
     counters: Vec<Vec<u64>>,
+    /// Ports of the clone sessions.
     sessions: BTreeMap<u128, u16>,
-    /// Ports and numbers of a multicast group's replicas.
+    /// Replicas of the multicast groups: egress port and `egress_rid`.
     groups: BTreeMap<u128, Vec<(u16, u16)>>,
 }
 
-/// Tells whether `name` is the full name or its last part.
+/// Tells whether `name` is the full name or its last part after a dot.
 fn is_named(full: &str, name: &str) -> bool {
     full == name || full.rsplit('.').next() == Some(name)
 }
@@ -55,33 +66,35 @@ fn is_named(full: &str, name: &str) -> bool {
 struct Packet {
     phv: Phv,
     payload: Vec<u8>,
+    /// Maximum length of the frame in bytes, from `truncate`.
     truncated: Option<usize>,
-    /// The last clone's session and field list.
+    /// Session and field list of the requested clone; a second request replaces the first.
     copy: Option<(u128, u128)>,
-    /// It is recirculated: the field list.
+    /// The field list to keep if the packet is recirculated.
     again: Option<u128>,
 }
 
-/// A frame that passes the parser, with the metadata that it has.
+/// A frame that enters the parser, with the metadata fields that it starts with.
 type Arriving = (Vec<u8>, Vec<(Field, u128)>);
-/// A packet in a queue, its port and its instance type.
+/// A packet in the queue, its egress port and its instance type.
 type Queued = (Packet, u128, u128);
 
-/// The port of packets that are dropped.
+/// The egress port that means drop in `simple_switch`.
 const DROP_PORT: u128 = 511;
+// Values of `standard_metadata.instance_type` in `simple_switch`; 0 is a normal packet.
 const INGRESS_CLONE: u128 = 1;
 const EGRESS_CLONE: u128 = 2;
 const REPLICATION: u128 = 5;
 const RECIRCULATION: u128 = 4;
-/// Passes of a frame and of what is recirculated at most.
+/// Maximum number of passes for one frame, recirculations included.
 const MAX_PASSES: usize = 1000;
-/// Copies of copies at most: a DTA reporter sends up to 256 reports again, one after the other.
+/// Bound on clones of clones in one pass. A DTA reporter retransmits up to 256 reports by cloning one after another.
 const MAX_COPIES: usize = 1024;
-/// Nodes and parser states in one pass at most.
+/// Maximum number of parser states, pipeline nodes or primitives of an action in one run, in case a program loops.
 const MAX_STEPS: usize = 100_000;
 
 impl Switch {
-    /// A switch without entries.
+    /// Creates a switch with only the entries that the program declares.
     pub fn new(program: impl Into<Arc<Program>>) -> Self {
         let program = program.into();
         Self {
@@ -105,6 +118,7 @@ impl Switch {
         found.ok_or_else(|| Error(format!("there is no table `{name}`")))
     }
 
+    /// Finds an action of a table by name, and checks the number of parameters.
     fn action(&self, table: usize, name: &str, parameters: &[u128]) -> Result<usize, Error> {
         let table = &self.program.tables[table];
         let mut ids = table.actions.iter();
@@ -120,7 +134,7 @@ impl Switch {
         Ok(id)
     }
 
-    /// Adds an entry to a table. The last part of a table's name is enough.
+    /// Adds an entry to a table. The last part of the table's name is enough.
     ///
     /// # Errors
     /// There is no such table or action, the key does not fit, or the table is full.
@@ -149,7 +163,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Removes the entries of a table that do not belong to the program.
+    /// Removes a table's entries, except those that the program declares.
     ///
     /// # Errors
     /// There is no such table.
@@ -174,12 +188,12 @@ impl Switch {
         self.sessions.insert(u128::from(session), port);
     }
 
-    /// Directs the replicas of a multicast group to ports; each has a number.
+    /// Sets the replicas of a multicast group: pairs of egress port and replication id (`egress_rid`).
     pub fn set_group(&mut self, group: u16, replicas: &[(u16, u16)]) {
         self.groups.insert(u128::from(group), replicas.to_vec());
     }
 
-    /// Returns the instances of a counter; `None` if there is no such counter.
+    /// Returns the packet counts of a counter array, or `None` if there is no such counter.
     pub fn counter(&self, name: &str) -> Option<&[u64]> {
         let mut counters = self.program.counters.iter();
         let found = counters.position(|(full, _)| is_named(full, name))?;
@@ -191,18 +205,18 @@ impl Switch {
         registers.position(|(full, ..)| is_named(full, name))
     }
 
-    /// The cells of an array of registers.
+    /// Returns the cells of a register array, or `None` if there is no such array.
     pub fn registers(&self, name: &str) -> Option<&[u128]> {
         Some(&self.registers[self.register(name)?])
     }
 
-    /// The same, to change them, as a control plane does.
+    /// Returns the cells of a register array for writing, as a control plane does.
     pub fn registers_mut(&mut self, name: &str) -> Option<&mut [u128]> {
         let found = self.register(name)?;
         Some(&mut self.registers[found])
     }
 
-    /// Processes a packet. Returns what is sent: the packet first, then its copies.
+    /// Processes a frame. Returns what the switch sends: the packet first, then its copies, then packets of later passes.
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
         let standard = &self.program.standard;
         let first = vec![(standard.ingress_port, u128::from(arrival.port))];
@@ -217,7 +231,7 @@ impl Switch {
         sent
     }
 
-    /// One pass of a frame.
+    /// Runs one pass of a frame from the parser to the deparser; adds recirculated frames to `again`.
     fn pass(
         &mut self,
         frame: &[u8],
@@ -238,7 +252,7 @@ impl Switch {
         let port = packet.phv.get(standard.egress_spec);
         let group = packet.phv.get(standard.mcast_grp);
         if group != 0 {
-            // The last one first: the queue is emptied from its end.
+            // In reverse order, because the queue is emptied from its end.
             for (port, number) in self.groups.get(&group).into_iter().flatten().rev() {
                 let mut replica = packet.clone();
                 replica.phv.set(standard.egress_rid, u128::from(*number));
@@ -290,7 +304,7 @@ impl Switch {
         sent
     }
 
-    /// The copy that ingress made: parsed again, with only these metadata, and none of the parser's.
+    /// Makes the ingress clone: the frame as it arrived, parsed again, with only the metadata of the field list.
     fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
         let (session, fields) = packet.copy.take()?;
         let port = *self.sessions.get(&session)?;
@@ -303,7 +317,7 @@ impl Switch {
         Some((copy, u128::from(port), INGRESS_CLONE))
     }
 
-    /// A copy with the headers as they are now, and only these metadata.
+    /// Makes an egress clone: the current headers, and only the metadata of the field list.
     fn copied(&self, packet: &Packet, fields: u128) -> Packet {
         let mut phv = packet.phv.clone();
         phv.reset_metadata(&self.program.headers);
@@ -319,7 +333,7 @@ impl Switch {
         }
     }
 
-    /// The fields of a field list.
+    /// Returns the metadata fields that a field list keeps.
     fn kept(&self, fields: u128) -> impl Iterator<Item = Field> + '_ {
         self.program
             .field_lists
@@ -329,10 +343,12 @@ impl Switch {
             .copied()
     }
 
+    /// Runs the parser. An error stops it and is stored in `parser_error`; the headers extracted so far stay valid.
     fn parse(&self, frame: &[u8], metadata: &[(Field, u128)]) -> Packet {
         let mut phv = Phv::new(&self.program.headers);
         metadata.iter().for_each(|(field, value)| phv.set(*field, *value));
         let mut at = 0;
+        // Number of elements extracted so far, for each stack.
         let mut next = vec![0; self.program.stacks.len()];
         let mut state = self.program.first_state;
         let mut error = 0;
@@ -385,7 +401,7 @@ impl Switch {
         }
     }
 
-    /// Errors are numbers of the program's.
+    /// Executes one operation of a parser state at byte `at` of the frame. An error is the program's code for it.
     fn parser_op(
         &self,
         op: &ParserOp,
@@ -426,6 +442,7 @@ impl Switch {
         Ok(())
     }
 
+    /// Sets `checksum_error` if a checksum whose condition holds does not match.
     fn verify_checksums(&self, packet: &mut Packet) {
         let wrong = self
             .program
@@ -445,6 +462,7 @@ impl Switch {
             .set(self.program.standard.checksum_error, u128::from(wrong));
     }
 
+    /// Updates the checksums, then emits the valid headers and the payload, cut to the truncated length.
     fn deparse(&self, packet: &mut Packet) -> Vec<u8> {
         for checksum in self.program.checksums.iter().filter(|checksum| checksum.update) {
             if checksum
@@ -493,6 +511,7 @@ impl Switch {
             _ => packet.phv.get(*field),
         });
         let key: Vec<u128> = fields.collect();
+        // A table without keys always misses, and applies its default action.
         let found = if key.is_empty() {
             None
         } else {
@@ -590,7 +609,7 @@ impl Switch {
                 phv.set(self.program.standard.egress_spec, DROP_PORT);
                 phv.set(self.program.standard.mcast_grp, 0);
             }
-            // The caller moves.
+            // `execute` handles jumps.
             Primitive::Jump(_) | Primitive::JumpIfZero(..) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Entries of tables, and which one matches.
+//! Match-action tables: their keys and entries, and the lookup of the entry that applies.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,14 @@ pub(crate) enum MatchKind {
     Range,
 }
 
+/// A table of the program. Actions are indexes into the program's actions.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) name: String,
+    /// Name, field, match kind and width in bits of each key field.
     pub(crate) keys: Vec<(String, Field, MatchKind, u32)>,
     pub(crate) actions: Vec<usize>,
+    /// The default action and its parameters.
     pub(crate) default: (usize, Vec<u128>),
     pub(crate) size: usize,
     pub(crate) next: Next,
@@ -24,7 +27,7 @@ pub(crate) struct Table {
     pub(crate) entries: Vec<Installed>,
 }
 
-/// The node that follows a table.
+/// The pipeline node that follows a table; `None` ends the pipeline.
 #[derive(Clone, Debug)]
 pub(crate) enum Next {
     ByAction(BTreeMap<usize, Option<usize>>),
@@ -34,23 +37,22 @@ pub(crate) enum Next {
 /// One field of an entry's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Exactly this value matches.
+    /// The value of an exact match.
     Exact(u128),
     /// A prefix: value and length in bits.
     Lpm(u128, u32),
     /// Value and mask of a ternary match.
     Ternary(u128, u128),
-    /// From the first to the last, both included.
+    /// A range from the first to the last value, inclusive.
     Range(u128, u128),
 }
 
 /// An entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key, one for each field of the table.
+    /// The key, with one part for each key field of the table.
     pub keys: Vec<Key>,
-    /// Priority: among entries that match, the one with the highest applies. Not used by exact and longest-prefix
-    /// matches.
+    /// Priority: of the matching entries, the one with the highest number applies. Exact and longest-prefix matches ignore it.
     pub priority: i32,
     /// The name of the action; its last part is enough.
     pub action: String,
@@ -82,7 +84,7 @@ impl Installed {
             })
     }
 
-    /// By which the best of several matches is chosen.
+    /// The rank by which one of several matching entries is chosen: total prefix length, then priority.
     fn rank(&self) -> (u32, i32) {
         let prefix = self
             .keys
@@ -93,13 +95,14 @@ impl Installed {
     }
 }
 
-/// The entry that applies. Of equal rank, the one that was added first.
+/// Returns the entry that applies: the matching one with the highest rank, and of equal ones the first that was added.
 pub(crate) fn lookup<'a>(entries: &'a [Installed], values: &[u128], table: &Table) -> Option<&'a Installed> {
     let fitting = entries.iter().filter(|entry| entry.matches(values, table));
+    // `max_by_key` returns the last maximum, hence the reversal.
     fitting.rev().max_by_key(|entry| entry.rank())
 }
 
-/// Whether a key is of the kind of a table's field.
+/// Tells whether a key has the match kind of the table's field.
 pub(crate) fn fits(key: Key, kind: MatchKind) -> bool {
     matches!(
         (key, kind),

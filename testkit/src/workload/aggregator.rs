@@ -1,4 +1,4 @@
-//! Synthetic postcards for benchmarks: datagrams as nodes send them, one postcard each. Not part of the fast path.
+//! Synthetic postcards for benchmarks of the aggregator: Telemetry Report 2.0 datagrams as nodes send them, one postcard each.
 
 use wire::Hop;
 use wire::aggregate::Kind;
@@ -10,7 +10,7 @@ use ::aggregator::Config;
 pub const LEN: usize = 44;
 /// Number of nodes that send.
 pub const NODES: u32 = 3;
-/// Ingress timestamp of the first postcard.
+/// Ingress timestamp of the first postcard, ns.
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
 /// One case of the benchmark.
@@ -18,9 +18,9 @@ const BEGIN: u64 = 1_700_000_000_000_000_000;
 pub struct Case {
     /// Name of the case in `hopwise bench`.
     pub name: &'static str,
-    /// Kind of its aggregates.
+    /// Kind of aggregates that the aggregator builds.
     pub kind: Kind,
-    /// R: postcards in an aggregate or summary.
+    /// R, the number of postcards in an aggregate or summary.
     pub r: u32,
     /// Number of pairs of node and flow, used cyclically.
     pub flows: u32,
@@ -59,6 +59,7 @@ impl Case {
         Config {
             kind: self.kind,
             r: self.r,
+            // An hour (ns), so that no timer ends an aggregate during a run.
             timer: 3_600_000_000_000,
             registers: self.registers,
             ways: self.registers.min(8),
@@ -66,7 +67,7 @@ impl Case {
         }
     }
 
-    /// Returns the datagrams, [`LEN`] bytes each: one pass over all flows, in an order that defeats prefetching.
+    /// Generates the datagrams, [`LEN`] bytes each: one pass over all flows, in an order that defeats prefetching.
     pub fn datagrams(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.flows as usize * LEN];
         // A prime that divides none of the flow counts.

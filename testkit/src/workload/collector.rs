@@ -1,7 +1,11 @@
-//! Synthetic traffic for benchmarks: frames of Telemetry Report 1.0 around INT 1.0, as INTCollector's generator sends them.
+//! Synthetic reports for benchmarks of the collector, by default Report 1.0 around INT 1.0 as INTCollector's generator sends
+//! them.
 //!
-//! A frame of 6 hops with 8 items is 304 bytes: Ethernet, IPv4, UDP (42), report header (16), inner Ethernet, IPv4, UDP
-//! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Other formats are in `format`. Not part of the fast path.
+//! A frame of 6 hops with 8 items is 304 bytes:
+//!
+//! ```text
+//! Ethernet, IPv4, UDP 42 | report header 16 | inner Ethernet, IPv4, UDP 42 | INT shim 4 | INT header 8 | 6 × 32 metadata
+//! ```
 
 pub mod aggregate;
 mod feed;
@@ -22,10 +26,10 @@ pub use feed::{Feed, Input};
 pub use format::Format;
 pub use sf::{SF_CASES, SfCase};
 
-/// Number of reports in a burst.
+/// Maximum number of reports in a burst, as a receive path delivers them.
 pub const BURST: usize = 64;
 
-/// Time between two ticks.
+/// Simulated time between two ticks of the collector, ns.
 const TICK: u64 = 10_000_000;
 /// Thresholds by metric; only the traffic of [`Values::Change`] exceeds one.
 const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
@@ -35,15 +39,15 @@ const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
 pub struct Case {
     /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Number of flows, in turn.
+    /// Number of flows, which report in turn.
     pub flows: u32,
     /// Number of hops in a report.
     pub hops: u8,
-    /// Bitmap of the items that each hop carries.
+    /// Instruction bitmap: the items that each hop carries.
     pub bitmap: u16,
-    /// The change of values from one report to the next.
+    /// Change of a flow's values from one report to the next.
     pub values: Values,
-    /// In which order flows are visited.
+    /// Order in which flows are visited.
     pub order: Order,
     /// The format in which reports are encoded.
     pub format: Format,
@@ -54,15 +58,15 @@ pub struct Case {
 /// The change of a flow's values from one report to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// The values stay the same.
+    /// The values of a hop stay the same.
     Constant,
-    /// Vary, by less than every threshold.
+    /// The values vary, by less than every threshold.
     Jitter,
     /// One hop latency per report changes by more than its threshold.
     Change,
 }
 
-/// In which order flows are visited, after a first round that creates their state.
+/// The order in which flows are visited, after a first round that creates their state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// In the order in which their state was created, so that much of it is read from consecutive addresses.
@@ -81,9 +85,9 @@ impl Order {
     }
 }
 
-/// One rule of one comparison.
+/// One rule with a single comparison.
 const ONE_RULE: &[&str] = &["flow_latency > 5ms"];
-/// One rule that depends on earlier reports.
+/// One rule that keeps a history: it must hold for three reports.
 const RULE_WITH_HISTORY: &[&str] = &["queue_occupancy > 5000 for 3"];
 /// Ten rules, over every metric.
 const TEN_RULES: &[&str] = &[
@@ -99,7 +103,7 @@ const TEN_RULES: &[&str] = &[
     "queue_occupancy@300 > 1000",
 ];
 
-/// The first case, from which the others differ.
+/// The basic case: the others differ from it in a few fields.
 const BASE: Case = Case {
     name: "fastpath-6x8-1k",
     order: Order::Random,
@@ -222,7 +226,7 @@ pub const CASES: [Case; 22] = [
 ];
 
 impl Case {
-    /// 6 hops of 8 items, values that stay the same, flows in the order in which their state was created: to be changed.
+    /// A template for cases: 6 hops of 8 items, constant values, flows in the order in which their state was created.
     pub const PLAIN: Self = Self {
         name: "",
         flows: 1000,
@@ -234,7 +238,7 @@ impl Case {
         rules: &[],
     };
 
-    /// A collector for the case.
+    /// Creates a collector for the case. No flow times out, and unchanged values are not repeated.
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
         let named: Vec<_> = self
@@ -261,7 +265,7 @@ impl Case {
 
     /// Generates the frames of the case in memory.
     pub fn feed(&self) -> Feed {
-        // Rounds through all flows, so that values can differ from one to the next.
+        // Several rounds over all flows, so that values can differ from one to the next.
         let rounds: u32 = match self.values {
             Values::Constant => 1,
             Values::Change => 2,
@@ -292,9 +296,9 @@ impl Case {
         }
     }
 
-    /// Four nodes per position on the path, and one sink: the network of one busy reporter.
+    /// Returns the ID of the node at a position of a flow's path: one of four nodes, but always the same sink, a busy reporter.
     fn node(&self, hop: u8, flow: u32) -> u32 {
-        // Where each node reports, each place is one node, so that sequence numbers have no gaps.
+        // If each node reports (INT-MX, postcards), a position has only one node, so that its sequence numbers have no gaps.
         let alone = hop + 1 == self.hops || self.frames_per_packet() > 1;
         let choice = if alone {
             0
@@ -304,6 +308,7 @@ impl Case {
         100 * (u32::from(hop) + 1) + choice
     }
 
+    /// Generates the metadata of one hop; `round` alternates the latency of one hop if the values change.
     fn hop(&self, hop: u8, flow: u32, round: u32, random: &mut Rng) -> Hop {
         let [latency, occupancy, utilization] = [900, 400, 40_000].map(|mean| {
             if self.values == Values::Jitter {
@@ -333,7 +338,7 @@ impl Case {
     }
 }
 
-/// Ethernet, IPv4 without options, UDP.
+/// Bytes of the outer headers: Ethernet, IPv4 without options, UDP.
 const OUTER: usize = 42;
 
 struct Packet {
@@ -358,7 +363,7 @@ impl Packet {
         ttl: 64,
     };
 
-    /// Writes headers of a packet with `payload` more bytes.
+    /// Writes Ethernet, IPv4 and UDP headers for `payload` bytes.
     fn write(&self, head: &mut [u8], payload: usize) {
         let total = 28 + payload as u16;
         let length = 8 + payload as u16;
@@ -381,7 +386,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A number near `count` divided by the golden ratio that is coprime to `count`.
+/// Returns a stride coprime to `count`, near its golden section, which visits all indexes in an order that defeats prefetching.
 pub fn coprime(count: u32) -> u32 {
     let start = (u64::from(count) * 618 / 1000) as u32;
     (start.max(1)..)

@@ -1,4 +1,4 @@
-//! RoCEv2 frames as a translator sends them, and plain loops that store the same bytes at the same addresses for comparison.
+//! RoCEv2 WRITE frames for benchmarks of the responder, and plain loops that store the same bytes, for comparison.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use ::rdma::responder::{
     AccessFlags, Config, Order, Output, QueuePairConfig, Registered, Registration, Responder, Stats,
 };
 
-/// Bytes before the part of the region that is written.
+/// Bytes of the region's header page, which no frame writes.
 const START: u64 = 4096;
-/// Prefetch distance of the plain loop, operations.
+/// Prefetch distance of the plain loops, in operations.
 const AHEAD: usize = 16;
 const MTU: u16 = 4096;
 
@@ -24,17 +24,17 @@ const MTU: u16 = 4096;
 pub struct Case {
     /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Length of a write, bytes.
+    /// Length of a write, in bytes.
     pub len: usize,
-    /// Bytes from one slot to the next.
+    /// Distance from one slot to the next, in bytes.
     pub stride: u64,
-    /// Slots are random rather than sequential.
+    /// Slots are written in random instead of sequential order.
     pub random: bool,
     /// Order in which the bytes of a write are stored.
     pub order: Order,
 }
 
-/// The published cases: a slot with a path of five nodes, and a tagged block of 16 entries of 18 bytes.
+/// The published cases: a Key-Write slot with a path of five nodes, and an Append batch of 16 entries of 18 bytes with its tag.
 pub const CASES: [Case; 2] = [
     Case {
         name: "rdma-key-write",
@@ -74,10 +74,12 @@ pub struct Feed {
     random: u64,
     number: u64,
     data: Vec<u8>,
+    /// Offset of each write in the region.
     offsets: Vec<u64>,
     /// Address and range in `frames` of each packet's payload.
     payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
+    /// Range of each frame in `frames`.
     whole: Vec<Range<usize>>,
     out: Discard,
 }
@@ -174,7 +176,7 @@ impl Feed {
             _ => self.writer.write_only(out, head, reth, payload),
         }?;
         self.psn = self.psn.next();
-        // Padding and the CRC follow it.
+        // The payload is followed by up to three bytes of padding and the ICRC.
         let end = begin + len - ICRC_LEN - (segment.len.wrapping_neg() & 3);
         self.payloads
             .push((START + offset + segment.at as u64, end - segment.len..end));
@@ -190,7 +192,7 @@ impl Feed {
         self.random
     }
 
-    /// Passes the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
+    /// Passes the frames to the responder, at most `burst` at once, as a socket or ring does. Returns the number of writes.
     pub fn respond(&mut self, burst: usize) -> u64 {
         for frames in self.whole.chunks(burst.max(1)) {
             self.responder.process(
@@ -201,8 +203,7 @@ impl Feed {
         self.offsets.len() as u64
     }
 
-    /// Stores the same bytes at the same addresses in a plain loop with prefetch. The source is one buffer in the processor's cache;
-    /// [`copy`](Self::copy) reads the frames instead.
+    /// Stores the same bytes from one cached buffer in a plain loop with prefetch; [`copy`](Self::copy) reads the frames.
     pub fn store(&self) -> u64 {
         for (index, at) in self.offsets.iter().enumerate() {
             if let Some(next) = self.offsets.get(index + AHEAD) {

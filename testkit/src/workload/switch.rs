@@ -1,4 +1,4 @@
-//! Synthetic workloads of one switch for benchmarks: the same arriving frames, repeatedly.
+//! Workloads for benchmarks of the data plane: one switch with repeated frames, and a simulated leaf-spine fabric.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,16 +13,16 @@ use dataplane::report::Outbox;
 use dataplane::switch::{Config, ConfigError, Switch, Visit};
 use dataplane::watchlist::{Mode, Watch, Watchlist};
 
-/// The task of the switch.
+/// The role of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// A transit node of INT-MD 2.1: pushes its record.
+    /// A transit node of INT-MD 2.1, which pushes its metadata onto the stack.
     Transit,
-    /// A transit node of SF-INT: swaps records.
+    /// A transit node of SF-INT, which may replace the packet's record by its own.
     SfTransit,
-    /// A sink of INT-MD 2.1 after five nodes: reports and strips.
+    /// A sink of INT-MD 2.1 after five nodes, which reports the stack and strips it.
     Sink,
-    /// The same with a filter that uses every hop, and reports every packet.
+    /// The same sink with a filter that compares every hop, and reports every packet.
     FilteredSink,
 }
 
@@ -44,7 +44,7 @@ impl Task {
 pub const FLOWS: u16 = 256;
 /// Bytes after the UDP header.
 pub const PAYLOAD: u16 = 64;
-/// Nodes that a packet passed before the sink.
+/// Number of nodes that a packet passes before the sink.
 const BEFORE_SINK: u32 = 5;
 
 /// One switch and its arriving frames.
@@ -53,16 +53,14 @@ pub struct Workload {
     switch: Switch,
     task: Task,
     frames: Vec<Vec<u8>>,
+    /// Buffer for the frame that is being processed.
     frame: Vec<u8>,
     outbox: Outbox,
     visit: Visit,
 }
 
 impl Workload {
-    /// A switch with this task, and packets of UDP over IPv4 (over IPv6 in the hop-by-hop header when `v6`).
-    ///
-    /// # Errors
-    /// None in practice: the configuration is valid.
+    /// Creates a switch with this task, and its frames: UDP over IPv4, or over IPv6 with INT in the hop-by-hop header.
     pub fn new(task: Task, v6: bool) -> Result<Self, ConfigError> {
         let mode = if task == Task::SfTransit {
             Mode::Sf
@@ -133,17 +131,17 @@ impl Workload {
         })
     }
 
-    /// The frames as they arrive, one for each flow.
+    /// Returns the frames as they arrive, one for each flow.
     pub fn frames(&self) -> &[Vec<u8>] {
         &self.frames
     }
 
-    /// Bytes of a frame as it arrives.
+    /// Returns the length of a frame as it arrives, in bytes.
     pub fn frame_bytes(&self) -> usize {
         self.frames.first().map_or(0, Vec::len)
     }
 
-    /// Sends one packet of every flow through the switch, and returns their number.
+    /// Sends one packet of every flow through the switch, and returns the number of packets.
     pub fn burst(&mut self) -> u64 {
         let Self {
             switch,
@@ -166,7 +164,7 @@ impl Workload {
         frames.len() as u64
     }
 
-    /// Whether every packet was processed as the task requires.
+    /// Tells whether the switch processed this number of packets as the task requires.
     pub fn holds(&self, packets: u64) -> bool {
         let stats = self.switch.stats();
         match self.task {
@@ -189,14 +187,14 @@ impl Workload {
 /// Number of switches of [`simulate`].
 pub const SIMULATED_SWITCHES: u32 = 20;
 
-/// Totals of a [`simulate`] run.
+/// Totals of one run of [`simulate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
     /// Packets delivered to their host, each counted once regardless of its hops.
     pub packets: u64,
     /// Hops of these packets, one per switch.
     pub hops: u64,
-    /// Reports of the sinks, and their bytes.
+    /// Reports that the sinks sent.
     pub reports: u64,
     /// Bytes of the reports.
     pub bytes: u64,
@@ -216,8 +214,8 @@ impl FabricSink for Simulated {
     }
 }
 
-/// Simulates at least this many packets of 400 flows over a leaf-spine fabric of twenty switches, each measured by INT-MD 2.1 over
-/// three of them and reported by a Report 2.0, including the ground truth.
+/// Simulates at least this many packets of 400 flows over a leaf-spine fabric of 20 switches. Each packet passes three switches
+/// with INT-MD 2.1 and is reported by a Report 2.0. Keeping the ground truth is part of the work.
 ///
 /// # Errors
 /// None in practice: topology and configuration are valid.
@@ -235,7 +233,7 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
         1,
     )?;
     for flow in 0..FLOWS {
-        // To a host below another leaf, so through a spine.
+        // Four hosts per leaf, so the destination is below another leaf, and the path leads through a spine.
         let [from, to] = [u32::from(flow), u32::from(flow) + 4].map(|host| 10_001 + host % HOSTS);
         let spec = FlowSpec {
             payload: 300,
@@ -254,7 +252,7 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     Ok(done)
 }
 
-/// A frame without INT of the flow with this number.
+/// Returns a frame without INT of the flow with this number.
 pub fn template(flow: u16, v6: bool) -> Vec<u8> {
     let [from, to] = [1, 2].map(|n| Address {
         mac: [2, 0, 0, 0, 0, n],

@@ -1,4 +1,4 @@
-//! Reports for benchmarks of the translator: one primitive per case, the same every time.
+//! DTA reports for benchmarks of the translator: one primitive per case, the same reports every time.
 
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
@@ -8,42 +8,42 @@ use ::rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 
 use ::translator::{CollectorConfig, Config, StoreEntry};
 
-/// Reports of a case: enough that the same keys, lists and reporters do not recur soon.
+/// Number of reports of a case, so large that keys, lists and reporters do not recur soon.
 pub const REPORTS: usize = 1 << 16;
-/// Rows of the case's sketch.
+/// Rows of the sketch, so the number of counters in a column.
 const DEPTH: u8 = 4;
-/// Columns of a report of it: 1,024 bytes.
+/// Columns in one report: 1,024 bytes.
 const COLUMNS: u8 = 64;
-/// Columns of the sketch: 8 MiB in each of two buffers.
+/// Columns of the whole sketch: 8 MiB in each of its two buffers.
 const ALL_COLUMNS: u32 = 1 << 19;
 
-/// The operation that reports request.
+/// The DTA operation that the reports request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// Data of this many bytes under random 13-byte keys.
+    /// Key-Write with random 13-byte keys, the size of a 5-tuple.
     KeyWrite {
         /// Number of copies, N.
         copies: u8,
         /// Bytes of the data.
         data: u16,
-        /// Each from one of 65,536 reporters in turn, and numbered.
+        /// Essential reports, with sequence numbers, from 65,536 reporters in turn.
         essential: bool,
     },
-    /// Entries of 4 bytes, batches of 16.
+    /// Append with entries of 4 bytes, in batches of 16.
     Append {
-        /// Entries of a report.
+        /// Entries in one report.
         entries: u8,
-        /// Lists, chosen at random.
+        /// Number of lists, chosen at random.
         lists: u32,
     },
-    /// One under random 13-byte keys.
+    /// Key-Increment by one, with random 13-byte keys.
     KeyIncrement {
         /// Number of copies, N.
         copies: u8,
     },
-    /// Five hops of a path, one after the other, of random 13-byte keys.
+    /// Postcarding with random 13-byte keys: five hops of a path, one after the other.
     Postcards,
-    /// 64 columns of 4 counters of 4 bytes, of two reporters in turn.
+    /// Sketch-Merge of 64 columns of 4 counters of 4 bytes, from two reporters in turn.
     Sketch,
 }
 
@@ -101,7 +101,7 @@ pub const CASES: [Case; 14] = [
     },
 ];
 
-/// A payload of each report, one after the other, all of one length.
+/// Payloads of reports, all of one length, one after the other in memory.
 #[derive(Clone, Debug)]
 pub struct Reports {
     bytes: Vec<u8>,
@@ -109,24 +109,24 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// The payloads, in order.
+    /// Returns the payloads, in order of sending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.len)
     }
 
-    /// The payloads, to be changed: the sequence numbers of essential reports continue from round to round.
+    /// Returns the payloads for writing: the sequence numbers of essential reports continue from round to round.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.len)
     }
 
-    /// Bytes of a payload.
+    /// Returns the length of a payload, in bytes.
     pub fn payload_len(&self) -> usize {
         self.len
     }
 }
 
 impl Case {
-    /// The store of the case.
+    /// Returns the geometry of the store that the case writes to.
     pub fn geometry(&self) -> Geometry {
         let slots = 1 << 27;
         let family = Family::V1;
@@ -167,7 +167,7 @@ impl Case {
         }
     }
 
-    /// Settings with one collector that has this store.
+    /// Returns the translator's settings: one collector with this store.
     pub fn config(&self) -> Config {
         let store = StoreEntry {
             reporters: 2,
@@ -184,7 +184,7 @@ impl Case {
         }
     }
 
-    /// Items of a report: entries, bytes of counters, or one operation.
+    /// Returns the items in a report, by which a rate is given: entries, bytes of counters, or one operation.
     pub fn items(&self) -> u64 {
         match self.load {
             Load::Append { entries, .. } => entries.into(),
@@ -193,10 +193,10 @@ impl Case {
         }
     }
 
-    /// Makes the reports of the case.
+    /// Generates the reports of the case.
     pub fn reports(&self) -> Reports {
         let count = match self.load {
-            // Two reporters' sketches.
+            // Two whole sketches, one of each reporter.
             Load::Sketch => 2 * (ALL_COLUMNS / u32::from(COLUMNS)) as usize,
             _ => REPORTS,
         };
@@ -238,7 +238,7 @@ impl Case {
                 }
             }
             Load::Append { entries, lists } => {
-                // List IDs have 32 bits, and 255 entries are 1,020 bytes.
+                // `random` has room for 255 entries: 1,020 of 1,024 bytes.
                 let list = u32::from_be_bytes([key[0], key[1], key[2], key[3]]) % lists.max(1);
                 Operation::Append {
                     list,
@@ -285,6 +285,7 @@ impl Case {
 
     /// Renumbers reports for another round: sequence numbers of essential reports, epochs of sketches.
     pub fn renumber(&self, reports: &mut Reports, round: u16) {
+        // Offset in the payload of the sequence number, or of the epoch.
         let at = match self.load {
             Load::KeyWrite { essential: true, .. } => 2,
             Load::Sketch => 10,

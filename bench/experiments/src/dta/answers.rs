@@ -1,4 +1,7 @@
-//! Share of keys that a query finds, by load and copies (Fig. 11): with four hashes, and with the single hash of the DTA artifact.
+//! Experiment `dta-answers`: the share of keys that a query finds in a Key-Write store, by load and copies N (DTA, Fig. 11),
+//! with hopwise's four hashes and with the single hash of the DTA artifact.
+//!
+//! Later keys overwrite slots of earlier ones, so the share falls with the load. Keys are seeded, and results are exact.
 
 use dta::Plan;
 use wire::dta::hash::{Family, slot};
@@ -15,28 +18,28 @@ use crate::{
 };
 use terminal::{CliError, units};
 
-/// Loads of the store, keys per slot.
+/// Loads of the store, in keys per slot.
 const LOADS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 const FAMILIES: [Family; 2] = [Family::V1, Family::Artifact];
-/// Slots of the store for the hit rate.
+/// Slots of the store for the share of answered keys.
 const SLOTS: u64 = 1 << 16;
 /// Slots of the store that is queried for keys that were never written.
 const LARGE: u64 = 1 << 22;
-/// Counters and flows of the key-increment store.
+/// Counters and flows of the Key-Increment store.
 const COUNTERS: u64 = 16_384;
 const FLOWS: u64 = 4_096;
 
-/// The answers at one load.
+/// The answers for one family of hashes, kind of keys, number of copies and load.
 struct Point {
     family: Family,
     kind: Kind,
     copies: u8,
     load: f64,
     answers: Answers,
-    /// Expected rate with independent slots.
+    /// Expected share if the slots of a key are independent.
     formula: f64,
-    /// Expected rate when all copies of two keys collide together (n = 1, 2, 4).
+    /// Expected share if all copies of two keys collide together; `None` for three copies.
     grouped_formula: Option<f64>,
 }
 
@@ -67,7 +70,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&points, &unwritten, &counters, trials))
 }
 
-/// Fills a store and queries every key; repeats this with different keys.
+/// Fills the store and queries every key, once per seed.
 fn measure(
     store: &Slots,
     kind: Kind,
@@ -86,7 +89,7 @@ fn measure(
         }
         answers += store.query(copies, (0..count).map(|number| (number as u32, keys.key(number))))?;
     }
-    // The slots of a key form one of M/n groups; a key that overwrites one slot of a group overwrites all.
+    // With M slots, the n slots of a key form one of M/n groups: a key that overwrites one slot of a group overwrites all.
     let grouped_formula = (copies != 3).then(|| Plan::new(count, slots / u64::from(copies), 1).answered());
     let formula = Plan::new(count, slots, copies).answered();
     Ok(Point {
@@ -106,7 +109,7 @@ struct UnwrittenKeys {
     kind: Kind,
     queried: u64,
     wrong: u64,
-    /// Number expected with a checksum of 32 independent bits.
+    /// Number of wrong answers expected with a checksum of 32 independent bits.
     expected: f64,
 }
 
@@ -114,6 +117,7 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
     let mut found = Vec::new();
     for family in FAMILIES {
         let store = Slots::new(
+            // The number of slots must be a power of two.
             settings.scale.scale(16).next_power_of_two() * LARGE / 16,
             4,
             family,
@@ -142,7 +146,7 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
     Ok(found)
 }
 
-/// Mean error of Key-Increment's estimates, by family and n, for random 5-tuples.
+/// Computes the mean error of Key-Increment's estimates for random 5-tuples: family, N, error in packets.
 fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
     let mut found = Vec::new();
     for family in FAMILIES {
@@ -153,7 +157,7 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
                     kind: Kind::RandomTuples,
                     seed,
                 };
-                // A few flows carry most packets, as in real networks: 2^0 to 2^15 packets per flow.
+                // A few flows carry most packets, as in real networks: 2^k packets with probability 2^-(k+1), k up to 15.
                 let flows = (0..FLOWS).map(|number| {
                     let packets = 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
                     let hashes = family.hashes(keys.key(number).as_ref());
@@ -191,7 +195,7 @@ fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> 
     find(points, family, kind, copies, load).map_or(f64::NAN, |point| point.answers.rate())
 }
 
-/// The number of copies with the highest rate at a load.
+/// Returns the number of copies with the highest share of answers at a load.
 fn best_copies(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
     let rates = COPIES.map(|copies| (copies, rate(points, family, kind, copies, load)));
     let best = rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
@@ -296,7 +300,7 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
     [absent, errors]
 }
 
-/// The rates for one, two and four copies.
+/// Returns the shares for one, two and four copies as text.
 fn three_rates(points: &[Point], family: Family, kind: Kind, load: f64) -> String {
     [1, 2, 4]
         .map(|copies| percent(rate(points, family, kind, copies, load)))
@@ -455,7 +459,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::remarks(remarks)
 }
 
-/// The largest difference of a row from the formula.
+/// Returns the largest difference of a row from the formula.
 fn deviation(row: Row<'_>) -> f64 {
     ["n1", "n2", "n3", "n4"]
         .map(|n| (row.number(n) - row.number(&format!("formula_{n}"))).abs())
@@ -463,7 +467,7 @@ fn deviation(row: Row<'_>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The number of loads at which a second copy raises the share of answered keys.
+/// Says at how many loads a second copy raises the share of answered keys.
 fn load_gain(load: &Rows, one: &str, two: &str, hashes: &str) -> Option<String> {
     let all = load.iter().count();
     let gains = load

@@ -1,4 +1,5 @@
-//! Entries per second, by batch, number of lists and size of a list (Fig. 7).
+//! Experiment `dta-append`: entries per second of Append, by batch size B, number of lists and list length (DTA, Fig. 7).
+//! Translator and responder run in one process, on one core, without a network.
 
 use crate::figures::reports::{Reports, append_store};
 
@@ -18,26 +19,26 @@ use terminal::CliError;
 
 const BATCHES: [u16; 5] = [1, 2, 4, 8, 16];
 const LISTS: [u32; 4] = [1, 4, 16, 255];
-/// Entries of a list in the first table.
+/// Ring size in entries of each list, in the first table.
 const ENTRIES: u64 = 1 << 16;
-/// Entries of a list in the second table.
+/// Ring sizes in entries, in the second table.
 const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
-/// Entries in one report. The paper's generator also packed several entries into a report, because its packet rate was limited.
+/// Entries in one report. The paper's generator also packs several entries into a report, because its packet rate is limited.
 const COUNTS: [usize; 2] = [1, 16];
 
-/// Entries per second at which hopwise's frames saturate the paper's NIC or link, in reports of `count` entries.
+/// Returns the entries per second at which hopwise's frames saturate the paper's NIC or link, in reports of `count` entries.
 fn nic(speed: &Speed, count: f64) -> f64 {
     key_write::nic(speed.frames / count, speed.bytes / count)
 }
 
-/// Number of reports after which every list has written a batch and all lists have the same number of pending entries as before.
+/// Returns the number of reports after which every list has written whole batches, so that rounds of this length do equal work.
 pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
     (u64::from(batch) * u64::from(lists))
         .div_ceil(count as u64)
         .max(lists.into())
 }
 
-/// Adds the row of a batch, a number of lists, the entries of a list, and those of a report.
+/// Measures and adds one row: batch size, number of lists, entries per list (`entries`) and per report (`count`).
 fn measure(
     settings: &Settings,
     table: &mut Table,
@@ -159,12 +160,12 @@ pub(crate) fn observe(results: &Results) -> Observations {
 
 const RATE: &str = "one_core_mps";
 
-/// The row of this batch, number of lists and number of entries per report.
+/// Selects the row of this batch, number of lists and number of entries per report.
 fn at<'a>(batch: &'a str, lists: &'a str, count: &'a str) -> [(&'a str, &'a str); 3] {
     [("batch", batch), ("lists", lists), ("report_entries", count)]
 }
 
-/// Gain of a batch over B = 1, by number of lists.
+/// Describes the gain of a batch size over B = 1, by number of lists.
 fn gains(rows: &Rows, batch: &str) -> Option<String> {
     let gains = rows.values("lists").into_iter().filter_map(|lists| {
         let name = rows.find(&[("lists", lists)])?.fill("{lists:list}");
@@ -174,7 +175,7 @@ fn gains(rows: &Rows, batch: &str) -> Option<String> {
     listed("{}", gains)
 }
 
-/// The slowest and the fastest size of a list, and whether the runs distinguish them.
+/// Describes the slowest and the fastest list size, and whether the runs distinguish them.
 fn by_size(sizes: &Rows) -> Option<String> {
     let (low, high) = extremes(&sizes.with(&[]), RATE)?;
     let verdict = match low.spread(RATE).order(high.spread(RATE)) {
@@ -189,13 +190,13 @@ fn by_size(sizes: &Rows) -> Option<String> {
     ))
 }
 
-/// The row whose runs differ most.
+/// Describes the row whose runs differ most.
 fn noisiest(rows: &Rows) -> Option<String> {
     let most = rows.iter().max_by(|a, b| unrest(a).total_cmp(&unrest(b)))?;
     Some(most.fill("The runs differ most at B = {batch}, {lists:list}, report_entries {report_entries}: {one_core_mps~} M/s on one core."))
 }
 
-/// Largest by smallest rate of a row's runs.
+/// Returns the ratio of the largest to the smallest rate of a row's runs.
 fn unrest(row: &Row<'_>) -> f64 {
     let runs = row.spread(RATE);
     runs.max / runs.min

@@ -1,4 +1,4 @@
-//! Where a collector on the CPU spends its time: receiving, decoding, state and detection, storing (Fig. 1).
+//! Experiment `dta-breakdown`: CPU time per report of a CPU collector by step, from receiving to storing (DTA, Fig. 1).
 
 use testkit::workload::collector::{Case, Values};
 
@@ -19,7 +19,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::new("rate", &[100_000], 1_000..=1_000_000).help("reports per second of the receiving step"),
 ];
 
-/// The paper's share of data wrangling and storing, and the ratio of both to I/O.
+/// The paper's share of data wrangling and storing (per cent), and their time as a multiple of I/O.
 const PAPER: (f64, f64) = (93.0, 90.0);
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
@@ -48,7 +48,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for (name, spread) in MEASURED.into_iter().zip([receiving, decoding, state, stored]) {
         measured.push(row![name, spread.cells(1)]);
     }
-    // A difference of medians has no spread.
+    // The last two steps are differences of medians, which have no spread.
     let each = [
         ("receive (I/O)", receiving.median),
         ("decode (parsing)", decoding.median),
@@ -91,7 +91,7 @@ const CONDITIONS: [&str; 4] = [
     timing::CONDITION,
 ];
 
-/// Computes comparisons and remarks from the rows. A step is the difference of two measurements, so its spread is that of both.
+/// Computes comparisons and remarks from the rows. A step is the difference of two measurements and combines their spreads.
 pub(crate) fn observe(results: &Results) -> Observations {
     let rows = results.table("measured");
     let [receiving, decoding, state, stored] =
@@ -125,7 +125,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Names of what is measured.
+/// Names of the four measurements; the third includes the second, and the fourth the third.
 const MEASURED: [&str; 4] = [
     "receiving",
     "decoding",
@@ -133,12 +133,12 @@ const MEASURED: [&str; 4] = [
     "all of these, and storing",
 ];
 
-/// Per cent that `part` is of itself and `other`.
+/// Returns the share of `part` in the sum of `part` and `other`, per cent.
 fn share(part: Spread, other: Spread) -> Spread {
     other.over(part).map(|ratio| 100.0 / (1.0 + ratio))
 }
 
-/// The largest step, if the runs distinguish it from the second largest.
+/// Says which step is the largest, if the runs distinguish it from the second largest.
 fn largest(table: &Rows, steps: [Spread; 4]) -> Option<String> {
     let mut steps: Vec<_> = table.values("step").into_iter().zip(steps).collect();
     steps.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));

@@ -1,4 +1,4 @@
-//! Collection by DTA compared with collection by the CPU, that is, hopwise's collector and store (Fig. 6).
+//! Experiment `dta-cpu`: CPU time per report of collection by DTA, compared with hopwise's CPU collector (DTA, Fig. 6).
 
 use crate::figures::reports::{Reports, append_store};
 use collector::Batch;
@@ -19,7 +19,7 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Reports of paths of five nodes, with node IDs only, of 100,000 flows.
+/// INT reports of 100,000 flows, with paths of five nodes and node IDs only.
 const PATHS: Case = Case {
     name: "paths",
     flows: 100_000,
@@ -27,7 +27,7 @@ const PATHS: Case = Case {
     bitmap: 0x8000,
     ..Case::PLAIN
 };
-/// Records in a batch of the collector.
+/// Capacity of the collector's output batch, in records.
 const BATCH: usize = 8192;
 
 const NOTHING: Spread = Spread {
@@ -83,15 +83,15 @@ const CONDITIONS: [&str; 4] = [
     timing::CONDITION,
 ];
 
-/// The rows of the methods of collection, and the time of collector and translator together.
+/// The table of collection methods, and for each the time of collector and translator together.
 struct Methods {
     table: Table,
     both: Vec<Spread>,
 }
 
 impl Methods {
-    /// Adds a method: the CPU time of a report on the collector's machine and on the translator's, RDMA writes per report, and the rows,
-    /// slots or entries that a report leaves in the store.
+    /// Adds a method. `times` are the CPU times per report on the collector's and on the translator's machine, `writes` the
+    /// RDMA writes per report, and `rows` the rows, slots or entries that a report leaves in the store.
     fn push(&mut self, name: &str, times: [Spread; 2], writes: f64, rows: f64) {
         let [collector, translator] = times;
         let both = collector.plus(translator);
@@ -124,7 +124,7 @@ impl Methods {
     }
 }
 
-/// Nanoseconds per report in the collector: decoding, state, thresholds. The values are constant and nothing is stored.
+/// Measures the collector's time per report, ns: decoding, state, thresholds. The values are constant and nothing is stored.
 fn state(settings: &Settings) -> Result<Spread, CliError> {
     let case = Case {
         flows: settings.scale.scale(PATHS.flows.into()) as u32,
@@ -148,8 +148,8 @@ fn state(settings: &Settings) -> Result<Spread, CliError> {
     })
 }
 
-/// Reports with one change each. Node IDs and hop latencies only: with timestamps, the flow's latency would change too, and add a
-/// second row per report.
+/// Returns a workload whose reports contain one change each. They carry node IDs and hop latencies only: with timestamps, the
+/// flow's latency would change too, and add a second row per report.
 pub(super) fn stored_case(settings: &Settings) -> Case {
     let flows = settings.scale.scale(PATHS.flows.into()) as u32;
     Case {
@@ -160,8 +160,7 @@ pub(super) fn stored_case(settings: &Settings) -> Case {
     }
 }
 
-/// Nanoseconds of CPU time per report, all threads, when every report contains one change and its event is stored; and the rows
-/// per report.
+/// Measures CPU time per report of all threads (ns) if each report adds one event to the store. Also returns rows per report.
 pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     let directory = Scratch::new("dta-cpu")?;
     let config = store::Config {
@@ -201,7 +200,7 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     Ok((spread, stats.committed as f64 / all as f64))
 }
 
-/// Methods of the CPU collector.
+// Names of the methods of the CPU collector.
 const STATE: &str = "INT report, state of flows and hops";
 const ROW: &str = "INT report, one indexed row";
 
@@ -236,7 +235,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks.into())
 }
 
-/// The time of a method compared with another's: that of the responder, and with the translator.
+/// Compares the time of a CPU method with a DTA method: with the responder alone, and with responder and translator.
 fn times(rows: &Rows, slow: &str, fast: &str) -> Option<String> {
     let slow = rows.find(&[("method", slow)])?.spread("collector_ns");
     let fast = rows.find(&[("method", fast)])?;

@@ -1,4 +1,5 @@
-//! Key-Writes per second, by copies and size of the data (Fig. 9).
+//! Experiment `dta-key-write`: Key-Write reports per second, by copies N and size of the data (DTA, Fig. 9). Translator and
+//! responder run in one process, on one core, without a network.
 
 use std::cmp::Ordering;
 
@@ -26,7 +27,7 @@ const FRAME_OVERHEAD: f64 = 24.0;
 const LINK: f64 = 100e9;
 const NIC: f64 = 100e6;
 
-/// A key-write store of the size for this scale.
+/// Returns a Key-Write store as large as the scale of the run allows.
 pub(super) fn store(settings: &Settings, data_len: u16) -> StoreEntry {
     key_write_store(speed::large(settings.scale) / slot_stride(data_len), data_len)
 }
@@ -63,7 +64,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
             ]);
         }
     }
-    // The table is by size of the data, and the lines by copies.
+    // The table is sorted by size of the data; the plot has one line for each number of copies.
     let mut series: Vec<_> = COPIES
         .map(|n| table.line(&format!("N = {n}"), &[("n", &n.to_string())], "data_bytes", RATE))
         .into();
@@ -134,14 +135,14 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// The row of these copies and bytes of data.
+/// Selects the row of these copies and bytes of data.
 fn at<'a>(copies: &'a str, data: &'a str) -> [(&'a str, &'a str); 2] {
     [("n", copies), ("data_bytes", data)]
 }
 
 const RATE: &str = "one_core_mps";
 
-/// The ratio of two rates, unless one of the rows is among those that contradict another.
+/// Returns the ratio of two rates, unless one of the rows is part of an inversion.
 fn ratio(rows: &Rows, one: [(&str, &str); 2], other: [(&str, &str); 2]) -> Option<String> {
     let a = rows.find(&one)?;
     let b = rows.find(&other)?;
@@ -155,7 +156,7 @@ fn ratio(rows: &Rows, one: [(&str, &str); 2], other: [(&str, &str); 2]) -> Optio
     rows.ratio(RATE, &one, &other)
 }
 
-/// Neighbouring rows of which the one with more data or more copies is faster: one of the two is disturbed.
+/// Finds neighbouring rows of which the one with more data or copies is faster: another program disturbed one of them.
 fn inversions(rows: &Rows) -> Vec<(Row<'_>, Row<'_>)> {
     let mut pairs = Vec::new();
     for (fixed, varied) in [("n", "data_bytes"), ("data_bytes", "n")] {

@@ -1,4 +1,5 @@
-//! Share of keys answered by age (Fig. 12), for stores of several sizes.
+//! Experiment `dta-longevity`: the share of keys that a Key-Write store still answers, by their age (DTA, Fig. 12), for stores
+//! of several sizes. Small stores at the same ratio of keys to slots stand for the paper's 100 M flows.
 
 use dta::Plan;
 use wire::dta::hash::Family;
@@ -15,29 +16,29 @@ use crate::{
 };
 use terminal::{CliError, units};
 
-/// Flows in the paper.
 const FLOWS: f64 = 100e6;
-/// Bytes of a slot in the paper: five switch IDs and a checksum, without padding.
+/// Bytes of a slot in the paper: five switch IDs and a checksum of 4 bytes each, without padding.
 const PACKED: f64 = 24.0;
-/// Bytes of a slot in hopwise: the next power of two, so that a slot lies in one cache line.
+/// Bytes of a slot in hopwise: the next power of two, so that a slot never crosses a cache line.
 const STRIDE: f64 = 32.0;
 /// Store sizes, GB (10^9 bytes).
 const SIZES: [f64; 6] = [1.5, 3.0, 6.0, 12.0, 30.0, 60.0];
 const COPIES: [u8; 3] = [1, 2, 4];
-/// Number of steps of age.
+/// Number of age classes into which the keys are divided.
 const AGES: usize = 20;
-/// Slots of the small store, and bytes of data.
+/// Slots of the small store, and bytes of data in a slot.
 const SLOTS: u64 = 1 << 20;
 const DATA: u16 = 20;
 /// Slots of a store of 4 GiB.
 const LARGE: u64 = 1 << 27;
 
-/// Answers by age, newest first, of a store at the load of a full-size store of `gb` GB.
+/// The answers of a store that has the load of a full-size store of `gb` GB.
 struct Run {
     gb: f64,
     copies: u8,
     keys: u64,
     slots: u64,
+    /// Answers of each age class, newest first.
     by_age: Vec<Answers>,
 }
 
@@ -48,7 +49,7 @@ impl Run {
         all.rate()
     }
 
-    /// Expected rate of a step of age: the mean over its keys.
+    /// Computes the expected share of an age class: the difference of the sums over the newest keys up to both its ends.
     fn formula(&self, step: usize) -> f64 {
         let [before, after] = [step, step + 1].map(|step| {
             let later = self.keys * step as u64 / AGES as u64;
@@ -59,6 +60,7 @@ impl Run {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    // The number of slots must be a power of two.
     let slots = settings.scale.scale(8).next_power_of_two() * SLOTS / 8;
     let store = Slots::new(slots, DATA, Family::V1)?;
     let mut runs = Vec::new();
@@ -76,7 +78,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&runs, large.as_ref(), slots))
 }
 
-/// Writes keys one after the other and queries each, by age.
+/// Writes keys one after the other, then queries all of them by age.
 fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliError> {
     let all = Keys {
         kind: Kind::RandomTuples,
@@ -107,7 +109,7 @@ fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliErro
     })
 }
 
-/// Runs all flows of the paper, in 4 GiB. Returns `None` if not enough memory is available.
+/// Measures all flows of the paper in a store of 4 GiB. Returns `None` if not enough memory is available.
 fn large() -> Result<Option<Run>, CliError> {
     if crate::figures::available() < 8 << 30 {
         eprintln!("hopwise: skipped the run with all {FLOWS} flows: it needs 8 GiB of free memory");
@@ -117,7 +119,7 @@ fn large() -> Result<Option<Run>, CliError> {
     measure(&store, LARGE as f64 * STRIDE / 1e9, 2, FLOWS as u64).map(Some)
 }
 
-/// Average and oldest at full scale, by the formula.
+/// Computes the share of answered keys at full scale: on average, and of the oldest key.
 fn full(slots: f64, copies: u8) -> [f64; 2] {
     let plan = Plan::new(FLOWS as u64, slots as u64, copies);
     [plan.answered(), plan.answered_at(plan.keys)]
@@ -148,7 +150,7 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
                 100.0 * run.formula(step),
             ));
         }
-        // The run with all flows is only in the table.
+        // The run with all flows is in the table, not in the plot.
         if run.copies == 2 && series.len() < SIZES.len() {
             let measured = line.iter().map(|(flows, rate, _)| (*flows, *rate));
             series.push(line_series(&format!("{} GB", run.gb), measured.collect()));
@@ -178,7 +180,7 @@ fn full_table(runs: &[Run]) -> Table {
             let last = small
                 .and_then(|run| run.by_age.last())
                 .map_or(f64::NAN, Answers::rate);
-            // The largest power of two that fits.
+            // Hopwise's stores have a power of two of slots: the largest that fits.
             let fit = 1_u64 << (gb * 1e9 / STRIDE).log2() as u32;
             table.push(row![
                 fixed(gb, 1),
@@ -195,7 +197,7 @@ fn full_table(runs: &[Run]) -> Table {
     table
 }
 
-/// The share of keys answered by the formula: on average, and of the oldest.
+/// Formats the share of answered keys by the formula: on average, and of the oldest.
 fn average_and_oldest(slots: f64, copies: u8) -> String {
     full(slots, copies).map(percent).join(" / ")
 }
@@ -271,7 +273,7 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
     }
 }
 
-/// The paper's size, GB, and its shares of answered keys there: average, and oldest.
+/// The paper's size in GB, and the shares of answered keys that it states: average, and oldest.
 const PAPER: (f64, f64, f64) = (3.0, 0.62, 0.179);
 
 /// Computes the remarks from the rows.
@@ -298,7 +300,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::remarks(remarks)
 }
 
-/// Says which N comes nearest to the paper's figures, which it gives for N = 2.
+/// Says which N comes nearest to the figures that the paper states for N = 2.
 fn nearest(sizes: &[Row<'_>]) -> Option<String> {
     let mut by_distance = sizes.to_vec();
     by_distance.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
@@ -321,7 +323,7 @@ fn nearest(sizes: &[Row<'_>]) -> Option<String> {
     )
 }
 
-/// Sum of the differences from the paper's figures.
+/// Returns the sum of the differences from the paper's figures.
 fn distance(row: &Row<'_>) -> f64 {
     (row.number("formula_average") - PAPER.1).abs() + (row.number("formula_oldest") - PAPER.2).abs()
 }

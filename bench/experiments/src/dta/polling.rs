@@ -1,4 +1,4 @@
-//! Read rate of lists, by cores, with and without collection at the same time (Fig. 8).
+//! Experiment `dta-polling`: read rate of Append lists by cores, with and without simultaneous collection (DTA, Fig. 8).
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -21,7 +21,7 @@ use crate::{
 };
 use terminal::{CliError, units};
 
-/// Numbers of reader cores; the measurements run on machines with two.
+/// Numbers of reader cores; the published measurements are from machines with two.
 const CORES: [u32; 2] = [1, 2];
 const BATCHES: [u16; 3] = [1, 4, 16];
 /// Entries of a list if enough memory is available: 64 MiB.
@@ -39,7 +39,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let mut parts = Parts::new();
     let copy = copy_rate(settings)?;
     for batch in BATCHES {
-        // A list per reader, and one more that is written at the same time.
+        // One list per reader, and one more that is written at the same time.
         let lists = CORES[CORES.len() - 1] + 1;
         let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
         fill(&mut pipeline, lists, entries)?;
@@ -114,7 +114,7 @@ fn fill(pipeline: &mut Pipeline, lists: u32, entries: u64) -> Result<(), CliErro
     pipeline.check()
 }
 
-/// Entries read and collected per second.
+/// Measures entries read and entries collected, both per second.
 fn measure(
     settings: &Settings,
     pipeline: &mut Pipeline,
@@ -132,7 +132,7 @@ fn measure(
     Ok((Spread::of(reads), Spread::of(collected)))
 }
 
-/// One run: entries read and collected, per second of CPU time.
+/// Measures one run: entries read and entries collected, both per second of CPU time.
 fn once(
     span: Duration,
     pipeline: &mut Pipeline,
@@ -162,7 +162,7 @@ fn once(
     })
 }
 
-/// Operations of a thread per second of CPU time; time that other programs use the core does not count.
+/// Returns a thread's operations per second of CPU time, which excludes other programs, or of wall time if CPU time is unknown.
 pub(super) fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
     let begun = Instant::now();
     let (count, cpu_time) = on_core(work);
@@ -174,12 +174,12 @@ pub(super) fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result
     Ok(count? as f64 * 1e9 / cpu_time.max(1) as f64)
 }
 
-/// The list without a reader: the last one.
+/// Returns the last list, which no reader reads.
 fn unread(lists: &Lists) -> u32 {
     lists.ids().last().unwrap_or(0)
 }
 
-/// Reads a list repeatedly; returns the number of entries read.
+/// Reads a list repeatedly until `stop` is set. Returns the number of entries read.
 fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     // Without pinning, the rate is lower but still valid.
     let _ = nic::time::pin(list as usize);
@@ -204,7 +204,7 @@ fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     }
 }
 
-/// Appends to one list half of the time; returns the number of entries written.
+/// Appends to one list half of the time until `stop` is set. Returns the number of entries written.
 fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     let mut reports = Reports::append_to(16, list).map_err(unwritten)?;
     let before = pipeline.translated().entries.written;
@@ -219,7 +219,7 @@ fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64,
     Ok(pipeline.translated().entries.written - before)
 }
 
-/// Bytes per second of a memory copy, in the same run.
+/// Measures the bytes per second of a memory copy, for comparison in the same run.
 fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     const CHUNK: usize = 1 << 20;
     let len = (settings.scale.scale(256) as usize) * CHUNK;
@@ -294,12 +294,12 @@ pub(crate) fn observe(results: &Results) -> Observations {
 
 const RATE: &str = "read_mps";
 
-/// The row of this batch and number of cores, with or without collection.
+/// Selects the row of this batch and number of cores, with or without collection.
 fn at<'a>(batch: &'a str, cores: &'a str, collecting: &'a str) -> [(&'a str, &'a str); 3] {
     [("batch", batch), ("cores", cores), ("collecting", collecting)]
 }
 
-/// The effect of collection, by batch and cores.
+/// Describes the effect of collection on reading, by batch and cores.
 fn with_collection(rows: &Rows) -> Vec<String> {
     rows.with(&[("collecting", "yes")])
         .iter()
@@ -312,7 +312,7 @@ fn with_collection(rows: &Rows) -> Vec<String> {
         .collect()
 }
 
-/// Says if the same reader has different rates in both tables.
+/// Warns if the same reader has different rates in both tables.
 fn readers(rows: &Rows, parts: &Rows) -> Option<String> {
     let row = rows.find(&at("16", "1", "no"))?;
     let part = parts.find(&[("batch", "16")])?;

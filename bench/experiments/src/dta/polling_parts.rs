@@ -1,5 +1,5 @@
-//! Measures where a reader of an Append list spends its time: reading alone, as in Fig. 8b of the DTA paper, and the checks that
-//! hopwise's reader adds.
+//! Measures where a reader of an Append list spends its time: advancing and reading, as in Fig. 8b of the DTA paper, and the
+//! checks that hopwise's reader adds (CRC-32C, sequence number). A part of the experiment `dta-polling`.
 
 use std::hint::black_box;
 
@@ -14,12 +14,12 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Number of blocks that a round of a measurement reads.
+/// Blocks that one timed round reads. A block is a batch of entries with its trailer.
 const ROUND: u64 = 256;
-/// Number of the list that is read.
+/// ID of the list that is read.
 const LIST: u64 = 0;
 
-/// The steps of a reader; each includes those before it.
+/// Names of the steps of a reader; each includes the steps before it.
 const STEPS: [&str; 4] = [
     "pointer",
     "and read (as in the paper)",
@@ -27,7 +27,7 @@ const STEPS: [&str; 4] = [
     "and sequence number (hopwise)",
 ];
 
-/// The table and the plot: time of a reader per batch, step by step, on one core, while no reports arrive.
+/// The table and plot of a reader's time per batch, step by step, on one core, while no reports arrive.
 pub(super) struct Parts {
     table: Table,
     bars: [Series; 4],
@@ -87,7 +87,7 @@ fn advance(block: &mut u64, blocks: u64) -> u64 {
     *block
 }
 
-/// Measures each step, ns per batch.
+/// Measures each step, in ns per batch.
 fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4], CliError> {
     let lists = store.lists().ok_or_else(|| failed("no lists"))?;
     let ring = lists.ring();
@@ -95,7 +95,7 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
     let blocks = ring.blocks();
     let block_len = ring.block_len() as usize;
     let entries = usize::from(batch) * usize::from(ring.entry_len);
-    // Entries, and the head of the trailer, without the CRC.
+    // The CRC covers the entries and the trailer up to the CRC itself, its last four bytes.
     let covered = block_len - 4;
     let mut scratch = vec![0; block_len];
     let mut block = 0;

@@ -1,4 +1,4 @@
-//! Queries per second, by copies, and where they spend their time (Fig. 10).
+//! Experiment `dta-query`: Key-Write queries per second by copies N, and time of hashing and of reading slots (DTA, Fig. 10).
 
 use std::{cmp::Ordering, hint::black_box, thread};
 
@@ -21,19 +21,19 @@ use crate::{
 use terminal::{CliError, units};
 
 const COPIES: [u8; 4] = [1, 2, 3, 4];
-/// Keys per query batch; and keys in the list that is queried repeatedly.
+/// Keys per query batch, and number of different keys that are queried repeatedly.
 const BATCH: usize = 32;
 const KEYS: u64 = 1 << 20;
 /// Keys per timed round.
 const ROUND: usize = 1024;
-/// Bytes of a slot with a postcard.
+/// Bytes of a slot: 4 of checksum, 4 of data (one postcard).
 const STRIDE: u64 = 8;
 const CORES: [usize; 2] = [1, 2];
 
 pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let slots = speed::large(settings.scale) / STRIDE;
     let store = Slots::new(slots, 4, Family::V1)?;
-    // One key for every eight slots, four copies each.
+    // One key for every eight slots, with four copies each.
     let written = slots / 8;
     let keys = Keys {
         kind: Kind::RandomTuples,
@@ -42,7 +42,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for number in 0..written {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
-    // Half of the queried keys exist.
+    // Numbers up to twice those written, so half of the queried keys exist.
     let keys: Vec<Key> = (0..settings.scale.scale(KEYS))
         .map(|number| keys.key(mix(number) % (2 * written)))
         .collect();
@@ -94,7 +94,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     ))
 }
 
-/// Measures the row of a number of copies.
+/// Measures one row of the table: the query and its parts for a number of copies.
 fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Vec<Cell>, CliError> {
     let hash = match copies {
         1 => hashing::<1>(settings, keys),
@@ -115,7 +115,7 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
         })
         .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
         .collect();
-    // The complete query; hashes and checksum alone; reading slots at known addresses alone; and the rest.
+    // `loading` gives the time per slot; a query reads one slot per copy.
     let batch = querying(settings, reader, keys, copies, Policy::Majority)?;
     let memory = loading(settings, store.region(), &addresses)?.median * f64::from(copies);
     let rest = (batch.median - hash - memory).max(0.0);
@@ -178,7 +178,7 @@ fn querying(
     })
 }
 
-/// Measures one key at a time: the next key depends on the answer, which prevents speculative execution.
+/// Measures one key at a time. The next key depends on the answer, so that queries cannot overlap by speculative execution.
 fn single(
     settings: &Settings,
     reader: &KeyWriteReader,
@@ -193,26 +193,27 @@ fn single(
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);
             let answer = answer.map_err(|error| failed(format!("{error:?}")))?;
             let found_it = usize::from(matches!(answer, Answer::Found { .. }));
+            // A prime stride, so that the keys are cold.
             at += 7919 + black_box(found_it);
         }
         Ok(128)
     })
 }
 
-/// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
+/// Measures the queries per second of several threads, by CPU time, so that time taken by other programs does not count.
 fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
     let rounds = settings.scale.scale(10);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..cores)
             .map(|core| {
                 scope.spawn(move || {
-                    // Failing to pin makes the figures worse, not wrong.
+                    // Without pinning, the figures are lower but still valid.
                     let _ = nic::time::pin(core);
                     let mut out = [0; BATCH * 4];
                     let mut answers = [Answer::Empty; BATCH];
                     polling::per_second(|| {
                         for some in (0..rounds).flat_map(|_| keys.chunks(BATCH)) {
-                            // The batch runs above have checked these queries for errors.
+                            // `querying` has already run these queries and reported errors.
                             let _ = reader.get_batch(some, Policy::Majority, copies, &mut out, &mut answers);
                             black_box(&answers);
                         }
@@ -272,7 +273,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
     Observations::new(comparisons, remarks)
 }
 
-/// Queries per second of one core, in batches.
+/// Lists the queries per second of one core, in batches, for N = 1, 2 and 4.
 fn queries(rows: &Rows) -> Option<String> {
     let rates = rows
         .iter()
@@ -281,8 +282,7 @@ fn queries(rows: &Rows) -> Option<String> {
     listed("{}", rates)
 }
 
-/// The part that takes most of a query in a batch, if the runs of the batch decide it. Only their spread is known: the rest is what
-/// the other two leave of it.
+/// Says which part of a batched query takes most time, if the spread allows it: hashing, reading slots, or the remaining time.
 fn largest_part(row: Row<'_>) -> String {
     let hash = row.number("hash_ns");
     let memory = row.number("memory_ns");
@@ -313,7 +313,7 @@ fn largest_part(row: Row<'_>) -> String {
     }
 }
 
-/// Compares queries in batches, with prefetch, with single ones.
+/// Compares queries in batches, which prefetch, with single queries.
 fn batches(rows: &Rows) -> Option<String> {
     let texts = rows.iter().map(|row| {
         let verdict = match row.spread("batch_ns").order(row.spread("single_ns")) {
@@ -331,7 +331,7 @@ fn batches(rows: &Rows) -> Option<String> {
     )
 }
 
-/// The ratio of two threads to one, which cannot be above 2. It has no spread: the rates are measured once.
+/// Returns the ratio of two threads to one, without spread; `None` if it is above 2, which is impossible.
 fn threads(row: &Row<'_>) -> Option<String> {
     let ratio = row.number("two_threads_mps") / row.number("one_thread_mps");
     (ratio <= 2.0).then(|| format!("{ratio:.2} (measured once)"))

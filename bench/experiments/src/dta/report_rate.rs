@@ -1,4 +1,5 @@
-//! Reports per second of one switch (Table 1).
+//! Experiment `dta-report-rate`: reports per second of one switch (DTA, Table 1): postcards of all packets, drops, or packets
+//! that an event filter selects. Rates per packet come from a simulated fabric and are scaled to the paper's switch.
 
 use std::collections::HashMap;
 
@@ -30,15 +31,15 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         .help("change of the queue occupancy that is an event, bytes"),
 ];
 
-/// Bits per second that the paper's switch forwards: its capacity, of which 40 % is used.
+/// Bits per second that the paper's switch forwards: 6.4 Tb/s, of which 40 % is used.
 const SWITCH: f64 = 6.4e12 * 0.4;
 /// Shortest frame on the wire, with preamble and gap, bytes.
 const SHORTEST: f64 = 84.0;
 /// Registers of a switch's detector.
 const REGISTERS: usize = 4_096;
-/// Sampling of INT in the paper.
+/// Share of packets that INT samples in the paper.
 const SAMPLING: f64 = 0.005;
-/// The paper's table: system, and reports per second of a switch.
+/// The rows of the paper's table: system, and reports per second of a switch.
 const PAPER: [(&str, f64); 4] = [
     ("INT postcards, 0.5 % sampling", 19e6),
     ("Marple, TCP out of sequence", 6.72e6),
@@ -58,7 +59,7 @@ struct Counts {
     events: Vec<Events>,
 }
 
-/// The events of one threshold, with a monitor for each switch.
+/// The events of one threshold, with a monitor for each switch, by node ID.
 struct Events {
     threshold: u64,
     monitors: HashMap<u32, Option<Monitor>>,
@@ -136,10 +137,9 @@ impl FabricSink for Counts {
     }
 }
 
-/// A kind of report, and how many there are per packet of a switch, in each run.
+/// A kind of report, and its number per packet of a switch, in each run.
 struct Kind {
     name: String,
-    /// Name in the plot.
     label: String,
     shares: Vec<f64>,
 }
@@ -154,7 +154,7 @@ impl Kind {
     }
 }
 
-/// A fabric in which every switch sends postcards, run for `span` ns.
+/// Runs a fabric in which every switch sends postcards for `span` ns, and counts them.
 fn count(thresholds: &[u64], seed: u64, span: u64) -> Result<Counts, CliError> {
     let mut counts = Counts::new(thresholds);
     let watch = Watch {
@@ -196,12 +196,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&kinds))
 }
 
-/// Packets per second of the paper's switch if all are of this length on the wire.
+/// Returns the packets per second of the paper's switch if all take this many bytes on the wire.
 fn packets(bytes: f64) -> f64 {
     SWITCH / 8.0 / bytes
 }
 
-/// Millions of reports per second of the paper's switch, at this share of its packets.
+/// Returns the reports of the paper's switch, in millions per second, at this share of its packets.
 fn million_per_second(share: f64) -> f64 {
     share * packets(SHORTEST) / 1e6
 }

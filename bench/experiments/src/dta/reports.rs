@@ -1,4 +1,5 @@
-//! Cost of a report for its sender and the network: DTA compared with RDMA generated in the switch (section 5.5).
+//! Experiment `dta-reports`: packets, bytes and software time of a DTA report, compared with RDMA writes generated in the
+//! switch (DTA, section 5.5). Lengths are measured on frames that hopwise builds.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,20 +24,21 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Bytes of Ethernet, IPv4 and UDP headers, and of the Ethernet FCS.
+/// Bytes of Ethernet, IPv4 and UDP headers; the Ethernet FCS is separate.
 const HEADERS: usize = 14 + 20 + 8;
 const FCS: usize = 4;
-/// Minimum length of a frame, with FCS.
+/// Minimum length of an Ethernet frame in bytes, with FCS.
 const MIN_FRAME: usize = 64;
-/// Entries that the translator puts into one write.
+/// Append entries that the translator puts into one write.
 const BATCH: usize = 16;
-/// Reporters whose sketches are merged, columns of a sketch in one report, and bytes of a column.
+/// Reporters whose sketches the translator merges, columns in one report, and bytes of a column.
 const REPORTERS: usize = 16;
 const COLUMNS: u8 = 64;
 const COLUMN: usize = 16;
-/// Slots of the store to which the writes of the timed comparison go.
+/// Slots of the store that the timed writes address.
 const SLOTS: u64 = 1 << 20;
 
+/// A DTA primitive with its sizes in bytes.
 #[derive(Clone, Copy)]
 enum Primitive {
     KeyWrite { copies: u8, key: usize, data: usize },
@@ -49,7 +51,7 @@ const fn key_write(copies: u8, key: usize, data: usize) -> Primitive {
     Primitive::KeyWrite { copies, key, data }
 }
 
-/// The use cases of the paper's Table 2.
+/// The use cases of the paper's Table 2, with hopwise's sizes.
 const USES: [(&str, Primitive); 11] = [
     ("INT path tracing", key_write(1, 13, 20)),
     ("INT path tracing", key_write(2, 13, 20)),
@@ -77,30 +79,30 @@ struct Load {
     bytes: f64,
 }
 
-/// Load that one report causes.
+/// The load that one report causes on each link.
 struct Costs {
     /// Load between reporter and translator.
     dta: Load,
     /// Load between translator and collector.
     translated: Load,
-    /// Reporter to collector, if the reporter generates RDMA itself.
+    /// Load between reporter and collector if the reporter generates RDMA itself.
     rdma: Load,
     /// Responses (to atomics) that the reporter must receive.
     responses: f64,
 }
 
-/// Bytes of a frame on the link, with FCS and padding.
+/// Returns the bytes of a frame on the link, with FCS and padding.
 fn on_wire(len: usize) -> f64 {
     (len + FCS).max(MIN_FRAME) as f64
 }
 
-/// Bytes on the wire of an RDMA write of `len` bytes.
+/// Returns the bytes on the link of an RDMA write of `len` bytes.
 fn write_len(writer: &Writer, len: usize) -> f64 {
     on_wire(writer.frame_len(Opcode::WriteOnly, len))
 }
 
 impl Load {
-    /// The load of `packets` packets of `bytes` bytes each.
+    /// Returns the load of `packets` packets of `bytes` bytes each.
     fn times(packets: f64, bytes: f64) -> Self {
         Self {
             packets,
@@ -132,7 +134,7 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
             (all, all, 0.0)
         }
         Primitive::Append { entry } => {
-            // The translator's block also has a trailer. A switch that shares a list with others must first advance its head.
+            // A block is padded and has a trailer of 16 bytes. A switch would first advance the head of a shared list.
             let block = (BATCH * entry).next_multiple_of(8) + 16;
             let direct = Load {
                 packets: 2.0,
@@ -201,7 +203,7 @@ fn operation<'a>(primitive: Primitive, key: &'a [u8], data: &'a [u8], counters: 
     }
 }
 
-/// Name of the primitive, N, bytes of key and of data.
+/// Returns the name of the primitive, N, and the bytes of key and data.
 fn described(primitive: Primitive) -> (&'static str, u64, u64, u64) {
     match primitive {
         Primitive::KeyWrite { copies, key, data } => ("key-write", copies.into(), key as u64, data as u64),
@@ -211,14 +213,14 @@ fn described(primitive: Primitive) -> (&'static str, u64, u64, u64) {
     }
 }
 
-/// Nanoseconds to generate the frames of one Key-Write of a path.
+/// Time in ns to generate the frames of one Key-Write of a path, as a DTA report and as RDMA writes.
 struct GenerationTime {
     copies: u8,
     dta: Spread,
     rdma: Spread,
 }
 
-/// Ethernet, IPv4 and UDP headers for a payload of this length; without UDP checksum, as switches send it.
+/// Returns Ethernet, IPv4 and UDP headers for a payload of this length, without UDP checksum, as switches send them.
 fn headers(payload: usize) -> [u8; HEADERS] {
     let mut bytes = [0; HEADERS];
     bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
@@ -233,7 +235,7 @@ fn headers(payload: usize) -> [u8; HEADERS] {
     bytes
 }
 
-/// Measures the generation of frames: the same bytes that `hopwise report` and the translator send.
+/// Measures the generation of frames, which are the ones that `hopwise report` and the translator send.
 fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<GenerationTime>, CliError> {
     let keys = Keys {
         kind: Kind::RandomTuples,
@@ -311,7 +313,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&writer, &times))
 }
 
-/// The costs of a Key-Write of a path of five nodes.
+/// Returns the costs of a Key-Write of a path of five nodes.
 fn path_costs(copies: u8, writer: &Writer) -> Costs {
     costs(
         Primitive::KeyWrite {
@@ -372,7 +374,7 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
     let two = times.iter().find(|one| one.copies == 2);
     let [dta_ns, rdma_ns] = [two.map(|one| one.dta), two.map(|one| one.rdma)]
         .map(|ns| ns.map_or_else(String::new, |ns| ns.text(0)));
-    // Per collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and the IP address. Per translator: the IP address.
+    // Bytes per collector: queue pair 3, PSN 3, R_Key 4, address 8, length 4, IPv4 address 4. Per translator: IPv4 address 4.
     let rdma_state = 1024 * (3 + 3 + 4 + 8 + 4 + 4);
     let dta_state = 512 * 4;
     let columns = "n,dta_ns,dta_ns_min,dta_ns_max,rdma_ns,rdma_ns_min,rdma_ns_max,rdma_to_dta";
@@ -478,7 +480,8 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_the_examples() {
-        // wire-formats 5.7: a frame of 91 bytes; 6.4: one of 98 per copy; 6.5: a FETCH_ADD of 86. Ethernet's checksum is not in them.
+        // wire-formats 5.7: a frame of 91 bytes; 6.4: one of 98 per copy; 6.5: a FETCH_ADD of 86. Ethernet's checksum is not in
+        // them.
         let path = costs(
             Primitive::KeyWrite {
                 copies: 2,

@@ -1,4 +1,4 @@
-//! Time per report in the translator and in the responder.
+//! Measures the time per report in the translator and in the responder, for the experiments that pass DTA reports through both.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Time and output per report.
+/// Time, frames and bytes per report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Nanoseconds per report in the translator, from the UDP payload to frames.
     pub(super) translate: Spread,
     /// Nanoseconds per report in the responder, from frames to memory, including the responses to the requester.
     pub(super) respond: Spread,
-    /// Frames per report, and bytes of these frames.
+    /// Frames per report, and the bytes of these frames.
     pub(super) frames: f64,
     pub(super) bytes: f64,
 }
@@ -29,8 +29,8 @@ impl Speed {
     }
 }
 
-/// Passes reports to a translator and its frames to a responder, in bursts, on this thread. Each run is the median of rounds of
-/// at least `cycle` reports, so that all rounds do the same work.
+/// Passes reports to a translator and its frames to a responder, in bursts, on this thread. Each run is the median of its
+/// rounds. A round has at least `cycle` reports, so that all rounds do the same work.
 pub(super) fn measure(
     settings: &Settings,
     pipeline: &mut Pipeline,
@@ -66,7 +66,7 @@ pub(super) fn measure(
     })
 }
 
-/// Reports in, frames and their bytes out.
+/// Totals of reports in, and of frames and bytes out.
 #[derive(Default)]
 struct Sent {
     reports: u64,
@@ -74,7 +74,7 @@ struct Sent {
     bytes: u64,
 }
 
-/// Runs one round; returns the time in the translator and in the responder.
+/// Runs one round. Returns the time in the translator and the time in the responder.
 fn round(
     pipeline: &mut Pipeline,
     reports: &mut Reports,
@@ -99,7 +99,7 @@ fn round(
     (translated, delivered)
 }
 
-/// Maximum bytes of a store: 4 GiB as in the paper, if enough memory is available.
+/// Returns the bytes of a large store: 4 GiB as in the paper, if enough memory is available.
 pub(super) fn large(scale: Scale) -> u64 {
     match scale {
         Scale::Quick => 16 << 20,

@@ -1,4 +1,4 @@
-//! Keys: random ones, and sequential ones as in generators and networks.
+//! Generates keys for DTA stores: random ones, and sequential ones as traffic generators and networks produce them.
 
 /// Maximum length of a key, bytes.
 const MAX_LEN: usize = 13;
@@ -11,9 +11,9 @@ wire::named! {
         RandomTuples => "random 5-tuples",
         /// Keys of four random bytes.
         RandomWords => "random words",
-        /// Four bytes that count up: what the artifact's generators send.
+        /// Keys of four bytes that count up, as the generators of the DTA artifact send them.
         SequentialWords => "sequential words",
-        /// IPv4 5-tuples of one client network and one server, addresses and ports counting up.
+        /// IPv4 5-tuples of one client network and one server, with addresses and ports counting up.
         SequentialTuples => "sequential 5-tuples",
     }
 }
@@ -31,17 +31,17 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// Unique keys, addressed by number. The seed selects other random keys, or another start of the sequence.
+/// A set of unique keys, addressed by number.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     /// The structure of the keys.
     pub kind: Kind,
-    /// Selects the keys, or their start.
+    /// Selects other random keys, or another start of the sequence.
     pub seed: u64,
 }
 
 impl Keys {
-    /// The key with this number, below 2^31.
+    /// Returns the key with this number, which must be below 2^31.
     pub fn key(&self, number: u64) -> Key {
         let mut bytes = [0; MAX_LEN];
         let len = match self.kind {
@@ -62,7 +62,7 @@ impl Keys {
                 4
             }
             Kind::SequentialTuples => {
-                // 250 clients of a /24 network; the port counts up after each round of clients.
+                // 250 clients of a /24 network; the source port counts up after each round. Port 443 (1, 187) over TCP (6).
                 let client = number % 250;
                 let port = number / 250;
                 let network = mix(self.seed) as u8;

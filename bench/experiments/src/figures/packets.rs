@@ -1,4 +1,4 @@
-//! Packets of UDP over IPv4 for a switch in process, and its view of them.
+//! UDP packets over IPv4 for benchmarks of a switch in process, and the metadata of their visit to the switch.
 
 use dataplane::switch::Visit;
 use wire::{ethernet, ipv4, udp};
@@ -6,7 +6,7 @@ use wire::{ethernet, ipv4, udp};
 /// Bytes of UDP payload.
 const PAYLOAD: usize = 200;
 
-/// A packet from one of the interfaces inside the network to another; the queue differs from packet to packet.
+/// Returns the visit of a packet between two inner interfaces at `now` (ns). The queue alternates from packet to packet.
 pub fn visit(now: u64) -> Visit {
     Visit {
         ingress_if: 1,
@@ -21,7 +21,7 @@ pub fn visit(now: u64) -> Visit {
     }
 }
 
-/// A packet of a flow, without INT.
+/// Returns a packet of a flow, without INT.
 pub fn plain(flow: u16) -> Vec<u8> {
     udp(
         [2, 0, 0, 0, 0, 2],
@@ -31,7 +31,7 @@ pub fn plain(flow: u16) -> Vec<u8> {
     )
 }
 
-/// A packet of UDP with a payload of zeros, from one address and port to another.
+/// Returns a UDP packet with a payload of zeros. `src` and `dst` are pairs of address and port; `mac` is the destination's.
 pub fn udp(mac: [u8; 6], src: ([u8; 4], u16), dst: ([u8; 4], u16), payload: usize) -> Vec<u8> {
     let len = (udp::HEADER_LEN + payload) as u16;
     let l4 = ethernet::HEADER_LEN + ipv4::HEADER_LEN;

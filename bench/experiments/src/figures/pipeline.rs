@@ -1,5 +1,10 @@
-//! A translator and a collector's memory in one process, without a network: DTA reports in, bytes in regions out. `hopwise run`
-//! does the same with two sockets in between.
+//! A translator and a collector's memory in one process, without a network: DTA reports go in, bytes in memory regions come
+//! out. `hopwise run` does the same with sockets or NICs in between.
+//!
+//! ```text
+//! reports ─► Translator ─► Links (RoCEv2 requester) ─frames─► Responder ─► regions of the stores
+//!            └──── TranslatorHalf ────┘ ◄────── responses ────── └─── CollectorHalf ───┘
+//! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,24 +20,25 @@ use wire::roce::{Packet, Path, Transport};
 use super::failed;
 use terminal::CliError;
 
-/// Maximum number of frames between two calls of [`Pipeline::deliver`]: as many as a burst of reports can generate.
+/// Maximum number of frames between two calls of [`Pipeline::deliver`], more than a burst of reports generates.
 const MAX_FRAMES: usize = 1 << 14;
-/// Time between two bursts, ns.
+/// Simulated time between two bursts, ns.
 const STEP: u64 = 10_000;
 /// UDP source port of RoCEv2.
 const PORT: u16 = 0xc001;
 
-/// The translator and the requester.
+/// The translator and the RoCEv2 requester behind it.
 #[derive(Debug)]
 pub struct TranslatorHalf {
     translator: Translator,
     links: Links,
     controls: Controls,
+    /// Source address of all reports.
     sender: SocketAddr,
     now: u64,
 }
 
-/// The responder and the stores.
+/// The responder and the stores to which it writes.
 #[derive(Debug)]
 pub struct CollectorHalf {
     responder: Responder,
@@ -40,14 +46,14 @@ pub struct CollectorHalf {
     responses: Responses,
 }
 
-/// See the module documentation.
+/// A translator and a collector's memory, connected without a network.
 #[derive(Debug)]
 pub struct Pipeline {
     sending: TranslatorHalf,
     receiving: CollectorHalf,
 }
 
-/// Counts the control messages of the translator for reporters.
+/// Counts the control messages that the translator sends to reporters.
 #[derive(Default, Debug)]
 struct Controls(u64);
 
@@ -57,7 +63,7 @@ impl translator::Output for Controls {
     }
 }
 
-/// Frames that the responder sent (acknowledgements and atomic responses), concatenated.
+/// Frames that the responder sends (acknowledgements and atomic responses), concatenated, and the end of each.
 #[derive(Default, Debug)]
 struct Responses {
     frames: Vec<u8>,
@@ -71,7 +77,7 @@ impl responder::Output for Responses {
     }
 }
 
-/// A store in a populated region, with huge pages if available.
+/// Creates a store in a populated region, with huge pages if available.
 fn store(wanted: &StoreEntry) -> Result<DtaStore, CliError> {
     let region = Region::anonymous(region_len(&wanted.geometry), true).map_err(failed)?;
     region.populate().map_err(failed)?;
@@ -87,13 +93,14 @@ fn store(wanted: &StoreEntry) -> Result<DtaStore, CliError> {
 }
 
 impl CollectorHalf {
-    /// A responder with these stores, and the address and rkey of each region.
+    /// Creates a responder with these stores. Also returns the address and R_Key of each region, for the requester.
     fn new(wanted: &[StoreEntry]) -> Result<(Self, Vec<RemoteRegion>), CliError> {
         let mut responder = Responder::new(responder::Config::default()).map_err(failed)?;
         let mut stores = Vec::new();
         let mut regions = Vec::new();
         for (number, wanted) in (0_u16..).zip(wanted) {
             let store = store(wanted)?;
+            // A slot begins with its checksum, which is written last, so that a reader never accepts a half-written slot.
             let slots = matches!(
                 wanted.geometry,
                 Geometry::KeyWrite { .. } | Geometry::Postcarding { .. }
@@ -125,12 +132,12 @@ impl CollectorHalf {
         ))
     }
 
-    /// Processes frames from the translator.
+    /// Processes frames from the translator; the responses wait in `responses`.
     pub fn receive<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
         self.responder.process(frames, &mut self.responses);
     }
 
-    /// Counters of the responder.
+    /// Returns the counters of the responder.
     pub fn responded(&self) -> &responder::Stats {
         self.responder.stats()
     }
@@ -147,7 +154,7 @@ impl TranslatorHalf {
         self.links.flush(self.now);
     }
 
-    /// The frames that are not sent yet.
+    /// Returns the frames that are not sent yet.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.links.frames().map(|(_, frame)| frame)
     }
@@ -157,14 +164,14 @@ impl TranslatorHalf {
         self.links.sent();
     }
 
-    /// Counters of the translator.
+    /// Returns the counters of the translator.
     pub fn translated(&self) -> translator::Stats {
         self.translator.stats()
     }
 }
 
 impl Pipeline {
-    /// A translator with one collector that has these stores.
+    /// Creates a pipeline with one collector that has these stores.
     pub fn new(wanted: &[StoreEntry]) -> Result<Self, CliError> {
         let near = Ipv4Addr::new(198, 51, 100, 1);
         let far = Ipv4Addr::new(198, 51, 100, 2);
@@ -197,12 +204,12 @@ impl Pipeline {
         Ok(Self { sending, receiving })
     }
 
-    /// Splits it into two halves, one for each thread.
+    /// Splits the pipeline into two halves, for two threads.
     pub fn split(self) -> (TranslatorHalf, CollectorHalf) {
         (self.sending, self.receiving)
     }
 
-    /// The stores, in the order of the argument of [`Pipeline::new`].
+    /// Returns the stores, in the order of the argument of [`Pipeline::new`].
     pub fn stores(&self) -> &[DtaStore] {
         &self.receiving.stores
     }
@@ -212,14 +219,14 @@ impl Pipeline {
         self.sending.translate(payloads);
     }
 
-    /// Number and total bytes of the pending frames.
+    /// Returns the number and the total bytes of the pending frames.
     pub fn pending(&self) -> (u64, u64) {
         self.sending.frames().fold((0, 0), |(frames, bytes), frame| {
             (frames + 1, bytes + frame.len() as u64)
         })
     }
 
-    /// Delivers the pending frames to the responder and its responses to the requester.
+    /// Delivers the pending frames to the responder and its responses to the requester, until no frame is pending.
     pub fn deliver(&mut self) {
         let Self { sending, receiving } = self;
         while sending.frames().len() > 0 {
@@ -238,7 +245,7 @@ impl Pipeline {
         }
     }
 
-    /// Flushes the translator and delivers the frames.
+    /// Flushes partial batches from the translator and delivers the frames.
     pub fn finish(&mut self) {
         for _ in 0..1000 {
             let sending = &mut self.sending;
@@ -255,7 +262,7 @@ impl Pipeline {
     /// Checks that all counters balance and that nothing was dropped or refused.
     ///
     /// # Errors
-    /// The counters that do not balance.
+    /// Names the counters of what was lost or refused.
     pub fn check(&self) -> Result<(), CliError> {
         let translated = self.translated();
         let responded = self.responded();
@@ -292,7 +299,7 @@ impl Pipeline {
     }
 }
 
-/// Connects links to queue pairs of this responder.
+/// Connects a requester to two queue pairs of this responder, one unreliable (UC) and one reliable (RC).
 fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Result<Links, CliError> {
     let config = Config {
         outbox_bytes: MAX_FRAMES * 512,

@@ -1,5 +1,5 @@
-//! DTA reports of one kind with the copies, sizes and lists that an experiment chooses. Each payload is modified before it is
-//! returned, so that no two bursts have the same keys.
+//! Generates DTA reports of one primitive, with the copies, sizes and lists that an experiment chooses. Before each burst, the
+//! payloads are modified in place, so that no two bursts have the same keys.
 
 use translator::StoreEntry;
 use wire::EmitError;
@@ -8,34 +8,34 @@ use wire::dta::{Base, Operation, Report, hash::Family};
 
 use super::keys::mix;
 
-/// Reports per burst, as read from a socket.
+/// Reports per burst, as one call reads them from a socket.
 pub const BURST: usize = 64;
 /// Bytes of a Key-Write's key: an IPv4 5-tuple.
 pub const KEY: usize = 13;
 /// Columns in a Sketch-Merge report. A column has four counters of four bytes.
 pub const COLUMNS: u32 = 64;
-/// ID of the store, list or sketch.
+/// ID of the store or sketch.
 const ID: u16 = 1;
-/// Offsets of the variable parts in the payload; the base header has 8 bytes.
+// Offsets in the payload of the parts that change from report to report; the base header has 8 bytes.
 const KEY_WRITE_KEY: usize = 8 + 8;
 const APPEND_LIST: usize = 8;
 const SKETCH_EPOCH: usize = 8 + 2;
 const REPORTER: usize = 4;
 
-/// Change of a payload from one report to the next.
+/// The part of a payload that changes from one report to the next.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Offset of the random bytes of the key.
+    /// Eight bytes at this offset: the first ones of the key, random.
     Key(usize),
-    /// The list ID cycles through this number of lists.
+    /// The list ID, which cycles through this number of lists.
     List(u32),
-    /// Columns in order, then the next reporter, then the next epoch.
+    /// The first column; after the last one the next reporter, after the last reporter the next epoch.
     Column { columns: u32, reporters: u32 },
-    /// All reports are equal.
+    /// Nothing: all reports are equal.
     None,
 }
 
-/// See the module documentation.
+/// An endless sequence of reports, in bursts.
 #[derive(Clone, Debug)]
 pub struct Reports {
     payloads: Vec<Vec<u8>>,
@@ -43,7 +43,7 @@ pub struct Reports {
     number: u64,
 }
 
-/// A key-write store for [`Reports::key_write`].
+/// Returns a Key-Write store for [`Reports::key_write`].
 pub const fn key_write_store(slots: u64, data_len: u16) -> StoreEntry {
     StoreEntry::new(
         0,
@@ -56,7 +56,7 @@ pub const fn key_write_store(slots: u64, data_len: u16) -> StoreEntry {
     )
 }
 
-/// Lists of entries of four bytes, from ID 0, for [`Reports::append`].
+/// Returns a store of lists from ID 0, with entries of four bytes, for [`Reports::append`].
 pub const fn append_store(lists: u32, entries: u64, batch: u16) -> StoreEntry {
     let ring = Ring {
         entry_len: 4,
@@ -75,7 +75,7 @@ pub const fn append_store(lists: u32, entries: u64, batch: u16) -> StoreEntry {
     )
 }
 
-/// A Count-Min sketch for [`Reports::sketch_merge`].
+/// Returns a Count-Min sketch for [`Reports::sketch_merge`].
 pub const fn sketch_store(columns: u32, reporters: u32) -> StoreEntry {
     let shape = Columns {
         depth: 4,
@@ -94,7 +94,7 @@ pub const fn sketch_store(columns: u32, reporters: u32) -> StoreEntry {
 }
 
 impl Reports {
-    /// Key-Writes of random 5-tuples.
+    /// Creates Key-Write reports of random 5-tuples.
     ///
     /// # Errors
     /// The arguments are invalid.
@@ -108,10 +108,7 @@ impl Reports {
         Self::new(operation, Change::Key(KEY_WRITE_KEY))
     }
 
-    /// Appends of `count` entries of four bytes each, to `lists` lists in turn.
-    ///
-    /// # Errors
-    /// As above.
+    /// Creates Append reports of `count` entries of four bytes each, to `lists` lists in turn.
     pub fn append(count: usize, lists: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(
@@ -124,10 +121,7 @@ impl Reports {
         )
     }
 
-    /// Appends of `count` entries of four bytes each to one list.
-    ///
-    /// # Errors
-    /// As above.
+    /// Creates Append reports of `count` entries of four bytes each, to one list.
     pub fn append_to(count: usize, list: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
         Self::new(
@@ -140,10 +134,7 @@ impl Reports {
         )
     }
 
-    /// Sketches of `columns`, a multiple of [`COLUMNS`], from reporters 1 and up.
-    ///
-    /// # Errors
-    /// As above.
+    /// Creates Sketch-Merge reports for sketches of `columns` columns, a multiple of [`COLUMNS`], from reporters 1 and up.
     pub fn sketch_merge(columns: u32, reporters: u32) -> Result<Self, EmitError> {
         let counters = vec![1; COLUMNS as usize * 16];
         let operation = Operation::SketchMerge {
@@ -176,12 +167,12 @@ impl Reports {
         })
     }
 
-    /// Bytes of a payload.
+    /// Returns the length of a payload, in bytes.
     pub fn payload_len(&self) -> usize {
         self.payloads.first().map_or(0, Vec::len)
     }
 
-    /// The next [`BURST`] payloads.
+    /// Generates the next [`BURST`] payloads.
     pub fn burst(&mut self) -> impl ExactSizeIterator<Item = &[u8]> {
         for payload in &mut self.payloads {
             change(payload, self.change, self.number);

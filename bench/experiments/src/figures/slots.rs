@@ -1,4 +1,4 @@
-//! A key-write store, written as the translator writes it, and counts of query results.
+//! A Key-Write store, written slot by slot as the translator writes it, and counts of correct and wrong query results.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use wire::dta::{
 use super::failed;
 use terminal::CliError;
 
-/// Maximum length of a slot, bytes: a path of five nodes with its checksum.
+/// Maximum length of a slot in bytes: a path of five nodes with its checksum.
 const MAX_LEN: usize = 24;
 /// Keys per query batch.
 const BATCH: usize = 64;
 
-/// A key-write store in a private memory region.
+/// A Key-Write store in a private memory region, and its reader.
 #[derive(Debug)]
 pub struct Slots {
     region: Arc<Region>,
@@ -28,14 +28,14 @@ pub struct Slots {
     family: Family,
 }
 
-/// Outcomes of the queries.
+/// Outcomes of queries, counted.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Answers {
-    /// The value written for the key.
+    /// Queries that returned the value written for the key.
     pub correct: u64,
-    /// The value of another key.
+    /// Queries that returned the value of another key.
     pub wrong: u64,
-    /// No value at all.
+    /// Queries that returned no value.
     pub none: u64,
 }
 
@@ -45,7 +45,7 @@ impl Answers {
         self.correct + self.wrong + self.none
     }
 
-    /// Share of queries that returned the correct value.
+    /// Returns the share of queries that returned the correct value.
     pub fn rate(&self) -> f64 {
         self.correct as f64 / self.queried().max(1) as f64
     }
@@ -60,10 +60,7 @@ impl std::ops::AddAssign for Answers {
 }
 
 impl Slots {
-    /// Creates an empty store.
-    ///
-    /// # Errors
-    /// The memory cannot be allocated.
+    /// Creates an empty store. Fails if the memory cannot be allocated.
     pub fn new(slots: u64, data_len: u16, family: Family) -> Result<Self, CliError> {
         let geometry = Geometry::KeyWrite {
             slots,
@@ -92,7 +89,7 @@ impl Slots {
         })
     }
 
-    /// The family of hashes that selects its slots.
+    /// Returns the family of hashes that selects the slots.
     pub fn family(&self) -> Family {
         self.family
     }
@@ -113,14 +110,11 @@ impl Slots {
     }
 
     /// Empties all slots.
-    ///
-    /// # Errors
-    /// The memory cannot be written.
     pub fn clear(&self) -> Result<(), CliError> {
         self.store.clear().map_err(failed)
     }
 
-    /// Applies one Key-Write report.
+    /// Writes what the translator writes for one Key-Write report.
     pub fn write(&self, key: &[u8], data: &[u8], copies: u8) -> Result<(), CliError> {
         let hashes = self.family.hashes(key);
         let mut bytes = [0; MAX_LEN];
@@ -135,7 +129,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Queries keys; the value of each is expected to begin with its number, big-endian.
+    /// Queries keys with the policy `majority`. The value of a key is correct if it begins with the key's number, big-endian.
     pub fn query<K: AsRef<[u8]>>(
         &self,
         copies: u8,

@@ -1,4 +1,4 @@
-//! Measures BMv2's `simple_switch` with `int.p4`.
+//! Starts BMv2's `simple_switch` with the P4 program `int.p4` for the experiment `int-latency`, and configures its tables.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,15 +11,12 @@ use super::{
     lane::{Lane, Testbed},
 };
 
-/// The program, from the folder of the repository.
+/// Path of the compiled program, relative to the root of the repository.
 const PROGRAM: &str = "p4/v1model/int.json";
 /// Time limit within which the switch must accept commands.
 const START: Duration = Duration::from_secs(60);
 
-/// Starts one switch for each task; returns them and BMv2's text about its version.
-///
-/// # Errors
-/// A sentence says why BMv2 cannot be measured.
+/// Starts one switch for each task. Returns them and the version of BMv2, or a sentence that says why BMv2 cannot be measured.
 pub(super) fn lanes() -> Result<([Lane; 3], String), String> {
     let said = Command::new("simple_switch").arg("--version").output();
     let version = said.map_err(|_| "`simple_switch` is not on PATH")?.stdout;
@@ -55,7 +52,7 @@ fn lane(program: &Value, task: Task) -> Result<Lane, String> {
     testbed.ready(process).map_err(|error| error.to_string())
 }
 
-/// Executes commands when the switch takes them.
+/// Executes commands with `simple_switch_CLI`, and retries until the switch accepts connections.
 fn configure(testbed: &Testbed, commands: &str) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -87,7 +84,7 @@ fn configure(testbed: &Testbed, commands: &str) -> Result<(), String> {
     }
 }
 
-/// The commands of `simple_switch_CLI` for a task.
+/// Returns the commands of `simple_switch_CLI` that configure a task.
 fn commands(program: &Value, task: Task) -> Result<String, String> {
     let mut text = String::new();
     let host = [
@@ -100,7 +97,7 @@ fn commands(program: &Value, task: Task) -> Result<String, String> {
     if task == Task::Plain {
         return Ok(text);
     }
-    // Bits 0 to 5.
+    // Instruction bits 0 to 5: node ID, interfaces, hop latency, queue, both timestamps (8 words).
     let items = 0xfc00;
     text += &command(
         program,
@@ -110,6 +107,7 @@ fn commands(program: &Value, task: Task) -> Result<String, String> {
         &[("node", 1), ("available", items)],
     )?;
     text += &command(program, "table_add source_port", "from_edge", "1", &[])?;
+    // Any packet to 10.0.2.0/24 over UDP.
     let any = "0&&&0 0x0a000200&&&0xffffff00 17&&&0xff 0&&&0 0->65535 0->65535";
     let watch = [("remaining_hops", 8), ("instructions", items), ("words", 8)];
     text += &command(program, "table_add watchlist_v4", "watch_md_21", any, &watch)?;
@@ -124,13 +122,13 @@ fn commands(program: &Value, task: Task) -> Result<String, String> {
             ("dst_port", 32_766),
         ];
         text += &command(program, "table_set_default report_session", "report_to", "", &to)?;
+        // Clone session 500, which the program uses for reports, to port 3.
         text.push_str("mirroring_add 500 3\n");
     }
     Ok(text)
 }
 
-/// The parameters of an action in its order; those that are not named are 0.
-/// A command of the program's command line, on a line of its own.
+/// Returns one command line. An entry of a ternary table needs a priority.
 fn command(
     program: &Value,
     command: &str,
@@ -148,6 +146,7 @@ fn name(value: &Value) -> &str {
     value["name"].as_str().unwrap_or_default()
 }
 
+/// Returns the parameters of an action in the program's order; those that `values` does not name are 0.
 fn parameters(program: &Value, action: &str, values: &[(&str, u64)]) -> Result<String, String> {
     let mut actions = program["actions"].as_array().into_iter().flatten();
     let found = actions.find(|one| name(one).rsplit('.').next() == Some(action));

@@ -1,4 +1,4 @@
-//! `hopwise run` as a switch.
+//! Starts `hopwise run` in the role of a switch for the experiment `int-latency`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use super::{
 use crate::figures::failed;
 use terminal::{CliError, programs};
 
-/// The program `hopwise`, or the one that `HOPWISE_SWITCH` names, and a sentence that says which.
+/// Finds the program `hopwise`, or the one that `HOPWISE_SWITCH` names. Also returns a sentence with its version.
 pub(super) fn program() -> Result<(PathBuf, String), CliError> {
     let other = std::env::var_os("HOPWISE_SWITCH").map(PathBuf::from);
     let program = other
@@ -41,7 +41,7 @@ pub(super) fn lanes(program: &Path) -> Result<[Lane; 3], CliError> {
 
 fn lane(program: &Path, task: Task) -> Result<Lane, CliError> {
     let testbed = Testbed::new()?;
-    // The system's network stack sends reports, here to a neighbour that does not exist.
+    // The kernel's network stack sends the reports, here to a static neighbour that does not exist.
     for words in [
         "addr add 10.9.0.1/24 dev rest",
         "neigh add 10.9.0.2 lladdr 02:00:00:00:09:02 dev rest nud permanent",

@@ -1,4 +1,11 @@
-//! A switch between two veth links, and the host at their other ends.
+//! The testbed of `int-latency`: a switch process between two veth links, and the measuring host at their other ends.
+//!
+//! ```text
+//! host namespace          switch namespace
+//!   near  ── veth ──  left  ┐
+//!                           ├ switch process, pinned to core 1
+//!   far   ── veth ──  right ┘     rest ── veth ── nowhere   (reports)
+//! ```
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +23,17 @@ const PAYLOAD: usize = 200;
 /// Cores of the host's thread and of the switches.
 const HOST: usize = 0;
 const SWITCH: usize = 1;
-/// Addresses of the receiving host.
+/// IPv4 and MAC address of the receiving host.
 const HOST_ADDRESS: [u8; 4] = [10, 0, 2, 6];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 6];
 /// Time after which a packet counts as lost, ns.
 const LOST: u64 = 50_000_000;
-/// Between two packets, ns.
+/// Pause between two packets, ns.
 const PAUSE: u64 = 200_000;
 /// Time limit within which a switch must begin to forward.
 const START: Duration = Duration::from_secs(30);
 
-/// Waits for a while and `more` nanoseconds, awake.
+/// Busy-waits for [`PAUSE`] and `more` nanoseconds.
 pub(super) fn pause(more: u64) {
     let until = time::monotonic() + PAUSE + more;
     while time::monotonic() < until {
@@ -34,14 +41,13 @@ pub(super) fn pause(more: u64) {
     }
 }
 
-/// Takes the host's core for this thread.
+/// Pins this thread to the host's core.
 pub(super) fn be_the_host() {
-    // Without it the figures are worse, not wrong.
+    // Without pinning, the latencies are larger but still valid.
     let _ = time::pin(HOST);
 }
 
-/// Namespaces of a host and of a switch; between them links whose devices in the switch are `left` and `right`. `rest` in the switch leads
-/// nowhere: for reports.
+/// The namespaces of the host and of the switch, with their links. The switch sends reports to `rest`, which leads nowhere.
 #[derive(Debug)]
 pub(super) struct Testbed {
     host: Namespace,
@@ -73,7 +79,7 @@ impl Testbed {
             (&switch, "rest"),
             (&switch, "nowhere"),
         ] {
-            // Only our own frames.
+            // The kernel must not send frames of its own, such as neighbour discovery.
             side.run(|| frames::silence(device)).map_err(failed)?;
             side.ip(&["link", "set", device, "up"]).map_err(failed)?;
         }
@@ -83,14 +89,14 @@ impl Testbed {
     /// Starts `program` in the switch's namespace, on the core of the switches.
     pub(super) fn start(&self, mut program: std::process::Command) -> Result<Process, CliError> {
         let started = self.switch.run(|| {
-            // A process has the cores of the thread that starts it.
+            // A process inherits the CPU affinity of the thread that starts it.
             let _ = time::pin(SWITCH);
             program.spawn()
         });
         Ok(Process(started.map_err(failed)?.map_err(failed)?))
     }
 
-    /// Waits until the switch forwards.
+    /// Waits until the switch forwards a packet.
     pub(super) fn ready(self, process: Process) -> Result<Lane, CliError> {
         let options = Options {
             frame_len: 2064,
@@ -123,10 +129,10 @@ impl Testbed {
     }
 }
 
-/// A switch that forwards.
+/// A switch that forwards, and the host's ports at both ends.
 #[derive(Debug)]
 pub(super) struct Lane {
-    // Fields are dropped in this order.
+    // Fields are dropped in this order: the process ends before its namespaces are removed.
     process: Process,
     ports: [Port; 2],
     frame: [Vec<u8>; 1],
@@ -150,7 +156,7 @@ impl Lane {
         self.ports[1].send(&[frame]);
     }
 
-    /// Sends a packet, and returns the nanoseconds until it is back; `None`: it is lost. The number is at its end, behind INT.
+    /// Sends a packet that ends with `number`. Returns the nanoseconds until it comes back, or `None` if it is lost.
     pub(super) fn send(&mut self, number: u64) -> Option<u64> {
         let [near, far] = &mut self.ports;
         let end = self.frame[0].len() - 8;
@@ -174,7 +180,7 @@ impl Lane {
     }
 }
 
-/// A UDP packet to port 1 of node 1.
+/// Returns a UDP packet to the receiving host, addressed to the MAC of port 1 of the switch (node 1).
 fn frame() -> Vec<u8> {
     let mac = dataplane::router::Port::mac_for(1, 1);
     packets::udp(mac, ([10, 0, 1, 5], 1_000), (HOST_ADDRESS, 2_000), PAYLOAD)

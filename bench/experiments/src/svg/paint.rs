@@ -1,14 +1,14 @@
-//! Colours and line widths of a drawing's elements, by class.
+//! Colours and line widths of the elements of a plot, by class.
 //!
-//! They are presentation attributes, which every program that draws SVG understands. A style sheet has only what attributes cannot
-//! express: the colours for a dark colour scheme, as plain values without CSS variables.
+//! Elements get presentation attributes, which every SVG renderer supports. A style sheet holds only what attributes cannot
+//! express: the colours of the dark colour scheme, as plain values without CSS variables.
 
 use std::fmt::Write as _;
 
 use super::STYLES;
 
-/// Colours of the series on light and dark background, after Okabe and Ito (distinguishable by the colour-blind), with the
-/// dash pattern of lines, so that they differ in print too.
+/// Styles of the series: colour on light and on dark background, after Okabe and Ito (distinguishable with colour blindness),
+/// and the dash pattern of lines, so that they differ in print too.
 pub(super) const SERIES: [(&str, &str, &str); STYLES] = [
     ("#0072b2", "#56b4e9", ""),
     ("#d55e00", "#ff8c42", ""),
@@ -22,10 +22,10 @@ pub(super) const SERIES: [(&str, &str, &str); STYLES] = [
 const INK: &str = "#1f2328";
 const SOFT: &str = "#59636e";
 const GRID: &str = "#e3e6ea";
-/// Font of all text.
+/// Font stack of all text.
 pub(super) const FONT: &str = "system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif";
 
-/// An element with the presentation attributes of its class.
+/// Adds the presentation attributes of its class to an element.
 pub(super) fn painted(element: &str) -> String {
     let parts = element
         .split_once(r#"class=""#)
@@ -59,7 +59,7 @@ fn attributes(class: &str) -> String {
     }
 }
 
-/// The style sheet for a dark colour scheme.
+/// Returns the style sheet of the dark colour scheme.
 pub(super) fn dark() -> String {
     let mut rules = String::from(
         "text{fill:#9aa4af}.title,.name{fill:#e6e9ed}.ground{fill:#15191e}.grid{stroke:#2d343c}.axis{stroke:#9aa4af}\

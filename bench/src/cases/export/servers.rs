@@ -1,4 +1,5 @@
-//! Servers that receive, as children, with what scripts/sink-servers installs.
+//! Servers of the export cases, as child processes: ClickHouse's engine, a Kafka broker, and an HTTP sink that discards
+//! everything. `scripts/sink-servers` installs the first two; without them the cases are skipped.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,7 +15,7 @@ use terminal::CliError;
 use super::super::harness::Failure;
 use experiments::machine::Process;
 
-/// The longest time that a server may take to start.
+/// Time limit for a server to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the path of an installed server.
@@ -34,7 +35,7 @@ fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the server of the benchmark: {error}"))
 }
 
-/// ClickHouse's engine behind the HTTP front of the tests.
+/// ClickHouse's engine (chdb) behind the HTTP front of the tests.
 #[derive(Debug)]
 pub(super) struct Engine {
     _process: Process,
@@ -77,7 +78,7 @@ impl Engine {
 
 const FRONT: &str = include_str!("../../../../tests/servers/clickhouse.py");
 
-/// A connection that is kept, one request at a time.
+/// A persistent HTTP connection, with one request at a time.
 #[derive(Debug)]
 pub(super) struct Http {
     stream: BufReader<TcpStream>,
@@ -97,7 +98,7 @@ impl Http {
         self.request(target, body).map(drop)
     }
 
-    /// Executes a statement of SQL; what it returns.
+    /// Executes an SQL statement, and returns its output.
     pub(super) fn execute(&mut self, statement: &str) -> Result<String, CliError> {
         self.request("/", statement.as_bytes())
     }
@@ -124,7 +125,7 @@ impl Http {
     }
 }
 
-/// The first line of a message, and the length of its body; `None`: there is no further message.
+/// Reads the head of an HTTP message: its first line and the length of its body. `None` at the end of the connection.
 fn head_of(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<(String, usize)>> {
     let mut first = String::new();
     let mut line = String::new();
@@ -144,7 +145,7 @@ fn head_of(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<(String,
     Ok(Some((first, length)))
 }
 
-/// A server that reads requests, and does nothing with them.
+/// An HTTP server that accepts requests and discards them.
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) address: SocketAddr,
@@ -154,7 +155,7 @@ impl Sink {
     pub(super) fn start() -> Result<Self, CliError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        // Both threads end with the program.
+        // Both threads run until the program ends.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 thread::spawn(move || drain(BufReader::new(stream)));
@@ -174,7 +175,7 @@ fn drain(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A broker of Kafka that is its own controller.
+/// A Kafka broker that is its own controller (KRaft).
 #[derive(Debug)]
 pub(super) struct Broker {
     _process: Process,
@@ -196,7 +197,7 @@ impl Broker {
         }
         let [port, control] = [free_port()?, free_port()?];
         let data = dir.join("kafka").display().to_string();
-        // The events are of a time in the past, from which Kafka would count how long to keep them.
+        // No retention limit: the events have old timestamps, from which Kafka would count their age.
         let text = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{control}\n\
              listeners=PLAIN://127.0.0.1:{port},CONTROL://127.0.0.1:{control}\n\
@@ -241,7 +242,7 @@ impl Broker {
         })
     }
 
-    /// Kafka's own producer for load: ns per record.
+    /// Runs Kafka's own load generator. Returns the time per record, ns.
     pub(super) fn own_load(&self, topic: &str, records: u64, size: usize) -> Result<f64, CliError> {
         let mut command = java("512m");
         command.args([
@@ -267,7 +268,7 @@ impl Broker {
     }
 }
 
-/// Records per second in a line such as "1000000 records sent, 471253.5 records/sec (98.87 MB/sec), …".
+/// Parses the rate of a line such as "1000000 records sent, 471253.5 records/sec (98.87 MB/sec), …".
 fn rate_of(line: &str) -> Option<f64> {
     line.split_once(" records/sec")?
         .0

@@ -1,4 +1,5 @@
-//! Aggregates as an aggregator makes them of the postcards of three switches in a row, the postcard paper's testbed.
+//! Aggregates of postcards for benchmarks of the collector: three switches in a row, as in the testbed of the postcard paper,
+//! send postcards to an aggregator, which packs R of them into a datagram.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use collector::Datagram;
 use collector::Output;
 use collector::config::{Clocks, Config, PostcardConfig, Profile};
 
-/// Nodes that each packet passes.
+/// Number of nodes that each packet passes.
 const NODES: u32 = 3;
-/// Time between two postcards: twenty million per second.
+/// Time between two postcards, ns: twenty million per second.
 const GAP: u64 = 50;
-/// Time inside a node, and between two.
+/// Time inside a node and between two nodes, ns.
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
-/// Postcards in memory, used cyclically.
+/// Number of postcards in memory, used cyclically.
 const POSTCARDS: u32 = 300_000;
 
 /// One case of the benchmark.
@@ -27,11 +28,11 @@ const POSTCARDS: u32 = 300_000;
 pub struct Case {
     /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Number of postcards in an aggregate.
+    /// R, the number of postcards in an aggregate.
     pub r: u16,
     /// Number of different flows.
     pub flows: u32,
-    /// Clocks are synchronised, and postcards are joined into paths.
+    /// The nodes' clocks are synchronised, and the collector joins the postcards of a packet into its path.
     pub joins: bool,
 }
 
@@ -58,7 +59,7 @@ pub const CASES: [Case; 3] = [
 ];
 
 impl Case {
-    /// A collector for it.
+    /// Creates a collector for the case.
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
         let clocks = if self.joins {
@@ -66,7 +67,7 @@ impl Case {
         } else {
             Clocks::Free
         };
-        // The time of one packet for each flow, so that the pending postcards fit.
+        // 1 ms: longer than the packets of all flows take, and short enough that the pending postcards fit.
         let timeout = 1_000_000;
         Collector::new(Config {
             max_flows: self.flows as usize * 2,
@@ -88,7 +89,7 @@ impl Case {
         })
     }
 
-    /// Generates the aggregates of the case in memory: Agg(R), with the postcards of each packet next to each other.
+    /// Generates the aggregates of the case, Agg(R), in memory. The postcards of a packet are adjacent.
     pub fn feed(&self) -> Feed {
         let count = POSTCARDS / u32::from(self.r);
         let record_len = if self.joins {
@@ -146,7 +147,7 @@ impl Case {
     }
 }
 
-/// The packet fields of a postcard: the initial hop limit is 64, and the digest differs from the others of its flow.
+/// Returns the packet fields of a postcard. The hop limit starts at 64, and the digest differs from the others of its flow.
 fn packet_fields(number: u32) -> PacketFields {
     let packet = number / NODES;
     let hop = number % NODES;
@@ -165,6 +166,7 @@ fn packet_fields(number: u32) -> PacketFields {
 pub struct Feed {
     bytes: Vec<u8>,
     length: usize,
+    /// Postcards in an aggregate.
     r: u64,
     next: usize,
     now: u64,
@@ -172,12 +174,12 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Bytes of a datagram.
+    /// Returns the bytes of one datagram.
     pub fn payload_len(&self) -> usize {
         self.length
     }
 
-    /// Number of postcards before the feed repeats.
+    /// Returns the number of postcards before the feed repeats.
     pub fn postcards(&self) -> u64 {
         (self.bytes.len() / self.length) as u64 * self.r
     }

@@ -1,4 +1,4 @@
-//! Frames in memory, passed to a collector again and again.
+//! A feed for benchmarks: frames in memory, passed to a collector in bursts, again and again, with a simulated clock.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use collector::Collector;
 use collector::Datagram;
 use collector::Output;
 
-/// Time between two reports: ten million per second.
+/// Simulated time between two reports, ns: ten million per second.
 const GAP: u64 = 100;
 
 /// The input of a benchmark.
@@ -24,27 +24,28 @@ pub enum Input {
 #[derive(Debug)]
 pub struct Feed {
     bytes: Vec<u8>,
+    /// Bytes of one frame.
     length: usize,
     next: usize,
     now: u64,
     ticked: u64,
-    /// To be done when every frame has been delivered once.
+    /// The shuffle that is due when every frame has been delivered once.
     shuffle: Option<Shuffle>,
 }
 
-/// The layout of frames that are shuffled.
+/// The layout of the frames, as the shuffle needs it.
 #[derive(Debug)]
 struct Shuffle {
-    /// Bytes of the frames of one packet, which stay together.
+    /// Bytes of the frames about one packet, which stay together.
     packet: usize,
-    /// Packets in a round, one of each flow. Every round is shuffled alike.
+    /// Bytes of a round, which has one packet of each flow. Every round is shuffled in the same way.
     round: usize,
-    /// Where the sequence number begins in a frame. It keeps its place, so that sequence numbers stay in order.
+    /// Offset of the sequence number in a frame. Sequence numbers are not shuffled, so they stay in order.
     seq_at: usize,
 }
 
 impl Feed {
-    /// Frames of `length` bytes each.
+    /// Creates a feed of frames of `length` bytes each.
     pub(super) fn new(bytes: Vec<u8>, length: usize) -> Self {
         Self {
             bytes,
@@ -56,8 +57,8 @@ impl Feed {
         }
     }
 
-    /// The same, in random order once every frame has been delivered: `packet` bytes stay together, and `flows` packets are a
-    /// round. Flows are then visited in another order than the one in which their state was created.
+    /// Shuffles the frames once every frame has been delivered, so that flows are visited in another order than the one in
+    /// which their state was created. `packet` bytes stay together, and `flows` packets are a round.
     pub(super) fn shuffled_after_first_round(
         mut self,
         (packet, flows): (usize, usize),
@@ -71,12 +72,12 @@ impl Feed {
         self
     }
 
-    /// Bytes of one frame.
+    /// Returns the bytes of one frame.
     pub fn frame_len(&self) -> usize {
         self.length
     }
 
-    /// Bytes of all frames.
+    /// Returns the bytes of all frames together.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -86,12 +87,12 @@ impl Feed {
         self.bytes.len() / self.length
     }
 
-    /// All frames, in their order.
+    /// Returns all frames, in order of delivery.
     pub fn whole(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.bytes.chunks_exact(self.length)
     }
 
-    /// The UDP payloads of all frames, in their order.
+    /// Returns the UDP payloads of all frames, in order of delivery.
     pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.length).map(|frame| &frame[OUTER..])
     }
@@ -109,7 +110,7 @@ impl Feed {
         let left = &self.bytes[self.next..];
         let mut count = 0;
         for (slot, frame) in burst.iter_mut().zip(left.chunks_exact(self.length)) {
-            // As a loop over a ring of frames does.
+            // Prefetches four frames ahead, as the receive loop over a ring does.
             left.get(count * self.length + 4 * self.length)
                 .map(memory::prefetch);
             self.now += GAP;

@@ -1,4 +1,4 @@
-//! Encodings of the reports of a case: versions of reports and of INT.
+//! Encodes the reports of a benchmark case in each combination of Telemetry Report and INT version.
 
 use wire::int::header::{Md2, Md05, Md10, Mx2};
 use wire::int::shim::{Next, Shim1, Shim2, Tail};
@@ -8,7 +8,7 @@ use wire::{Dialect, Flags, Hop, Layout};
 
 use super::{Case, OUTER, Packet};
 
-/// Versions of the report and of INT.
+/// Versions of the telemetry report and of INT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Report 1.0 around INT 1.0, as INTCollector's generator writes them.
@@ -25,16 +25,16 @@ pub enum Format {
     Postcard,
 }
 
-/// Sizes of the headers of INT, bytes.
+// Sizes of INT headers in bytes; the metadata header has 8 in versions 0.5 and 1.0, and 12 in 2.x.
 const SHIM: usize = 4;
 const HEADER_1: usize = 8;
 const HEADER_2: usize = 12;
 const TAIL: usize = 4;
-/// IPv4 and UDP: what precedes INT in a report 2.0.
+/// Bytes of IPv4 and UDP, which precede INT in a report 2.0.
 const IP_UDP: usize = 28;
-/// Group header, report header and main contents without metadata.
+/// Bytes of group header, report header and main contents without metadata.
 const REPORT_20: usize = 8 + 4 + 8;
-/// Payload of a packet that a postcard contains.
+/// Payload bytes of the packet in a postcard.
 const PAYLOAD: usize = 8;
 
 impl Format {
@@ -59,12 +59,12 @@ impl Format {
         }
     }
 
-    /// Whether each node sends its own reports.
+    /// Tells whether each node sends its own reports.
     fn is_by_node(self) -> bool {
         matches!(self, Self::Mx21 | Self::Postcard)
     }
 
-    /// Offset of the sequence number in the payload: four bytes in which reports differ only by it.
+    /// Returns the offset of the four bytes in the UDP payload that hold the sequence number (and otherwise constant bits).
     pub(super) fn sequence_number(self) -> usize {
         match self {
             Self::Report10 => 8,
@@ -75,12 +75,12 @@ impl Format {
 }
 
 impl Case {
-    /// Number of frames per packet.
+    /// Returns the number of frames per packet.
     pub(super) fn frames_per_packet(&self) -> u8 {
         if self.format.is_by_node() { self.hops } else { 1 }
     }
 
-    /// Offsets of the items in a record.
+    /// Returns the layout of one hop's record.
     fn layout(&self) -> Layout {
         let words = self.bitmap.count_ones() as u8;
         match self.format {
@@ -99,7 +99,7 @@ impl Case {
         .unwrap_or(Layout::EMPTY)
     }
 
-    /// RepMdBits of reports of single nodes. The node itself is in the group header.
+    /// Returns the metadata bits (RepMdBits) of reports by single nodes. The node ID is in the group header instead.
     fn metadata_bits(&self) -> u16 {
         self.bitmap & 0x7f00
     }
@@ -117,10 +117,11 @@ impl Case {
             }
     }
 
-    /// Writes frame `number` of a packet that collected `hops`.
+    /// Writes frame `number` of a packet that collected `hops`: the only frame (0), or the report of hop `number`.
     pub(super) fn write(&self, frame: &mut [u8], flow: u32, seq: u32, hops: &[Hop], number: usize) {
         let (head, rest) = frame.split_at_mut(OUTER);
         Packet::REPORT.write(head, rest.len());
+        // Four flows per source address.
         let [a, b, c, d] = (0x0a00_0000 + flow / 4).to_be_bytes();
         let inner = Packet {
             src: [a, b, c, d],
@@ -132,6 +133,7 @@ impl Case {
             } else {
                 wire::Profile::DSCP
             },
+            // The collector joins the reports of single nodes by the IP identification.
             id: if self.format.is_by_node() {
                 (1 + seq % 0xffff) as u16
             } else {
@@ -148,7 +150,7 @@ impl Case {
         }
     }
 
-    /// Report 1.0 around INT 1.0.
+    /// Writes a report 1.0 around INT 1.0.
     fn write_10(&self, rest: &mut [u8], sink: u32, seq: u32, inner: Packet, hops: &[Hop]) {
         let header = v10::Repr {
             next: v10::NextProtocol::Ethernet,
@@ -167,7 +169,7 @@ impl Case {
         self.write_md_10(rest, hops);
     }
 
-    /// Shim, header and stack of INT 1.0.
+    /// Writes shim, header and stack of INT 1.0.
     fn write_md_10(&self, rest: &mut [u8], hops: &[Hop]) {
         let words = self.layout().words();
         Shim1 {
@@ -186,7 +188,7 @@ impl Case {
         self.write_stack(&mut rest[SHIM + HEADER_1..], hops);
     }
 
-    /// Report 0.5 around INT 0.5.
+    /// Writes a report 0.5 around INT 0.5.
     fn write_05(&self, rest: &mut [u8], seq: u32, inner: Packet, hops: &[Hop]) {
         let header = v05::Repr {
             flags: Flags::FLOW,
@@ -223,7 +225,7 @@ impl Case {
         .emit(tail);
     }
 
-    /// Report 2.0 around a packet with a stack.
+    /// Writes a report 2.0 around a packet with a stack. A report 2.0 has no inner Ethernet header (14 bytes).
     fn write_20(&self, sink: u32, seq: u32, inner: Packet, hops: &[Hop], out: &mut [u8]) {
         let mut packet = vec![0; 14 + out.len() - REPORT_20];
         let (head, rest) = packet.split_at_mut(OUTER);
@@ -251,7 +253,7 @@ impl Case {
         write_group(out, sink, seq, MainRepr::default(), &packet[14..]);
     }
 
-    /// Report 2.0 of one node.
+    /// Writes the report 2.0 of one node.
     fn write_by_node(&self, seq: u32, number: usize, inner: Packet, hop: &Hop, out: &mut [u8]) {
         let mut packet = vec![0; 14 + out.len() - REPORT_20 - self.layout().len()];
         let (head, rest) = packet.split_at_mut(OUTER);
@@ -284,7 +286,7 @@ impl Case {
         write_group(out, hop.node_id.unwrap_or(0), seq, main, &packet[14..]);
     }
 
-    /// The records. The last hop comes first.
+    /// Writes the INT stack, on which the last hop comes first.
     fn write_stack(&self, stack: &mut [u8], hops: &[Hop]) {
         let layout = self.layout();
         for (record, hop) in stack.chunks_exact_mut(layout.len()).zip(hops.iter().rev()) {
@@ -293,7 +295,7 @@ impl Case {
     }
 }
 
-/// A report 2.0 in a group of its own.
+/// Writes a report 2.0 as the only one of its group.
 fn write_group(out: &mut [u8], node_id: u32, seq: u32, main: MainRepr<'_>, packet: &[u8]) {
     let group = Group {
         hw_id: 1,

@@ -1,8 +1,8 @@
-//! SF-INT reports for benchmarks: paths of five nodes, on which every fourth packet has a complete set, as in a network
-//! without faults (wire-formats section 3.5).
+//! SF-INT (stateful INT) reports for benchmarks: paths of five nodes, with the record of one node in each packet. Every fourth
+//! packet completes a set, as in a network without faults.
 //!
-//! A frame is Ethernet, IPv4, UDP (42 bytes), and a report 2.0 of 132 bytes: the sink's own record, and an IPv6 packet with
-//! a record of the same items (node id, hop latency, both timestamps: 24 bytes) in its hop-by-hop header.
+//! A frame is Ethernet, IPv4 and UDP (42 bytes), and a report 2.0 of 136 bytes: the sink's own metadata, and an IPv6 packet
+//! with the record of one node (node ID, hop latency, both timestamps: 24 bytes) in its hop-by-hop header.
 
 use wire::int::header::Md2;
 use wire::int::sf::{self, Sf, State};
@@ -14,7 +14,7 @@ use super::{Feed, OUTER, Packet, coprime};
 use collector::Collector;
 use collector::config::{Config, JoinConfig};
 
-/// Traffic of `flows` flows, one packet each in turn.
+/// One case of the benchmark: `flows` flows, which send one packet each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SfCase {
     /// Name of the case, as in `hopwise bench`.
@@ -35,23 +35,23 @@ pub const SF_CASES: [SfCase; 2] = [
     },
 ];
 
-/// Nodes of a path, the sink among them.
+/// Number of nodes of a path, including the sink.
 const NODES: u32 = 5;
 /// Initial remaining hop count of sources.
 const HOP_LIMIT: u8 = 16;
-/// Node id, hop latency and both stamps.
+/// Instruction bitmap: node ID, hop latency, ingress and egress timestamp.
 const ITEMS: u16 = 0xac00;
-/// The packets of a flow from one set to the next: which record each brings, and how many nodes wrote into it.
+/// The packets of one set: position of the node whose record arrives, and how many nodes wrote their record into the packet.
 const PERIOD: [(u32, u8); 4] = [(4, 4), (3, 1), (2, 2), (1, 1)];
-/// Sets of a flow before the frames repeat: more than are stored.
+/// Sets of each flow before the frames repeat.
 const SETS: u32 = 2;
-/// Bytes of the packet inside: IPv6, hop-by-hop header, UDP.
+/// Bytes of the inner packet: IPv6, hop-by-hop header, UDP.
 const INNER: usize = 40 + 48 + 8;
-/// Bytes of a frame: outer headers, group header, report header, main contents with six words, packet.
+/// Bytes of a frame: outer headers, group header, report header, main contents, five words of metadata, inner packet.
 const FRAME: usize = OUTER + 8 + 4 + 8 + 20 + INNER;
 
 impl SfCase {
-    /// A collector for it.
+    /// Creates a collector for the case.
     pub fn collector(&self) -> Collector {
         let flows = self.flows as usize;
         let sf = JoinConfig {
@@ -85,6 +85,7 @@ impl SfCase {
     }
 
     fn write(&self, frame: &mut [u8], flow: u32, seq: u32) {
+        // The number of the packet within its flow; the first packet's number identifies the set.
         let number = seq / self.flows;
         let (node, writers) = PERIOD[number as usize % PERIOD.len()];
         let set = number - number % PERIOD.len() as u32;
@@ -116,7 +117,7 @@ impl SfCase {
     }
 }
 
-/// An IPv6 packet as the sink received it, up to its UDP header.
+/// Writes an IPv6 packet as the sink receives it, up to its UDP header.
 fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
     let [src, dst] = [1 + flow / 4, 0xff00_0001_u32].map(|last| {
         let mut octets = [0; 16];
@@ -134,7 +135,7 @@ fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
     };
     repr.emit(out);
     let options = &mut out[40..88];
-    // UDP follows; eight times six bytes; the option's data are shim, header and record.
+    // Next header UDP; length 5, that is 48 bytes; the option with shim (4), header (12) and record (24), 40 bytes of data.
     options[..4].copy_from_slice(&[17, 5, sf::OPTION, 40]);
     Shim2 {
         kind: Shim2::SF,
@@ -146,14 +147,15 @@ fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
     if let Ok(layout) = Layout::int_2(ITEMS, 6, false) {
         layout.write(hop, &mut options[20..]);
     }
+    // PadN, to a multiple of eight bytes.
     options[44..].copy_from_slice(&[1, 2, 0, 0]);
     out[88..90].copy_from_slice(&(1024 + (flow % 4) as u16).to_be_bytes());
     out[90..96].copy_from_slice(&[0, 80, 0, 8, 0, 0]);
 }
 
-/// Metadata that a node of a flow's path adds to a packet.
+/// Returns the metadata that the node at a position of a flow's path adds to a packet.
 fn hop(place: u32, flow: u32, number: u32) -> Hop {
-    // Four nodes per place, and one sink.
+    // One of four nodes per position, and one sink.
     let choice = if place == NODES {
         0
     } else {
