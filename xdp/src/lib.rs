@@ -28,6 +28,17 @@ pub use self::detect::{
     StreamEntry, Tables, Units, ports, profile,
 };
 
+/// Aligns an object to eight bytes.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+macro_rules! object {
+    ($name:literal) => {{
+        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name)));
+        &OBJECT.0
+    }};
+}
+
 /// The steering program for AF_XDP.
 pub static STEER: &[u8] = object!("steer.bpf.o");
 /// The generator of [`nic::load::LiveFrames`], for measurements.
@@ -44,14 +55,3 @@ pub static RDMA: &[u8] = object!("rdma.bpf.o");
 /// The responder on prepared frames (`hopwise_rdma_cost`), copying them alone (`hopwise_rdma_only`), and a sender of them
 /// (`hopwise_rdma_send`). For measurements, never attached: see `rdma/rdma_cost.bpf.c`.
 pub static RDMA_COST: &[u8] = object!("rdma_cost.bpf.o");
-
-/// Aligns an object to eight bytes.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-macro_rules! object {
-    ($name:literal) => {{
-        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name)));
-        &OBJECT.0
-    }};
-}
