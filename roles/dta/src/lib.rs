@@ -1,4 +1,5 @@
-//! The roles of Direct Telemetry Access: collector memory, translator and reporter, with their sockets, threads and settings.
+//! The roles of Direct Telemetry Access (DTA): collector memory, translator and reporter, with their sockets, threads and
+//! settings.
 #![forbid(unsafe_code)]
 
 pub mod exchange;

@@ -1,4 +1,5 @@
-//! The counters of the reporter, for the API and the metrics.
+//! The view of the DTA reporter for `/api/v1/reporter` and the metrics. The doc comments are the descriptions in the API's
+//! schema.
 
 use serde::{Deserialize, Serialize};
 use view::{NamedCounts, ReporterCollector};

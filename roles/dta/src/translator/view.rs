@@ -1,4 +1,4 @@
-//! The translator's view: `/api/v1/translator`.
+//! The view of the translator for `/api/v1/translator`. The doc comments are the descriptions in the API's schema.
 
 use rdma::requester::{GivenUp, Refused, Response, State};
 use serde::{Deserialize, Serialize};
