@@ -10,8 +10,8 @@
 //!   manager may have the same term.
 //! - **Precondition.** A driver executes [`Request::Apply`] only if the device's ETag equals the given one. Changes by
 //!   anybody, claims and restarts change the ETag.
-//! - **Any prefix.** If the device is not atomic, an `Apply` may be executed in part, in order. The manager makes each change
-//!   safe alone.
+//! - **Any subset.** If the device is not atomic, the changes of an `Apply` may be executed in part, in order. The manager
+//!   makes each change safe alone.
 //! - **Ownership.** [`State::rules`] contains only rules that the manager installed; everything else is listed in
 //!   [`State::foreign`].
 //! - **Truth.** `Read` asks the device, and never answers from a cache of the writes. For a device that an agent configures
