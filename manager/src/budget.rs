@@ -111,8 +111,7 @@ pub struct CollectorLoad {
     pub budget: Budget,
     /// Total rates that arrive at this collector.
     pub rates: Rates,
-    /// Start of the measurement, ns. Later changes of the detail do not show in the rates yet. `None` if the rates are
-    /// unknown.
+    /// Start of the measurement, ns. Later changes of the detail do not show in the rates yet. `None` if unknown.
     pub since: Option<u64>,
 }
 
@@ -348,8 +347,7 @@ impl Controller {
         })
     }
 
-    /// Returns whether the next finer detail may raise this rate. A threshold that the collector applies does not affect
-    /// reports.
+    /// Returns whether the next finer detail may raise this rate. A threshold at the collector does not affect reports.
     fn is_raised_by_finer(&self, load: &Load) -> bool {
         self.bounds.filters || load.unit == Unit::Events || self.detail.sample > self.bounds.finest.sample
     }

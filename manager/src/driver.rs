@@ -25,8 +25,7 @@ pub enum Message {
     Counted(NodeId, Vec<Counter>),
     /// A sentence about the device for the operator, without other effects.
     Note(NodeId, String),
-    /// The election of the device's last claim, and the time since that manager renewed its lease, ns. Sent only for devices
-    /// that report it.
+    /// The election of the device's last claim, and the time since that manager renewed its lease, ns, if it reports them.
     Lease(NodeId, Election, u64),
 }
 

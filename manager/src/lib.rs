@@ -8,8 +8,7 @@
 //! - [`inventory`]: devices, ports, links and hosts, each fact with its origin. [`intent`]: the flows and metrics to measure.
 //! - [`device`]: device-independent rules, capabilities, and the messages exchanged with drivers. [`flows`] and
 //!   [`instruction`] define parts of the rules.
-//! - [`compile`]: computes the desired rules of each device from intents and inventory, or refuses an intent with a reason and
-//!   a fix.
+//! - [`compile`]: computes the desired rules of each device from intents and inventory, or refuses an intent with a fix.
 //! - [`plan`]: shows the changes before any is made.
 //! - [`reconcile`]: applies the desired rules to the devices, one safe change after another.
 //! - [`lease`]: decides whether a standby manager takes over.

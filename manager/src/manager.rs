@@ -480,8 +480,7 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// Approves and applies the change of an intent, which is the operator's decision. A pending topology change keeps
-    /// waiting.
+    /// Approves and applies the operator's change of an intent. A pending topology change keeps waiting.
     fn approve_intents(&mut self, now: u64) {
         if self.changed.is_none() || self.approved.is_empty() {
             return self.apply(now);
@@ -522,8 +521,7 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// Passes the approved rules to the reconciler, adapted to the current topology: the border is closed with or without
-    /// approval.
+    /// Passes the approved rules to the reconciler, adapted to the current topology: the border is closed in any case.
     fn set_targets(&mut self, now: u64) {
         let topology: &Topology = self.compiler.topology();
         let embeds = self

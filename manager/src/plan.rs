@@ -69,8 +69,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Computes the difference between `actual` and `desired`. A device that is missing in `actual` has no rules, or they are
-    /// unknown.
+    /// Computes the difference between two sets of rules. A device missing in `actual` has no rules, or unknown ones.
     pub fn between(actual: &BTreeMap<NodeId, Arc<Rules>>, desired: &BTreeMap<NodeId, Arc<Rules>>) -> Self {
         let empty = Arc::new(Rules::new());
         let mut nodes: Vec<NodeId> = actual.keys().chain(desired.keys()).copied().collect();
@@ -130,8 +129,7 @@ impl Plan {
         self.devices.is_empty()
     }
 
-    /// Returns, for each stage with changes in order: the stage, and the numbers of devices touched, entries added and entries
-    /// removed.
+    /// Returns each stage with changes, in order, with the numbers of devices touched, entries added and entries removed.
     pub fn summary(&self) -> Vec<(Stage, usize, usize, usize)> {
         let mut stages: BTreeMap<Stage, (usize, usize, usize)> = BTreeMap::new();
         for device in &self.devices {
@@ -208,8 +206,7 @@ pub struct Cost {
     pub bytes: Vec<u32>,
     /// Share of the last link's capacity that remains for packets of full length on the longest path, 0 to 1.
     pub goodput: f64,
-    /// Rate of reports per second, and their bandwidth in bit/s. `None` if unknown, because the collector has not seen these
-    /// flows.
+    /// Rate of reports per second, and their bandwidth in bit/s; `None` if the collector has not seen these flows.
     pub reports: Option<(f64, f64)>,
 }
 

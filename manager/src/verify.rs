@@ -9,8 +9,7 @@ use std::fmt;
 use crate::device::NodeId;
 use crate::instruction::{self, Bits};
 
-/// An edge device is silent if matching packets cause no report for this long, ns. With counters once a second, it is detected
-/// within 10 s.
+/// An edge device is silent if matching packets cause no report for this long, ns; detected within 10 s.
 pub const SILENCE: u64 = 8_000_000_000;
 
 const SECOND: u64 = 1_000_000_000;

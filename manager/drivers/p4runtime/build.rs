@@ -1,5 +1,4 @@
-//! Build script: compresses the compiled P4 programs that are embedded into the binary, from 7 MB of JSON to 0.3 MB. Requires
-//! `gzip`.
+//! Build script: compresses the compiled P4 programs for embedding, from 7 MB of JSON to 0.3 MB. Requires `gzip`.
 
 use std::{
     env,

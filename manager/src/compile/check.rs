@@ -218,8 +218,7 @@ impl Network {
         sessions
     }
 
-    /// Returns each device's distance in links from a collector (breadth-first search). Empty if the collector's position is
-    /// unknown.
+    /// Returns each device's distance in links from a collector, by breadth-first search; empty if its position is unknown.
     fn distances(&self, collector: &Collector) -> BTreeMap<NodeId, u32> {
         let Some(at) = collector.at.filter(|at| self.topology.devices.contains_key(at)) else {
             return BTreeMap::new();

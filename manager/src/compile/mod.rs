@@ -1,5 +1,4 @@
-//! The intent compiler: translates intents into the rules that each device should have, given the inventory and the devices'
-//! capabilities.
+//! The intent compiler: computes each device's rules from the intents, the inventory and the devices' capabilities.
 //!
 //! A [`Compiler`] holds the result for all intents and updates it incrementally: adding or removing one intent recomputes only
 //! the devices that it concerns.
@@ -45,8 +44,7 @@ pub struct Collector {
     pub address: SocketAddr,
     /// Share of the reporters, relative to the other collectors' capacities; at least 1.
     pub capacity: u32,
-    /// The device that the collector is attached to; near devices prefer it. A collector without one (`None`) is the last
-    /// choice.
+    /// The device that the collector is attached to; near devices prefer it. `None` makes it the last choice.
     pub at: Option<NodeId>,
     /// Budget for the total of reports and events from all its reporters.
     pub budget: Budget,
@@ -595,8 +593,7 @@ impl Compiler {
                 one = Some(Filter { threshold, ..filter });
             }
             let filtered = if agree { one } else { None };
-            // An entry without a common filter gets an explicit report-all filter, because a wider entry's filter would match
-            // instead.
+            // Without a common filter, an explicit report-all filter is needed, because a wider entry's filter would match.
             let all = Filter {
                 key,
                 algorithm: FilterAlgorithm::Noop,

@@ -22,8 +22,7 @@ pub type Overlaps = BTreeMap<String, Overlap>;
 /// The rules that measure the packets of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Rules of the intent, never empty: first the rules for all its packets, then the rules for packets that narrower intents
-    /// match too.
+    /// Rules of the intent, never empty: first the rules for all its packets, then those shared with narrower intents.
     pub rules: Vec<EffectiveRule>,
     /// Conflicts in which another intent decides the mode of some of its packets.
     pub taken: Vec<ModeConflict>,
@@ -173,8 +172,7 @@ impl IntentOverlaps {
 }
 
 impl Compiler {
-    /// Computes the overlaps of all intents. Returns none if there are more than `MAX_INTENTS` intents or `MAX_ENTRIES`
-    /// entries.
+    /// Computes the overlaps of all intents; none if there are more than `MAX_INTENTS` intents or `MAX_ENTRIES` entries.
     pub fn overlaps(&self) -> Overlaps {
         let entries: usize = self.desired.values().map(|rules| rules.len()).sum();
         if self.slots.len() > MAX_INTENTS || entries > MAX_ENTRIES {
@@ -192,8 +190,7 @@ impl Compiler {
         overlaps.collect()
     }
 
-    /// Returns the intents whose packets the rule for `key` at a device counts, which are those that requested the mode of
-    /// this rule.
+    /// Returns the intents whose packets the rule for `key` at a device counts: those that requested its mode.
     pub fn measured(&self, node: NodeId, key: &FlowMatch) -> Vec<&str> {
         let Some(device) = self.devices.get(&node) else {
             return Vec::new();

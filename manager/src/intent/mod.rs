@@ -309,8 +309,7 @@ impl Intent {
         Ok(())
     }
 
-    /// Returns the bounds within which budgets may change the threshold and the sampling, or `None` if nothing can become
-    /// coarser.
+    /// Returns the bounds for changes of threshold and sampling by budgets, or `None` if nothing can become coarser.
     pub fn bounds(&self) -> Option<Bounds> {
         if self.compared().is_none() && self.reporting.coarsest_sample.is_none() {
             return None;
@@ -351,8 +350,7 @@ impl Intent {
         intent
     }
 
-    /// Returns the threshold that budgets can raise: the one of its filter, or, without a filter, the only threshold. `None`
-    /// if it is 0.
+    /// Returns the threshold that budgets can raise: the filter's, or without a filter the only one. `None` if it is 0.
     fn compared(&self) -> Option<(Metric, u64)> {
         let compares = match self.reporting.filter {
             None => self.reporting.thresholds.len() == 1,

@@ -487,8 +487,7 @@ impl Inventory {
         peers.map(|(origin, peer)| (*origin, peer.clone())).collect()
     }
 
-    /// Returns the claim about a port on which file and device agree; `Ok(None)` if neither claims anything, `Err` if they
-    /// disagree.
+    /// Returns the claim about a port that file and device share; `Ok(None)` if there is none, `Err` if they disagree.
     fn agreed(&self, port: (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
         let Some(facts) = self.facts(port) else {
             return Ok(None);

@@ -293,8 +293,7 @@ impl Reconciler {
         self.devices.iter().map(|(node, device)| (*node, &device.phase))
     }
 
-    /// Returns the number of devices that have exactly the desired rules. A device whose target has just changed does not
-    /// count.
+    /// Returns the number of devices that have exactly the desired rules, without those whose target has just changed.
     pub fn in_sync(&self) -> usize {
         self.devices
             .values()

@@ -360,8 +360,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns the change, if any, of the sink on a port to another device. The sink is present while that device's border is
-    /// not closed.
+    /// Returns the change, if any, of the sink on a port to a device. It is present while that device's border is open.
     fn facing(&self, port: PortId, waits: &mut Option<Wait>) -> Option<Change> {
         let sink = Rule::Sink(port);
         let (peer, _) = self.device.target.ports.links.get(&port)?;

@@ -29,8 +29,8 @@ pub struct Order {
     pub sources_wait_for_sinks: bool,
     /// Sources are added only when all nodes execute the instructions that packets will request.
     pub sources_wait_for_transits: bool,
-    /// Instructions are removed only when no device inserts INT that requests them. Without this, they do not wait for the
-    /// drain either.
+    /// Instructions are removed only when no device inserts INT that requests them. Else they do not wait for the drain
+    /// either.
     pub transits_wait_for_sources: bool,
     /// Instructions are removed only when no packet that requests them can be in flight.
     pub transits_wait_for_drain: bool,
@@ -118,8 +118,7 @@ pub struct Target {
     pub restart: Restart,
     /// Bytes of INT that fit in packets on each link of the domain; `None` if unknown.
     pub room: Option<u32>,
-    /// True if the device is outside the INT domain: INT never reaches it, and it waits for no other device, nor others for
-    /// it.
+    /// True if the device is outside the INT domain: INT never reaches it, and no device waits for another because of it.
     pub outside: bool,
 }
 

@@ -53,8 +53,7 @@ pub struct Role {
 /// The published counters, for the API.
 pub type Handle = Arc<Mutex<AggregatorView>>;
 
-/// Returns the last published counters. A poisoned lock is ignored: the counters are replaced as a whole, so they are
-/// complete.
+/// Returns the last published counters, which are complete even after a panic, because they are replaced as a whole.
 pub fn view(handle: &Handle) -> AggregatorView {
     lock(handle).clone()
 }
@@ -319,8 +318,7 @@ impl AggregateSender {
         })
     }
 
-    /// Passes the queued datagrams to the kernel. Blocks while the socket's buffer is full. A refused datagram is counted and
-    /// skipped.
+    /// Passes the queued datagrams to the kernel. Blocks while the socket's buffer is full. Counts and skips refused ones.
     fn flush(&mut self) {
         let mut first = 0;
         while first < self.ends.len() {

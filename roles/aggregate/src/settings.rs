@@ -80,8 +80,7 @@ impl AggregatorSettings {
     }
 }
 
-/// Reports inconsistent settings to `refuse`, which receives the setting's path and a message. `profile` decodes the
-/// postcards.
+/// Reports inconsistent settings to `refuse`: the setting's path and a message. `profile` decodes the postcards.
 pub fn check(settings: &AggregatorSettings, profile: Profile, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.listen.interface().is_some() {
         let message = "an aggregator reads UDP sockets; write \"udp://*:32766\"";

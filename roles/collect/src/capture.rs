@@ -99,8 +99,7 @@ fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
     }
 }
 
-/// Accounts for a frame without a datagram to one of `ports`. `error` is the result of [`datagram`], or `None` if it found
-/// one.
+/// Accounts for a frame without a datagram to one of `ports`. `error` is [`datagram`]'s result; `None` if it found one.
 #[cold]
 fn account_other(
     frame: &Frame<'_>,

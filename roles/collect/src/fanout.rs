@@ -519,8 +519,7 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Advances the thread's watermark: everything that arrived before `until` has been distributed. Reports losses about once
-    /// a second.
+    /// Advances the thread's watermark: everything that arrived before `until` is distributed. Reports losses once a second.
     pub fn poll(&mut self, until: Nanos, now: Nanos) {
         let settled = self.plan.watermarks.time(now);
         self.plan.ledger.poll(self.lane, until, settled);

@@ -273,8 +273,7 @@ impl Thread {
         }
     }
 
-    /// Selects and stores the reports of one window. `lacks`: the last chunk of a worker is missing, so the recording is
-    /// incomplete.
+    /// Selects and stores the reports of one window. `lacks`: a worker's last chunk is missing, so it is incomplete.
     fn record(&mut self, window: Window, lacks: bool) {
         let Window { from, to, .. } = window;
         let mut selection = Selection::new(window, self.config.windows.reports);

@@ -95,8 +95,7 @@ impl LatestIndex {
     }
 }
 
-/// Returns empty memory for `flows` flows whose pages have been touched, so that a worker does not take page faults while it
-/// copies.
+/// Returns memory for `flows` flows whose pages have been touched, so that workers take no page faults while copying.
 pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     memory.clear();
     // Slack for flows added since the last tick.

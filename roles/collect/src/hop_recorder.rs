@@ -175,8 +175,7 @@ impl HopRecorder {
             {
                 continue;
             }
-            // Sequence numbers repeat after some seconds or a restart. A checksum of the datagram keeps the report's ID
-            // unique.
+            // Sequence numbers repeat. A checksum of the datagram keeps the report's ID unique.
             let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
             let mut decoder = Decoder::new(*profile);
             for report in decoder.reports(datagram.payload).flatten() {

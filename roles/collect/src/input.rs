@@ -132,8 +132,7 @@ impl Dispatch {
     }
 }
 
-/// Runs due work, and queries if the worker has `caught_up` with its input. Returns the longest time to wait for datagrams,
-/// ms.
+/// Runs due work, and queries if the worker has `caught_up` with its input. Returns the maximum time to wait, ms.
 // The time is read after locking, which may take a while.
 fn poll(worker: &Mutex<Worker>, caught_up: bool) -> u32 {
     let mut worker = lock(worker);

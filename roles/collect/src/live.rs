@@ -1,5 +1,4 @@
-//! The live streams of the API: publish telemetry events and manager changes to subscribed clients, each behind its own
-//! bounded queue.
+//! Live streams of the API: telemetry events and manager changes for subscribed clients, each behind a bounded queue.
 //!
 //! A client that reads too slowly loses events, is told how many, and does not affect the others. An event is serialised once,
 //! and only if at least one client with a matching filter has room in its queue.
@@ -205,8 +204,7 @@ impl Hub {
         }
     }
 
-    /// Subscribes a client with its token. Returns `None` if there are too many clients, or if their filters have too many
-    /// tests.
+    /// Subscribes a client with its token. Returns `None` if there are too many clients or too many tests in their filters.
     pub fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());

@@ -82,8 +82,7 @@ pub struct Detail {
 }
 
 impl Monitor {
-    /// Creates a monitor of these parts. `fanouts` has one entry per input if there are several workers, and is empty
-    /// otherwise.
+    /// Creates a monitor of these parts. `fanouts` has one entry per input with several workers, and is empty with one.
     pub fn new(
         workers: Vec<WorkerHandle>,
         inputs: Vec<Arc<InputGauge>>,
@@ -373,8 +372,7 @@ impl Monitor {
             received += stats.datagrams;
             by_device += input.counters().device_dropped;
             interfaces |= input.setup().interface.is_some();
-            // The kernel program accounts the sequence numbers even of events that it could not pass to user space, so these
-            // leave no gap.
+            // Sequence numbers of events that the kernel could not pass to user space are accounted, so these leave no gap.
             let numbered = input.setup().kind.starts_with("kernel");
             // A datagram with a wrong checksum explains no gap in a sequence: anyone can forge one.
             let explaining = stats.lost() - stats.bad_checksum;

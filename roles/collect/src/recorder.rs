@@ -27,8 +27,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Records the reports of datagrams, and queues them in batches. Ignores malformed and refused ones, which the collector
-    /// counts.
+    /// Records the reports of datagrams, and queues them in batches. Ignores malformed and refused ones.
     pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &QueueSender) {
         let mut rows = std::mem::take(&mut self.rows);
         for datagram in datagrams {

@@ -55,8 +55,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Reads the entries of a worker's slots from `first` on. Returns them with the slot at which the next slice begins, if
-    /// any.
+    /// Reads the entries of a worker's slots from `first` on. Returns them, and the first slot of the next slice, if any.
     pub fn read(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
         let Tables {
             path_nodes,
@@ -198,8 +197,7 @@ fn room_for(nodes: &mut BTreeMap<u32, Node>, id: u32, max: usize) -> Option<&mut
     Some(nodes.entry(id).or_default())
 }
 
-/// Returns when a series was last updated. Its age has whole seconds, so the result is up to one second too early, never too
-/// late.
+/// Returns when a series was last updated: up to one second too early, because its age has whole seconds, never too late.
 fn last_seen(now: Nanos, series: &SeriesView) -> Nanos {
     now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000)
 }

@@ -66,8 +66,7 @@ pub struct Config {
     pub has_all_reports: bool,
 }
 
-/// Triggering events of one batch, sent as one message: with causes that match every report, a message per event would mean a
-/// lock per report.
+/// Triggering events of one batch, sent as one message, because causes that match every report would lock once per report.
 #[derive(Debug)]
 pub struct TriggeringEvents {
     events: Vec<Event>,

@@ -1,5 +1,4 @@
-//! Access to a device's directory: executes the manager's requests by reading and writing files, with locking and atomic
-//! replacement.
+//! Executes the manager's requests on a device's directory: reads and writes its files, with locking and atomic replacement.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};

@@ -7,8 +7,7 @@
 //!
 //! A [`Format`] adds files in the device's format, which are written before `desired.txt`.
 //!
-//! With [`Confirm::Written`], the desired rules count as applied as soon as they are written. The order of steps is then not
-//! guaranteed.
+//! With [`Confirm::Written`], rules count as applied once they are written. The order of steps is then not guaranteed.
 #![forbid(unsafe_code)]
 
 mod directory;

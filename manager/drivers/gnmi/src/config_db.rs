@@ -1,5 +1,4 @@
-//! Renders objects of a path map in the schema of SONiC's CONFIG_DB, for devices that are configured by its JSON files instead
-//! of gNMI.
+//! Renders objects of a path map in the schema of SONiC's CONFIG_DB, for devices that use its JSON files instead of gNMI.
 //!
 //! The table of an object is the container of its list (`TAM_PORT` of `…/TAM_PORT/TAM_PORT_LIST`), or the list itself if there
 //! is none. All values are strings, as in CONFIG_DB.
@@ -25,8 +24,7 @@ impl PathMap {
         Ok(json!(self.tables(rules)?))
     }
 
-    /// Renders the changes from `before` to `after` as a JSON Patch (RFC 6902) for `config apply-patch`. The tables must exist
-    /// already.
+    /// Renders the changes from `before` to `after` as a JSON Patch (RFC 6902) for `config apply-patch`. Tables must exist.
     ///
     /// # Errors
     /// A sentence with a fix if the map or CONFIG_DB cannot express a rule.

@@ -188,8 +188,7 @@ impl Session {
         }
     }
 
-    /// Reads the device's lists and returns their objects and ETag. The ETag contains the claim, so that a new claim changes
-    /// it.
+    /// Reads the device's lists. Returns their objects and the ETag, which contains the claim, so that a new claim changes it.
     async fn read(&mut self) -> Result<(DeviceObjects, Etag), Failure> {
         let tree = lists(&mut self.client, &self.map).await?;
         let objects = self.map.device_objects(&tree);

@@ -50,8 +50,7 @@ pub fn facts(map: &PathMap, tree: &Tree) -> Facts {
     }
 }
 
-/// Returns a port's LLDP neighbour if there is exactly one. A port with several neighbours leads to a shared segment, not to a
-/// device.
+/// Returns a port's LLDP neighbour if it has exactly one. A port with several leads to a shared segment, not to a device.
 fn neighbour(entry: &Json) -> Option<Neighbour> {
     let neighbours = child(child(entry, "neighbors")?, "neighbor")?.as_array()?;
     let [one] = neighbours.as_slice() else { return None };

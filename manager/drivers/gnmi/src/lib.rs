@@ -1,5 +1,4 @@
-//! Driver for devices that are configured by gNMI. A [`PathMap`] translates rules into objects at paths; each request is one
-//! Set transaction.
+//! Driver for devices configured by gNMI. A [`PathMap`] translates rules into objects; each request is one Set transaction.
 //!
 //! The objects of a rule are defined by data, because the schemas of vendors and SONiC differ. Facts about ports come from the
 //! OpenConfig models of interfaces and LLDP.

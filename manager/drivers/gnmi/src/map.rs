@@ -1,5 +1,4 @@
-//! Path maps: data that defines how the manager's rules become objects of a gNMI device, and where the device has facts about
-//! its ports.
+//! Path maps: data that defines how rules become objects of a gNMI device, and where the device has facts about its ports.
 //!
 //! A map is a TOML file. For each kind of rule it lists the objects that represent the rule: path of the list, name of the
 //! entry, and leaves. Values are strings with at most one placeholder in braces. It is a key of the rule in the text format of

@@ -1,8 +1,6 @@
-//! Collects the values of gNMI notifications in one JSON tree, regardless of whether the device sends subtrees as JSON or
-//! single leaves.
+//! Collects values of gNMI notifications in one JSON tree, whether the device sends subtrees as JSON or single leaves.
 //!
-//! Names lose their module prefix (`openconfig-interfaces:interface` becomes `interface`), because devices differ in where
-//! they write it.
+//! Names lose their module prefix (`openconfig-interfaces:interface` becomes `interface`), because its position varies.
 
 use serde_json::{Map, Number, Value as Json};
 

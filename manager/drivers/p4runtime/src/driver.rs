@@ -269,8 +269,7 @@ impl Work {
         }
     }
 
-    /// Waits for an event of the session, or until timer frames are due. Cancel-safe: the future may be dropped while it
-    /// waits.
+    /// Waits for an event of the session, or until timer frames are due. Cancel-safe: the future may be dropped.
     async fn next(&mut self) -> Next {
         let sends_frames = self.sends_frames();
         let session = async {

@@ -230,8 +230,7 @@ impl Map {
         !self.rows(kind).is_empty()
     }
 
-    /// Returns the settings that a collector's `[profiles]` needs to decode the reports: the dialect, and the units that
-    /// differ.
+    /// Returns the settings for a collector's `[profiles]` to decode the reports: dialect, and the units that differ.
     pub fn profile(&self) -> &BTreeMap<String, String> {
         &self.settings.profile
     }
@@ -315,8 +314,7 @@ pub fn shipped(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// Returns the program that belongs to a built-in map, for BMv2: P4Info as text, and the decompressed JSON. `None` if there is
-/// none.
+/// Returns the BMv2 program of a built-in map: P4Info as text, and the decompressed JSON. `None` if there is none.
 pub fn program(name: &str) -> Option<(&'static str, Vec<u8>)> {
     // The build script compresses the JSON of these programs.
     macro_rules! compiled {

@@ -60,8 +60,7 @@ messages! {
         name: String = 3 (string),
     }
 
-    /// The message `p4.v1.MasterArbitrationUpdate`: requests to become the primary client; in a response, reports the current
-    /// one.
+    /// The message `p4.v1.MasterArbitrationUpdate`: requests to become the primary client; a response reports the current one.
     struct MasterArbitrationUpdate {
         /// Id of the device.
         device_id: u64 = 1 (uint64),

@@ -358,8 +358,7 @@ impl Program {
     }
 }
 
-/// Returns a device's capabilities as far as its map defines them. Until its P4Info is known, the kinds of keys are those of
-/// most programs.
+/// Returns a device's capabilities as far as its map defines them; the kinds of keys are those of most programs.
 pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,

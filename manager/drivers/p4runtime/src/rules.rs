@@ -106,8 +106,7 @@ impl Program {
         entries
     }
 
-    /// Returns whether the device has additional comparisons or clauses with the number of these entries, so that it decides
-    /// differently.
+    /// Returns whether the device has more comparisons or clauses with this number, so that it decides differently.
     pub(crate) fn has_extra_parts(&self, entries: &[Entry], installed: &Entries) -> bool {
         let Some(number) = entries.iter().find_map(|entry| self.number_of(entry)) else {
             return false;
@@ -160,8 +159,7 @@ impl Program {
         Some(clauses.join(" and "))
     }
 
-    /// Describes each filter by rule on the device, by number. A filter that is in `rules` is described as there, others by
-    /// their entries.
+    /// Describes each filter by rule on the device, by number: as in `rules` if it is there, or else by its entries.
     pub fn rule_filters(&self, installed: &Entries, rules: &Rules) -> BTreeMap<u128, String> {
         let mut filters: BTreeMap<u128, String> = BTreeMap::new();
         for entry in installed.values() {

@@ -1,6 +1,5 @@
 //! Assigns samplers. A sampler is a counter in the P4 program that selects one packet in N. Each rule that samples has a
-//! separate sampler, shared by the rule's entries, and keeps it while any of them exists. The number of a sampler says nothing
-//! about its rule.
+//! separate sampler, shared by its entries, and keeps it while any of them exists. Its number says nothing about the rule.
 
 use std::collections::BTreeSet;
 

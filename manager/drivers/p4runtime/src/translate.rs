@@ -211,8 +211,7 @@ impl Program {
         Ok(entries)
     }
 
-    /// Encodes [`Rule::Forwarding`]. Some rows produce an entry for each route, or for each port with an MTU, of the device's
-    /// settings.
+    /// Encodes [`Rule::Forwarding`]. Some rows produce an entry for each configured route, or for each port with an MTU.
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
@@ -500,8 +499,7 @@ impl Program {
         parts.map(|part| part.key).collect()
     }
 
-    /// Returns whether an entry is the driver's or another controller's. `None` if it is neither, such as a program's default
-    /// entry.
+    /// Returns whether an entry is the driver's or another controller's; `None` for neither, such as a default entry.
     fn is_ours(&self, entry: &Entry) -> Option<bool> {
         let looks_like_ours = self.rows.iter().any(|row| self.values(row, entry).is_some());
         match entry.key {
@@ -653,8 +651,7 @@ impl Program {
                 let expected = self.number(*port, &RuleValues::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
             }
-            // Groups have no metadata. The number and the instances identify ours, so that other ports count as a modification
-            // of it.
+            // Groups have no metadata. Number and instances identify ours, so that other ports are a modification of it.
             (
                 Form::Group { group, replicas },
                 Key::Group(found),

@@ -25,8 +25,7 @@ macro_rules! variables {
             $($(#[doc = $text])+ $name),*
         }
 
-        /// Results that make each comparison operator true, by the operator's number. A set of bits: less is 4, equal is 2,
-        /// greater is 1.
+        /// Results that make each comparison operator true, by its number; a bit set of less (4), equal (2) and greater (1).
 pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
 
 impl Variable {

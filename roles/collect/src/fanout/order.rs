@@ -120,8 +120,7 @@ impl Order {
         }
     }
 
-    /// Passes the sequence numbers that need not wait any longer to `visit`, in order. Above [`LIMIT`], the earliest number
-    /// never waits.
+    /// Passes the sequence numbers that need not wait to `visit`, in order. Above [`LIMIT`], the earliest one never waits.
     pub(super) fn drain(&mut self, mut visit: impl FnMut(Noted)) {
         while let Some((lane, limit)) = self.earliest() {
             let lane = &mut self.lanes[lane];

@@ -294,8 +294,7 @@ impl Device {
         })
     }
 
-    /// Returns the table sizes of the kernel program. It has room for a quarter more flows than the collector, which therefore
-    /// evicts first.
+    /// Returns the table sizes of the kernel program: a quarter more flows than the collector, which then evicts first.
     fn sizes(&self) -> Sizes {
         let collector = &self.settings.collector;
         Sizes {
@@ -347,8 +346,7 @@ pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
     }
 }
 
-/// Health check with detection in the kernel: the program must still be on its interface. A changed number of queues is no
-/// failure.
+/// Health check with detection in the kernel: the program is still on its interface. Changed queues are no failure.
 struct KernelHealth {
     watch: Watch,
     attachment: AttachmentSlot,

@@ -128,8 +128,8 @@ impl Reader {
         }
     }
 
-    /// Returns the watermark after a receive that began at `before`, or `None` if it has not changed; and whether the source
-    /// is drained.
+    /// Returns the watermark after a receive that began at `before`, or `None` if unchanged; and whether the source is
+    /// drained.
     fn processed_until(&self, before: Nanos) -> (Option<Nanos>, bool) {
         match &self.source {
             RxSource::Source(source) => {
@@ -178,8 +178,7 @@ impl Handler {
         }
     }
 
-    /// Runs due work; everything that arrived before `until` has been processed. Returns the longest time to wait for
-    /// datagrams, ms.
+    /// Runs due work; what arrived before `until` has been processed. Returns the maximum time to wait for datagrams, ms.
     fn poll(&mut self, until: Nanos, now: Nanos, caught_up: bool) -> u32 {
         match self {
             // The worker outlives this thread: its owner finishes it when all receivers have ended.

@@ -114,8 +114,7 @@ impl Bench {
     }
 }
 
-/// Frames and the configuration of the collector. `changes` activates other thresholds and rules before the frame with that
-/// index.
+/// Frames and the configuration of the collector. `changes` activates other settings before the frame with that index.
 struct Traffic {
     config: Config,
     frames: Vec<Vec<u8>>,

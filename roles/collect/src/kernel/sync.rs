@@ -83,8 +83,7 @@ impl<K> fmt::Debug for KernelSync<K> {
 struct PendingRuns {
     at: Nanos,
     runs: Vec<(u32, StreamId, Run)>,
-    /// Remaining bursts of records to wait for. Without this bound they would never be applied under overload, when the ring
-    /// is never empty.
+    /// Remaining bursts of records to wait for, because under overload the ring is never empty.
     left: usize,
 }
 
@@ -253,8 +252,7 @@ impl<K: Kernel> KernelSync<K> {
             self.detection = Some(detection);
             self.drain(worker);
         }
-        // The collector switches at the first record of the new generation (see `RecordReader`) or, without one, once the ring
-        // is empty.
+        // The collector switches at the first record of the new generation (see `RecordReader`), or once the ring is empty.
         if self.pending_generation.is_some() && self.behind {
             return Ok(());
         }
@@ -365,8 +363,7 @@ impl<K: Kernel> KernelSync<K> {
             reports: copy.reports,
         };
         let more = copy.reports.wrapping_sub(before);
-        // A difference above half of the range means that the flow was removed and inserted into this slot again, with a new
-        // count.
+        // A difference above half of the range means that the flow was removed and inserted again, with a new count.
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy {
             key,

@@ -1,5 +1,4 @@
-//! Converts the collector's settings to the configurations of other crates: thresholds, rules, decoding profiles, access lists
-//! and tables.
+//! Converts the collector's settings to the configurations of other crates: thresholds, rules, profiles, access, tables.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -330,8 +329,7 @@ impl AllowSettings {
     }
 }
 
-/// Adds the ports on which reports arrive to the profile's telemetry ports, which identify reports about reports, up to their
-/// maximum number.
+/// Adds the report ports to the profile's telemetry ports, which identify reports about reports, up to their maximum.
 pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
     for port in ports {
         let known = profile.telemetry_ports;

@@ -51,8 +51,7 @@ impl<T> Tasks<T> {
     }
 }
 
-/// Time for tasks per turn. At a million datagrams per second, a thousand queue up meanwhile, which every receive buffer
-/// holds.
+/// Time for tasks per turn. At a million datagrams per second a thousand queue up, which every receive buffer holds.
 const TURN: Duration = Duration::from_millis(1);
 /// Number of waits of 1 ms after a task.
 const EXPECTED: u32 = 20;

@@ -79,8 +79,7 @@ impl Admission {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a pending connection and returns its ID. `stream` is a second handle to the connection, used to close it on
-    /// eviction.
+    /// Registers a pending connection and returns its ID. `stream` is a second handle, used to close it on eviction.
     pub(super) fn register(&self, stream: TcpStream, from: IpAddr) -> u64 {
         let mut state = self.state();
         let id = state.connections;

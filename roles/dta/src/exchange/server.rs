@@ -267,8 +267,7 @@ fn set_up(stream: TcpStream) -> io::Result<(IpAddr, Connection)> {
     Ok((local, Connection::new(stream, SLEEP)?))
 }
 
-/// Asks the host for its answer. The host reads every list, which may take a while, so the translator receives keepalives
-/// meanwhile.
+/// Asks the host for its answer. Reading every list takes a while, so the translator receives keepalives meanwhile.
 fn ask_host(
     connection: &mut Connection,
     accept: &(dyn Fn() -> Result<Accept, String> + Sync),

@@ -133,8 +133,7 @@ impl Kernel {
             .register(named, offset + part.start, part.access, part.order, part.region)
     }
 
-    /// Hands a queue pair over to the kernel. `port` is the peer's UDP port; responses go to the source MAC address of each
-    /// request.
+    /// Hands a queue pair over to the kernel. `port` is the peer's UDP port; responses go to each request's source MAC.
     pub(super) fn connect(&self, number: u32, pair: &QueuePairConfig, port: u16) -> Result<(), Refused> {
         let path = Path {
             destination_mac: [0; 6],

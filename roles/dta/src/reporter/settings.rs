@@ -94,8 +94,7 @@ impl Setting for LocalListen {
 }
 
 impl ReporterSettings {
-    /// Returns the address for each collector's reports, and the assignment of keys to collectors. Reads the map, if there is
-    /// one.
+    /// Returns the address for each collector's reports, and the assignment of keys to collectors, from the map if given.
     ///
     /// # Errors
     /// The map cannot be read, or there are too many collectors; the value is the message.

@@ -1,5 +1,4 @@
-//! The view of the DTA reporter for `/api/v1/reporter` and the metrics. The doc comments are the descriptions in the API's
-//! schema.
+//! View of the DTA reporter for `/api/v1/reporter` and the metrics. Its doc comments are descriptions in the API's schema.
 
 use serde::{Deserialize, Serialize};
 use view::{NamedCounts, ReporterCollector};

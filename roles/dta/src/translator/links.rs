@@ -240,8 +240,7 @@ impl Peers {
             .ok_or_else(|| "no socket".to_owned())
     }
 
-    /// Returns the index of the socket bound to this address. A wildcard address is not possible, because the ICRC covers the
-    /// source address.
+    /// Returns the index of the socket bound to this address, which is no wildcard, because the ICRC covers it.
     fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
         if let Some(index) = self
             .sockets

@@ -478,8 +478,7 @@ impl Worker {
     }
 }
 
-/// Returns the address that receives a reporter's replies: `port` at the reporter, or the source of its reports if `port` is
-/// 0.
+/// Returns the address for a reporter's replies: `port` at the reporter, or if `port` is 0 the source of its reports.
 fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
     if port == 0 {
         reporter

@@ -1,5 +1,4 @@
-//! The files of an export's stream: its cursor (the position up to which records are delivered), and permanently rejected
-//! records.
+//! The files of an export's stream: its cursor, which is the position of delivery, and permanently rejected records.
 
 use std::{
     fs::{self, OpenOptions},
@@ -27,8 +26,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Creates the names of the files below the directory of a store. `limit` is the maximum size of the rejected records,
-    /// bytes.
+    /// Creates the names of the files below a store's directory. `limit` is the maximum size of the rejected records, bytes.
     pub(super) fn new(store: &Path, export: &str, stream: Stream, limit: u64) -> Self {
         Self::named(
             &store.join("export"),

@@ -45,8 +45,7 @@ impl HttpLink {
         self.request.body.capacity()
     }
 
-    /// Prepares the request of a batch, or takes the one that was encoded `ahead`. Returns `false` if no record is for this
-    /// system.
+    /// Prepares the request of a batch, or takes the one encoded `ahead`. Returns `false` if no record is for this system.
     pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<sink::Request>) -> bool {
         let request = ahead.or_else(|| self.sink.request(batch));
         let is_some = request.is_some();

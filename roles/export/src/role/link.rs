@@ -99,8 +99,7 @@ impl ExportLink {
         }
     }
 
-    /// Checks that the system is reachable, accepts the credentials and has the required tables or topics. The error suggests
-    /// a fix.
+    /// Checks that the system is reachable, accepts the credentials and has the tables or topics. Errors suggest a fix.
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
         match self {
             Self::Http(link) => link.probe(streams).await,

@@ -521,8 +521,7 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
     answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
 
-/// Maximum number of an outlet's threads that decode answers, encode requests and write files. Each has a separate allocator
-/// arena.
+/// Maximum number of an outlet's threads that decode, encode and write files. Each has a separate allocator arena.
 const OUTLET_THREADS: usize = 8;
 /// Maximum size of an answer to a probe or a statement, bytes.
 const MAX_SAID: usize = 1 << 20;

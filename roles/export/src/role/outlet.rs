@@ -1,5 +1,4 @@
-//! The outlet role: for each partition of each Kafka topic a task that reads it, and inserts new records into a ClickHouse
-//! table.
+//! The outlet role: one task per partition of each Kafka topic reads it, and inserts new records into a ClickHouse table.
 
 mod partition;
 mod running;

@@ -41,8 +41,7 @@ impl ParquetLink {
         !self.files.is_empty()
     }
 
-    /// Writes the files. If the future is dropped, they are written nevertheless, and the next attempt replaces them with
-    /// equal ones.
+    /// Writes the files. A dropped future still writes them, and the next attempt replaces them with equal ones.
     pub(super) async fn send(&mut self) -> Result<(), String> {
         let directory = Arc::clone(&self.directory);
         let files = Arc::clone(&self.files);

@@ -11,8 +11,7 @@ use store::{Follower, StoredRecord, StreamPosition};
 /// get a number in use, which may differ after a restart; the server then rejects it, and it is counted.
 #[derive(Default, Debug)]
 pub(super) struct Parts {
-    /// Number of parts before the page, by rollup ID. If two rollups share an ID, both count: this leaves gaps, but assigns no
-    /// number twice.
+    /// Number of parts before the page, by rollup ID. Rollups with the same ID both count, which only leaves gaps.
     known: HashMap<u32, u16>,
     /// An older generation of `known`, which is dropped next.
     older: HashMap<u32, u16>,
@@ -32,8 +31,7 @@ const BACK: u64 = 1 << 17;
 const CHUNK: usize = 4096;
 
 impl Parts {
-    /// Begins a page: either the one after the last page, or the last page again. At any other position the preceding records
-    /// are read first.
+    /// Begins a page: the next one, or the last one again. At any other position the preceding records are read first.
     ///
     /// # Errors
     /// The preceding records cannot be read.

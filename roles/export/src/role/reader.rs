@@ -164,7 +164,7 @@ impl Reader {
                 })
             });
             let taken = whole(chosen, days);
-            // Fail the whole page, which is then read again: an alert must neither lose its beginning nor be sent despite a
+            // Fail the whole page, which is read again: an alert must neither lose its beginning nor be sent despite a
             // silence.
             if let Some(error) = failed {
                 return Err(error);

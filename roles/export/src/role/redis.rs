@@ -167,7 +167,6 @@ fn ended(destination: &Destination) -> String {
     }
 }
 
-/// Limit on the size of the replies to a pipeline, bytes: a base, plus [`MAX_REPLY`] per command. A stream entry takes about
-/// 1000 bytes.
+/// Limit on the size of a pipeline's replies, bytes: a base plus [`MAX_REPLY`] per command. An entry takes about 1000.
 const MAX_ANSWER: usize = 1 << 20;
 const MAX_REPLY: usize = 4 << 10;

@@ -33,7 +33,7 @@ impl Beginnings {
     }
 
     /// Remembers the beginning of a firing alert, or sets `since` of a resolved one. Returns the record of the beginning, if
-    /// there is one.
+    /// any.
     ///
     /// # Errors
     /// The store cannot be searched, so the beginning is unknown.

@@ -1,5 +1,4 @@
-//! The task that exports one stream to one system: executes the actions of a [`Delivery`] with a [`Reader`] and an
-//! [`ExportLink`].
+//! The task that exports one stream to one system: executes a [`Delivery`]'s actions by a [`Reader`] and an [`ExportLink`].
 
 use std::{
     path::{Path, PathBuf},
@@ -232,8 +231,7 @@ impl Exporter {
         Some(task::spawn_blocking(move || spool.keep(&status.export)))
     }
 
-    /// Repeats firing alerts while no other request is in flight. A failure does not matter, because the next repeat follows
-    /// soon.
+    /// Repeats firing alerts while no other request is in flight. Failures do not matter, because the next repeat is soon.
     fn repeat(&mut self, now: u64, tasks: &mut Tasks<Self>) {
         let (Some(repeats), Some(_)) = (&mut self.repeats, &self.link) else {
             return;

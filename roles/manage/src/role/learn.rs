@@ -1,8 +1,6 @@
-//! Learns links from the collector's flow paths: the egress interface of one node and the ingress interface of the next are
-//! connected.
+//! Learns links from the collector's flow paths: one node's egress interface is connected to the next one's ingress.
 //!
-//! Reports may be forged, outdated or wrong, so learned links only confirm or contradict other facts, or are shown as
-//! suggestions.
+//! Reports may be forged or outdated, so learned links only confirm or contradict other facts, or become suggestions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +23,7 @@ pub(super) struct Learning {
 }
 
 impl Learning {
-    /// Looks at the paths of flows at intervals. Returns all current links, or `None` if it is too early or the collector is
-    /// busy.
+    /// Looks at flow paths at intervals. Returns all current links, or `None` if it is too early or the collector is busy.
     pub(super) async fn learn(
         &mut self,
         monitor: &impl CollectorMonitor,

@@ -56,8 +56,7 @@ impl<S: 'static> Requests<S> {
         )
     }
 
-    /// Runs a read-only request. Returns `None` if there are too many requests, the thread has ended, or it does not start the
-    /// request in time.
+    /// Runs a read-only request. Returns `None` if there are too many, the thread has ended, or it does not start in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -82,8 +81,7 @@ impl<S: 'static> Requests<S> {
         self.execute(None, RESPONSE_TIMEOUT, work).await
     }
 
-    /// Queues a request of the main thread, blocking while the queue is full. Returns `false` if the manager's thread has
-    /// ended.
+    /// Queues a request of the main thread; blocks while the queue is full. Returns `false` if the thread has ended.
     pub(super) fn post(&self, work: Work<S>) -> bool {
         self.queue.blocking_send(work).is_ok()
     }

@@ -187,8 +187,7 @@ impl ManagerSettings {
         })
     }
 
-    /// Returns the settings of the core, without the map of DTA collectors. `inventory` resolves the devices at the
-    /// collectors.
+    /// Returns the settings of the core, without the DTA map. `inventory` resolves the devices at the collectors.
     pub fn core(&self, inventory: &Inventory) -> CoreSettings {
         let collectors = self.collectors.iter().filter_map(|entry| {
             Some(Collector {

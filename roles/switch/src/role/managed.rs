@@ -1,5 +1,4 @@
-//! The rules that a manager installs in a running switch: which manager may write, the active version, and the settings that
-//! the rules imply.
+//! The rules that a manager installs in a running switch: the writer, the active version, and the implied settings.
 //!
 //! A managed switch forwards nothing until its rules contain `Rule::Forwarding`, so that a switch without sinks cannot leak
 //! INT to hosts. With a state file, rules and the highest election survive a restart; otherwise a restarted switch waits for

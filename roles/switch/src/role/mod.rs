@@ -116,8 +116,7 @@ pub struct Requests {
 }
 
 impl Ready {
-    /// Opens the interfaces of a switch; forwarding starts later. `intercept` connects to the translator for which reports are
-    /// intercepted.
+    /// Opens a switch's interfaces; forwarding starts later. `intercept` connects to the translator of intercepted reports.
     ///
     /// # Errors
     /// An interface cannot be opened; the message suggests a fix.
@@ -268,8 +267,7 @@ impl Handle {
         }
     }
 
-    /// Executes a manager's proposal: checks, saves and then activates it. On return it survives a restart if the switch has a
-    /// state file.
+    /// Checks, saves and then activates a manager's proposal, which then survives a restart if there is a state file.
     ///
     /// # Errors
     /// The reason; the rules are unchanged.

@@ -664,8 +664,7 @@ fn mtu_of(ports: &[Port], interface: &str) -> u16 {
     port.map_or(USUAL_MTU, |port| port.mtu)
 }
 
-/// Passes a received frame to the router, after segmenting it or completing its checksum where the sender left that to
-/// offloads.
+/// Passes a received frame to the router, after segmenting it or completing a checksum left to offloads.
 fn receive(
     router: &mut Router,
     port: usize,

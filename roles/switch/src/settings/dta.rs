@@ -488,8 +488,7 @@ impl DtaSettings {
             .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// Returns the addresses for each collector's reports, and the assignment of keys to collectors. Reads the map, if there
-    /// is one.
+    /// Returns the addresses for each collector's reports, and the assignment of keys to collectors, from the map if given.
     ///
     /// # Errors
     /// The map is unreadable, or contradicts the settings; the value is a message.

@@ -1,5 +1,4 @@
-//! Settings of a switch: the table `[switch]`, with checks across settings, and its conversion to the configuration of the
-//! data plane.
+//! Settings of a switch: the table `[switch]`, checks across settings, and the conversion to the data plane's configuration.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

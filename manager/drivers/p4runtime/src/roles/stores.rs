@@ -1,5 +1,4 @@
-//! DTA stores of the collectors, as entries of the program `dta_translator`, with an account of the registers that they
-//! occupy.
+//! DTA stores of the collectors, as entries of the program `dta_translator`, and the registers that they occupy.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! A connection to a Kafka broker: negotiates API versions, authenticates by SASL (PLAIN or SCRAM), and exchanges requests and
-//! answers.
+//! A connection to a Kafka broker: API versions, SASL authentication (PLAIN or SCRAM), and requests with their answers.
 
 use std::{
     io::{Error, ErrorKind},
@@ -22,8 +21,7 @@ use net::{
     tls,
 };
 
-/// Checks that the password would be encrypted. Kafka names its brokers itself, so the check of the URL does not cover their
-/// addresses.
+/// Checks that the password would be encrypted. The check of the URL does not cover brokers that Kafka names itself.
 fn may_log_in(destination: &Destination) -> Result<(), Failure> {
     let Destination {
         authority,
@@ -60,8 +58,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects to any broker of the URL. Each broker gets an equal share of the time, so that a silent one does not use it
-    /// up.
+    /// Connects to any broker of the URL. Each gets an equal share of the time, so that a silent one does not use it up.
     pub(in crate::role) async fn any(
         destination: &Destination,
         limit: Duration,

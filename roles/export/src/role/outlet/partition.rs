@@ -125,8 +125,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
     drive(&mut route, stopped).await;
 }
 
-/// Returns the cursor at which to start, retrying until it is known. Messages deleted before the first start do not count as
-/// lost.
+/// Returns the start cursor, retrying until it is known. Messages deleted before the first start do not count as lost.
 async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
     loop {
         let edge = match files.cursor() {
@@ -342,8 +341,7 @@ impl Route for Partition {
     }
 }
 
-/// Reads a page once there is memory for it and its request. A batch that was sent before a restart may exceed the present
-/// limit.
+/// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the present limit.
 async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
     let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
     let found = match held {

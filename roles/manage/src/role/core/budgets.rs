@@ -116,8 +116,7 @@ impl BudgetControl {
         self.moved.get(&held.intent.name).unwrap_or(&held.intent)
     }
 
-    /// Computes rates from the counts up to now and the latest counters of devices. `sessions` lists the collectors with a
-    /// budget.
+    /// Computes rates from the counts and the devices' latest counters. `sessions` lists the collectors with a budget.
     fn measure(
         &mut self,
         totals: Totals,
@@ -328,8 +327,7 @@ impl Core {
     }
 }
 
-/// Returns an intent's budget and rates as far as they are known. A rate of events that is not counted must not look like
-/// spare budget.
+/// Returns an intent's budget and rates as far as known. An uncounted rate of events must not look like spare budget.
 fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, Option<Rates>) {
     let rates = reports.map(|reports| Rates {
         reports,

@@ -1,5 +1,4 @@
-//! Delegates detection to the collector in this process: the rules of intents, and their thresholds without a filter on
-//! devices.
+//! Delegates detection to the collector in this process: rules of intents, and thresholds without a filter on devices.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -106,8 +105,7 @@ impl Core {
             .collect()
     }
 
-    /// Sends the collector the rules and thresholds of intents if they have changed. If they do not all fit, the last ones are
-    /// omitted.
+    /// Sends changed rules and thresholds of intents to the collector. If they do not all fit, the last ones are omitted.
     pub(super) fn ask_collector(&mut self) {
         if !std::mem::take(&mut self.detection.is_due) || !self.detection.collects() {
             return;

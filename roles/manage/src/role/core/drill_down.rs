@@ -1,5 +1,4 @@
-//! Drill-downs: temporary intents with more detail, which the manager installs when the rule of an intent with `then` becomes
-//! true for a flow.
+//! Drill-downs: temporary intents with more detail, installed when the rule of an intent with `then` becomes true.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! Intents on the manager's thread: adds, replaces and removes them, checks their installation, and describes their state for
-//! the API.
+//! Intents on the manager's thread: adds, replaces and removes them, checks them, and describes their state for the API.
 
 use std::{
     cmp::Reverse,
@@ -412,8 +411,7 @@ impl Core {
         text
     }
 
-    /// Describes unreachable or failing devices on the paths of an intent's flows. The flag says whether they make the intent
-    /// silent.
+    /// Describes unreachable or failing devices on an intent's paths. The flag says whether they make the intent silent.
     fn lost_devices(&self, name: &str, state: &str, now: u64) -> Option<(bool, String)> {
         if !matches!(state, "seen" | "complete" | "silent") {
             return None;

@@ -1,5 +1,4 @@
-//! Changes of the inventory at run time: devices that are added, changed or removed, and ports that leave a link and become
-//! edge ports.
+//! Changes of the inventory at run time: devices added, changed or removed, and link ports that become edge ports.
 //!
 //! A removed device is *leaving*: it is driven until it inserts no INT any more, so that no packet leaves the domain with an
 //! INT header. A port that was in a link is *opening* until it is a sink, and until then hosts must not be connected to it.

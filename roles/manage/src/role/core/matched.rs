@@ -119,8 +119,7 @@ impl Core {
         });
     }
 
-    /// Returns an intent's overlap with others, or `None` if it is not compiled or there are too many intents to compute
-    /// overlaps.
+    /// Returns an intent's overlap with others, or `None` if it is not compiled or there are too many intents.
     pub(super) fn overlap(&self, name: &str) -> Option<&Overlap> {
         self.matches
             .overlaps

@@ -58,8 +58,7 @@ impl Core {
         }
     }
 
-    /// Compares the reports that devices have sent with those that have arrived. `local`: this host's addresses among the
-    /// collectors.
+    /// Compares sent with arrived reports of devices. `local`: this host's addresses among the collectors.
     pub(in crate::role) fn compare(
         &mut self,
         arrived: &BTreeMap<NodeId, Arrived>,

@@ -129,8 +129,7 @@ impl Core {
         )
     }
 
-    /// Adopts the intents of the other manager; `Ok(None)` means that they are unchanged. Returns whether the copy is
-    /// complete.
+    /// Adopts the other manager's intents; `Ok(None)` means that they are unchanged. Returns whether the copy is complete.
     pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
         // This manager may have taken over meanwhile.
         if self.is_acting() {
@@ -226,8 +225,7 @@ struct Changes {
     is_all: bool,
 }
 
-/// Compares this manager's intents with the other's. Intents of its own file have precedence, and unreadable ones are left
-/// out.
+/// Compares this manager's intents with the other's. Its own file's have precedence, and unreadable ones are omitted.
 fn changes(
     own: &BTreeMap<String, ManagedIntent>,
     theirs: Vec<CopiedView>,
