@@ -106,8 +106,8 @@ impl Closure {
     /// Computes the closure key by key. A set closed under intersection remains closed when a new key is added together with
     /// its intersections with all members.
     fn build(&self, limit: usize) -> Entries {
-        // Index by the address that more keys specify, so that fewer candidates are compared.
         let mut entries = Entries::new();
+        // Index by the address that more keys specify, so that fewer candidates are compared.
         let with_src = self.base.keys().filter(|key| key.src.is_some()).count();
         let with_dst = self.base.keys().filter(|key| key.dst.is_some()).count();
         let by_src = with_src >= with_dst;

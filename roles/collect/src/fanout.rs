@@ -564,8 +564,8 @@ fn postcard_id(report: &[u8]) -> Option<u32> {
     let items = u16_at(report, 8)?;
     let is_postcard = types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
-        // Word count of the hop metadata before the domain-specific part. The bits of 0x0e00 stand for two words each.
         && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
+    // Word count of the hop metadata before the domain-specific part. The bits of 0x0e00 stand for two words each.
     let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
     let id = report
         .get(12 + words * 4..16 + words * 4)

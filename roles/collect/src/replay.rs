@@ -101,8 +101,8 @@ struct Held {
     src_port: u16,
     dst_port: u16,
     listener: u16,
-    ts: u64,
     /// The datagram's own time, ns.
+    ts: u64,
     /// The file and the interface that it came from.
     file: usize,
     interface: u16,

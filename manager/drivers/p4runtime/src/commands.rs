@@ -2,7 +2,6 @@
 //!
 //! The CLI cannot remove an entry by its key, so the commands first clear the tables of the map. While they run, the switch
 //! has no sinks. Run them while the switch's ports are down, or while no packet of the domain carries INT.
-//! switch has no sinks: run them while its ports are down, or while no packet of the domain carries INT.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

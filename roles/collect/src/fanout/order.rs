@@ -1,6 +1,6 @@
 //! Merges the sequence numbers that several threads of one input received, in the order of their receive times. A reporter's
 //! datagrams may arrive at several receive queues of an interface, and each thread reads a burst at a time, so without the
-//! merge gaps would appear that are none.
+//! merge, the collector would see gaps that do not exist.
 //!
 //! A number leaves once every other thread has reached its time (a k-way merge with watermarks). When the wall clock is set
 //! back, each thread starts a new epoch; times compare as (epoch, time).

@@ -2,7 +2,6 @@
 //! executes their requests, and the exchange that sets up queue pairs. `mode` selects the responder: a UDP socket (`socket`),
 //! an XDP program with the regions in kernel memory (`xdp`, see [`kernel`]), or an RDMA device (`verbs`, see [`verbs`]). One
 //! thread receives; others follow lists, take snapshots and clear counters.
-//! and a responder in the kernel writes them: `kernel`.
 
 mod events;
 mod kernel;

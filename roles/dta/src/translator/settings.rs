@@ -376,8 +376,8 @@ fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
 impl TriggerSettings {
     /// Returns the translator's form of the trigger, or `None` if it is invalid.
     pub fn built(&self) -> Option<Trigger> {
-        // Opcodes of the DTA base header.
         Some(Trigger {
+            // Opcodes of the DTA base header.
             opcode: match self.operation {
                 TriggerOperation::KeyWrite => 1,
                 TriggerOperation::Append => 2,

@@ -171,8 +171,7 @@ impl Journal {
     /// managers that started earlier. Terms are times in microseconds, so two managers hardly choose the same.
     ///
     /// # Errors
-    /// It cannot be saved.
-    /// It cannot be saved.
+    /// The term cannot be saved.
     pub(super) fn next_term(&mut self, now: u64, least: u64) -> Result<u64, Error> {
         let last = self.setting("term")?.unwrap_or(0);
         let term = (now / 1_000).max(last + 1).max(least);

@@ -62,8 +62,8 @@ struct Arriving {
     stop: oneshot::Receiver<()>,
 }
 
-/// Returns the next event: a stop before messages of drivers, and these before requests.
 impl Arriving {
+    /// Returns the next event: a stop before messages of drivers, and these before requests.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if Pin::new(&mut self.stop).poll(cx).is_ready() {
             return Poll::Ready(Event::Stop);

@@ -7,10 +7,10 @@ const INTERVAL: u64 = 60_000_000_000;
 
 /// Progress of the logging.
 #[derive(Debug, Default)]
-/// Wrong checksums already logged.
 pub(super) struct ChecksumLog {
-    /// Earliest time of the next line, ns.
+    /// Wrong checksums already logged.
     logged: u64,
+    /// Earliest time of the next line, ns.
     next: u64,
 }
 

@@ -171,8 +171,8 @@ impl Source {
         let fetched = fetch::read_fetch(&body, version);
         let fetched = fetched.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
         match fetched.error {
-            // TOPIC_AUTHORIZATION_FAILED.
             0 => Ok(()),
+            // TOPIC_AUTHORIZATION_FAILED.
             29 => Err(format!(
                 "{}: allow this user to read topic {}",
                 kafka::name(29),
