@@ -196,7 +196,7 @@ pub struct Move {
     pub at: u64,
     /// Reason for the change.
     pub reason: Reason,
-    /// The load that caused the change. If no budget applies any more, the last known load.
+    /// The load that caused the change. If no budget applies now, the last known load.
     pub load: Load,
     /// Detail before the change.
     pub from: Detail,
@@ -275,7 +275,7 @@ impl Controller {
         self.detail
     }
 
-    /// Returns whether the detail is as fine as the operator asked for.
+    /// Returns whether the detail is as fine as the operator requested.
     pub fn is_finest(&self) -> bool {
         self.detail == self.bounds.finest
     }
@@ -290,7 +290,7 @@ impl Controller {
         self.detail = step.from;
     }
 
-    /// Returns to the detail that the operator asked for, because no budget applies any more.
+    /// Returns to the requested detail, because no budget applies now. Returns the change, if any.
     pub fn release(&mut self, now: u64) -> Option<Move> {
         let from = self.detail;
         let to = self.bounds.finest;

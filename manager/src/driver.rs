@@ -13,7 +13,7 @@ use crate::flows::FlowMatch;
 pub enum Message {
     /// The answer to a command.
     Answer(NodeId, RequestId, Answer),
-    /// An event that the device reported by itself.
+    /// An event that the device reported unasked.
     Event(NodeId, DeviceEvent),
     /// Changed capabilities and ports of the device.
     Facts(NodeId, Box<Facts>),

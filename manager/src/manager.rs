@@ -192,7 +192,7 @@ impl Manager {
     pub fn keep_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let added = self.add_intent(intent.clone(), now);
         if let Err(refusal) = &added {
-            // Nobody requests the earlier version of the intent any more.
+            // The operator has replaced the earlier version of the intent.
             self.remove_intent(&intent.name, now);
             if !matches!(refusal, Refusal::Intent(_) | Refusal::TooMany(_)) {
                 let end = intent.until.map(|until| until.end(now));

@@ -444,7 +444,7 @@ fn reports_between(before: u64, after: u64) -> u64 {
 /// the last report, ns.
 ///
 /// Returns whether the intent is silent, and the text; `None` if there are no such devices. Without recent reports the intent
-/// is silent, because its packets may not pass at all.
+/// is silent, because its packets may not get through.
 pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Option<(bool, String)> {
     if devices.is_empty() {
         return None;

@@ -33,7 +33,7 @@ pub struct Overlap {
 /// A rule that measures an intent's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveRule {
-    /// True if the rule covers all packets of the intent or of one of its keys, except those of narrower rules.
+    /// True if the rule covers all packets of the intent or of one of its keys, except packets of narrower rules.
     pub whole: bool,
     /// Mode of the rule.
     pub mode: Mode,

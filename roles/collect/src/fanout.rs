@@ -227,7 +227,7 @@ impl Ledger {
 }
 
 impl Accounts {
-    /// Accounts the sequence numbers that no other thread can precede any more.
+    /// Accounts the sequence numbers that no other thread can still precede.
     fn observe_ordered(&mut self) {
         let Self {
             sequencer,
@@ -654,7 +654,7 @@ const AHEAD: usize = 4;
 const SHARE: usize = 64;
 /// Maximum number of datagrams in a load.
 const LOAD_DATAGRAMS: usize = 128;
-/// Capacity of a load, bytes. A longer datagram gets a load of its own size.
+/// Capacity of a load, bytes. A longer datagram gets a load of exactly its size.
 const LOAD_BYTES: usize = 32 << 10;
 /// Sleep of a worker whose queue is empty while datagrams arrive at a high rate; senders then need not wake it.
 const NAP: Duration = Duration::from_micros(500);

@@ -257,7 +257,7 @@ impl Input {
 
 /// An input after [`Input::read`].
 pub enum Reading {
-    /// Its threads, which run until `stop` is set and all datagrams received until then are processed.
+    /// The input's threads, which run until `stop` is set and all datagrams received until then are processed.
     Threads(Vec<JoinHandle<()>>),
     /// A supervised input, for [`watch::Watch::add`].
     Watched(Box<watch::Watched>),

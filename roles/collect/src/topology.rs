@@ -271,8 +271,8 @@ impl Topology {
     }
 }
 
-/// Merges the series of several workers by node and part (queue or link). Values are summed. The latest second is combined from all
-/// workers that have values in it, and quantiles come from the worker with the most values.
+/// Merges the series of several workers by node and part (queue or link). Values are summed. The latest second combines all
+/// workers with values in it, and quantiles come from the worker with the most values.
 pub fn merged<'s>(lists: impl Iterator<Item = &'s Vec<SeriesView>>) -> BTreeMap<(u32, u32), SeriesView> {
     let mut all: BTreeMap<(u32, u32), SeriesView> = BTreeMap::new();
     lists.flatten().for_each(|series| insert(&mut all, series));

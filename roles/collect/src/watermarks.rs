@@ -16,8 +16,8 @@ use runtime::lock::lock;
 /// sequence numbers count as lost.
 pub const LEAD: Nanos = 250_000_000;
 
-/// Time after which neither the watermark nor other threads wait for a thread, ns: it has been behind for so long (overloaded), or has
-/// not checked in for so long (blocked). So a flood on one input does not delay the others. Time with the process stopped does not count.
+/// Time after which neither the watermark nor other threads wait for a thread that is behind (overloaded) or has not checked in
+/// (blocked), ns. A flood on one input thus does not delay the others. Time with the process stopped does not count.
 const PATIENCE: Nanos = 1_000_000_000;
 
 /// Silence of all threads that shows that the process was stopped, ns. Each thread checks in every 20 ms.

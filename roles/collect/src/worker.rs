@@ -186,7 +186,7 @@ impl Worker {
         datagrams: &[Datagram<'_>],
         handle: impl FnOnce(&mut Collector, &mut FlushOutput<'_>),
     ) {
-        // The output flushes by itself: the first datagram may end an interval and emit many results.
+        // The output flushes automatically, because the first datagram may end an interval and emit many results.
         let mut output = FlushOutput {
             batch: &mut self.batch,
             outlet: &self.outlet,

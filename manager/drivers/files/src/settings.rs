@@ -42,7 +42,7 @@ pub struct Settings {
     pub format: Option<Format>,
 }
 
-/// An additional format of the rules: a function from the present and the desired rules to files.
+/// An additional format of the rules: a function from the installed and the desired rules to files.
 #[derive(Clone)]
 pub struct Format(Arc<Render>);
 
@@ -57,7 +57,7 @@ impl Format {
         Self(Arc::new(render))
     }
 
-    /// Renders the files of this format, from the present rules `before` and the desired rules `after`.
+    /// Renders the files of this format, from the installed rules `before` and the desired rules `after`.
     ///
     /// # Errors
     /// A sentence about a rule that the format cannot express.

@@ -1,4 +1,4 @@
-//! Text format of rules, for people and programs: one rule per line, as a kind and `key=value` pairs.
+//! Text format of rules, for operators and scripts: one rule per line, as a kind and `key=value` pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write};
@@ -31,7 +31,7 @@ impl Content {
             }
             match rule(line) {
                 Ok(rule) if content.rules.contains(&rule) => {}
-                // Of several rules for the same entry, the first one applies.
+                // If several rules need the same entry, the first one applies.
                 Ok(rule) if entries.insert(entry(&rule)) => {
                     content.rules.insert(rule);
                 }

@@ -311,7 +311,7 @@ async fn follow(
     let mut stream = match client.subscribe(&paths, SubscriptionMode::OnChange).await {
         Ok(stream) => Some(stream),
         Err(Failure::Unreachable(reason)) => return reason,
-        // Not every device can stream changes of all these paths, or stream at all. Then it is read at intervals.
+        // Devices that cannot stream changes of all these paths are sampled, or else read at intervals.
         Err(_) => client.subscribe(&paths, SubscriptionMode::Sample).await.ok(),
     };
     loop {

@@ -781,7 +781,7 @@ fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<A
     if is_ok(arbitration) && primary <= ours {
         return None;
     }
-    // A manager's term is a time. A primary client with another id is no manager, and concerns only this device.
+    // A manager's term is a time. A primary client with another id is not a manager, and concerns only this device.
     if primary > ours && Election::TERMS.contains(&primary.high) {
         return Some(Answer::NotPrimary(Election {
             term: primary.high,
@@ -812,7 +812,7 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
     for session in program.sessions() {
         match calls.read(vec![entry::query_session(session)]).await {
             Ok(found) => all.extend(found),
-            // There is no session with this number. Only this code says so.
+            // NOT_FOUND is the only code that means a missing session.
             Err(Failure::Refused(Code::NotFound, ..)) => {}
             Err(failure) => return Err(failure),
         }

@@ -369,7 +369,7 @@ pub fn query_counters(array: u32) -> Entity {
     }
 }
 
-/// Reads a counter as array id, index and packets, or `None` if the entity is no counter.
+/// Reads a counter as array id, index and packets, or `None` if the entity is not a counter.
 pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
     let Some(EntityKind::Counter(counter)) = &entity.entity else {
         return None;

@@ -468,7 +468,7 @@ messages! {
     }
 }
 
-/// The enumeration `SetForwardingPipelineConfigRequest.Action`, of which the driver uses one.
+/// The enumeration `SetForwardingPipelineConfigRequest.Action`, limited to the value that the driver uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ConfigAction {
@@ -510,7 +510,7 @@ messages! {
     }
 }
 
-/// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
+/// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`: the parts of the configuration to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResponseType {

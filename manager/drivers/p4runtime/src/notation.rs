@@ -59,7 +59,7 @@ impl Notation {
         }
     }
 
-    /// Returns the prefix length that is equal to an address mask, or `None` if the mask is no prefix.
+    /// Returns the prefix length that is equal to an address mask, or `None` if the mask has another form.
     fn prefix(self, mask: &Bytes) -> Option<u32> {
         let bits: u32 = match self {
             Self::Ipv4 => 32,

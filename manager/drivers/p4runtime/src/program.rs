@@ -358,7 +358,7 @@ impl Program {
     }
 }
 
-/// Returns a device's capabilities as far as its map defines them; the kinds of keys are those of most programs.
+/// Returns a device's capabilities as far as its map defines them; for the kinds of keys it assumes what most programs support.
 pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,

@@ -40,7 +40,7 @@ pub(crate) type Span = (u128, u128);
 pub struct Meaning {
     /// The rules that the driver installed.
     pub rules: Rules,
-    /// Entries of the driver: those of its rules, and remnants of incomplete rules.
+    /// Entries of the driver, including remnants of incomplete rules.
     pub ours: Entries,
     /// Keys of the driver's entries that belong to no complete rule.
     pub remains: BTreeSet<Key>,
@@ -509,7 +509,7 @@ impl Program {
         }
     }
 
-    /// Returns the simplest rules of which an entry may be a part.
+    /// Returns the simplest rules to which an entry may belong.
     fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for row in &self.rows {
@@ -593,7 +593,7 @@ impl Program {
         })
     }
 
-    /// Decodes the prefix in a variable: `Some(None)` if the entry matches any address, `None` if the values are no prefix.
+    /// Decodes the prefix in a variable: `Some(None)` if the entry matches any address, `None` if the values form no prefix.
     fn prefix(
         &self,
         row: &Row,
@@ -759,7 +759,7 @@ impl Program {
         Ok(batches)
     }
 
-    /// Returns a sentence for each table that is too small for the device's entries and those of the batches.
+    /// Returns a sentence for each table that is too small for the device's present entries and the batches.
     pub(crate) fn full(&self, meaning: &Meaning, batches: &[Batch]) -> BTreeMap<u32, String> {
         let mut full = BTreeMap::new();
         for (id, facts) in &self.tables {

@@ -222,7 +222,7 @@ impl LoadReceiver {
 
 #[cfg(test)]
 impl LoadReceiver {
-    /// Whether a sender waits for room.
+    /// Returns whether a sender waits for room.
     pub(super) fn has_waiting_sender(&self) -> bool {
         lock(&self.0.inner).lanes.iter().any(|lane| lane.resume.is_some())
     }

@@ -70,7 +70,7 @@ pub(super) fn input(
         listen: listen.to_string(),
         interface: interface.to_owned(),
         ports: ports.to_vec(),
-        // As in `Input::new`.
+        // The same conversion as in `Input::new`.
         listener: u16::try_from(listener).unwrap_or(u16::MAX),
         known: None,
         best: false,
@@ -346,7 +346,7 @@ pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
     }
 }
 
-/// Health check with detection in the kernel: the program is still on its interface. Changed queues are no failure.
+/// Health check with detection in the kernel: the program is still on its interface. A changed number of queues is tolerated.
 struct KernelHealth {
     watch: Watch,
     attachment: AttachmentSlot,

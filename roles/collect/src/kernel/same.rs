@@ -506,7 +506,7 @@ fn every_vector() {
     }
     let mut count = 0;
     for (at, (profile, payloads)) in by_profile.iter().enumerate() {
-        // Twice, because nothing is a change the second time; then in reverse order, so that paths and values change.
+        // The second pass has no changes; the third is in reverse order, so that paths and values change.
         let again = payloads.iter().chain(payloads).chain(payloads.iter().rev());
         let traffic = Traffic::new(
             Profile::new("vectors", *profile),

@@ -47,8 +47,8 @@ pub struct KernelSync<K> {
     began: Nanos,
     next_flow: u32,
     next_key: [u32; KEYED.len()],
-    /// This round applies all flows and keys, with or without new reports. `compare_next` requests that for the next round, after the
-    /// list of removals has overflowed.
+    /// True if this round applies all flows and keys, with or without new reports. `compare_next` requests that for the next
+    /// round, after the list of removals overflowed.
     compare: bool,
     compare_next: bool,
     removals: Option<usize>,

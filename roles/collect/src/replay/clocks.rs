@@ -26,7 +26,7 @@ const MAX_COMPARED: usize = 64;
 /// Maximum number of differences in the list.
 const MAX_LISTED: usize = 64;
 
-/// A frame further ahead than this may have a wrong time, ns. Within this time no timer, such as that of losses, has run out.
+/// A frame further ahead than this may have a wrong time, ns. No timer, such as the loss timer, expires within this time.
 pub(super) const AHEAD: u64 = 10 * SECOND;
 
 /// The clocks of the interfaces of one file.
@@ -78,7 +78,7 @@ pub(super) enum Time {
 }
 
 impl Clocks {
-    /// Creates the clocks of a file of which no frame has been read.
+    /// Creates the clocks of a file before its first frame is read.
     pub(super) fn new(file: &Path) -> Self {
         Self {
             file: file.to_path_buf(),

@@ -14,8 +14,9 @@ use view::NamedCounts;
 
 /// Maximum number of connected translators.
 pub(super) const MAX_LINKS: usize = 64;
-/// Maximum number of pending connections, which have not sent a valid hello (or a proof, if there is a secret). One more evicts the
-/// oldest connection of the address with the most pending ones, so that a flood from one address evicts only its own connections.
+/// Maximum number of pending connections, which have not sent a valid hello (or a proof, if there is a secret). One more
+/// evicts the oldest connection of the address with the most pending ones, so that a flood evicts only its sender's
+/// connections.
 pub(super) const MAX_PENDING: usize = 16;
 /// Minimum interval between log lines about refusals.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -146,7 +147,7 @@ impl Admission {
 }
 
 impl State {
-    /// Removes a pending connection. Returns `false` if it is not pending any more.
+    /// Removes a pending connection. Returns `false` if it is no longer pending.
     fn remove_pending(&mut self, id: u64) -> bool {
         let index = self.pending.iter().position(|one| one.id == id);
         index.and_then(|index| self.pending.remove(index)).is_some()

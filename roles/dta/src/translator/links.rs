@@ -240,7 +240,7 @@ impl Peers {
             .ok_or_else(|| "no socket".to_owned())
     }
 
-    /// Returns the index of the socket bound to this address, which is no wildcard, because the ICRC covers it.
+    /// Returns the index of the socket bound to this address. It is never a wildcard, because the ICRC covers it.
     fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
         if let Some(index) = self
             .sockets

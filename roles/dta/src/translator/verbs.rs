@@ -33,12 +33,12 @@ pub(super) struct Verbs {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     region: u16,
-    /// This is the last request of its operation.
+    /// True for the last request of its operation.
     ends: bool,
     what: Operation,
     offset: u64,
     len: u32,
-    /// Its region has been replaced, so it must not be posted again.
+    /// True if the region has been replaced, so that the request must not be posted again.
     outdated: bool,
 }
 

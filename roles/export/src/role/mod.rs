@@ -143,7 +143,7 @@ pub struct ExportStatus {
     stream: Stream,
     /// The partition of the topic, if this is an outlet.
     partition: Option<u32>,
-    /// This status represents a whole topic of an outlet, and is shown only while the topic cannot be found.
+    /// True for the status of a whole topic of an outlet, which is shown only while the topic cannot be found.
     is_topic: bool,
     /// The memory limits of this stream.
     share: Share,
@@ -204,7 +204,7 @@ struct State {
     last_error: Option<String>,
     /// Number of times that the store's count of records was reset; losses at a reset have no number.
     restarted: u64,
-    /// Records that do not apply to this system, such as events that are no alerts.
+    /// Records that do not apply to this system, such as events other than alerts.
     left_out: u64,
     /// Alerts among these that were silenced.
     silenced: u64,

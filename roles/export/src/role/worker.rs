@@ -101,8 +101,8 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the records that arrived up to `end`: the last number plus the growth of the store's row count. If that count was
-    /// reset, or fell because files were deleted, returns the number of records accounted for.
+    /// Returns the records that arrived up to `end`: the last number plus the growth of the store's row count. If that count
+    /// was reset or fell because files were deleted, returns the number of records accounted for.
     fn up_to(last: Option<Self>, end: StreamPosition, accounted: u64) -> Self {
         let records = match last {
             Some(last) if last.end.base == end.base && last.end.row <= end.row => {
@@ -504,7 +504,7 @@ impl Route for Exporter {
         self.delivery.answer(id, Outcome::DONE, now);
     }
 
-    /// Processes the result of sending. If the task panicked, there is none, and the delivery lets the request time out.
+    /// Processes the result of sending. If the task panicked, there is no result, and the delivery lets the request time out.
     fn sent(&mut self, sent: Option<SendResult>, tasks: &mut Tasks<Self>) {
         let Some(result) = sent else {
             self.is_repeating = false;

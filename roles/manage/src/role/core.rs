@@ -190,7 +190,7 @@ impl From<Refusal> for Error {
 pub struct PutIntent {
     /// The intent, as in `[[intents]]`.
     pub body: Value,
-    /// The user who asks for it.
+    /// The user who makes the request.
     pub by: String,
     /// Precondition: the intent has this version; `*`: the intent exists.
     pub if_match: Option<String>,
@@ -334,7 +334,7 @@ impl Core {
     /// Stops or restarts INT on all devices.
     ///
     /// # Errors
-    /// It cannot be saved, or another manager is active; nothing changes.
+    /// The state cannot be saved, or another manager is active; then nothing changes.
     pub fn stop(&mut self, stop: bool, by: &str, now: u64) -> Result<DomainView, Error> {
         self.check_acting()?;
         self.set_stopped(stop, by, now)?;

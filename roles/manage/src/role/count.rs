@@ -30,7 +30,7 @@ pub(super) struct Watched {
     pub(super) bits: Bits,
     /// INT mode of the measurement.
     pub(super) mode: Mode,
-    /// It has a budget of events, so its events are counted.
+    /// True if the intent has a budget of events, so that its events are counted.
     pub(super) events: bool,
 }
 
@@ -47,9 +47,9 @@ struct Counted {
     more: NewReports,
     /// Nodes of its path, with the instruction bits that each has filled.
     nodes: Vec<(NodeId, Bits)>,
-    /// Its path is known completely.
+    /// True if the flow's path is known completely.
     complete: bool,
-    /// Its path is incomplete although it has been reported for [`SETTLED`] and still is.
+    /// True if the path is incomplete although the flow has been reported for [`SETTLED`] and still is.
     without_path: bool,
 }
 
@@ -217,9 +217,9 @@ pub(super) struct Measuring {
     pub(super) mode: Mode,
     /// Where intents overlap, the one with the greatest rank decides the mode.
     pub(super) rank: (u32, Reverse<String>),
-    /// It has a filter on devices.
+    /// True if the intent has a filter on devices.
     pub(super) filters: bool,
-    /// It applies wherever a flow enters the network.
+    /// True if the intent applies wherever a flow enters the network.
     pub(super) everywhere: bool,
 }
 

@@ -65,7 +65,7 @@ impl Journal {
     /// Opens the file, creating it if necessary.
     ///
     /// # Errors
-    /// It is not a journal, or not writable; the message suggests a fix.
+    /// The file is not a journal, or is not writable; the message suggests a fix.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, CliError> {
         let folder = file
             .and_then(Path::parent)
@@ -195,7 +195,7 @@ impl Journal {
     /// Stores whether all INT is stopped.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The setting cannot be saved.
     pub(super) fn set_stopped(&mut self, stopped: bool) -> Result<(), Error> {
         self.revision += 1;
         self.set("stopped", u64::from(stopped))
@@ -212,7 +212,7 @@ impl Journal {
     /// Stores the INT encoding that is active on all devices.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The encoding cannot be saved.
     pub(super) fn set_encoding(&mut self, encoding: u64) -> Result<(), Error> {
         self.set("encoding", encoding)
     }
@@ -220,7 +220,7 @@ impl Journal {
     /// Stores whether a port that left a link still has to be announced as an edge port.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The change cannot be saved.
     pub(super) fn set_opening(&mut self, node: u32, port: u32, opening: bool) -> Result<(), Error> {
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
@@ -240,7 +240,7 @@ impl Journal {
     /// Stores the driven devices and their ports.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The devices cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
         self.write(|database| replace_devices(database, devices))
     }
@@ -280,7 +280,7 @@ impl Journal {
     /// Stores an intent, replacing one with the same name.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The intent cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| keep(database, name, kept))
@@ -289,7 +289,7 @@ impl Journal {
     /// Removes intents and stores others, in one transaction.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The intents cannot be saved.
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| replace_intents(database, gone, kept))
@@ -298,7 +298,7 @@ impl Journal {
     /// Removes an intent.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The removal cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| forget(database, name))
@@ -309,7 +309,7 @@ impl Journal {
     /// the last one and counts the repetitions, so that a flapping device does not displace other entries.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The entry cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
         self.write(|database| insert_note(database, entry))
     }

@@ -38,7 +38,7 @@ section! {
 /// Returns the included path map with this name, or reads it from a file.
 ///
 /// # Errors
-/// There is none, or it is invalid.
+/// There is no such map, or it is invalid.
 pub fn path_map(name: &Path) -> Result<PathMap, String> {
     let written = name.display().to_string();
     if let Some(text) = gnmi::shipped(&written) {

@@ -77,7 +77,7 @@ pub fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortS
     checked(&changed).map(|()| after)
 }
 
-/// Validates changed settings like those of a file.
+/// Validates changed settings like the settings of a file.
 pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
     switch::check(settings, &mut |path, message| {

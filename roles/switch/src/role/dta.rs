@@ -121,7 +121,7 @@ impl Dta {
         self.map.is_some()
     }
 
-    /// Switches to the collectors of a manager's map. If the present collectors are the first in the map, their sequences
+    /// Switches to the collectors of a manager's map. If the current collectors are the first in the map, their sequences
     /// continue; otherwise a new reporter starts.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl Port {
 /// A neighbour, and the expiry of its announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Neighbour {
-    /// Its chassis ID and port ID, as received.
+    /// The neighbour's chassis ID and port ID, as received.
     key: Vec<u8>,
     view: NeighbourView,
     /// Expiry, ns.

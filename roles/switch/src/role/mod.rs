@@ -39,7 +39,7 @@ use runtime::{
 use terminal::CliError;
 pub use view::{FilterView, PortView, SwitchView};
 
-/// The kind of client that asks for rules. Each kind has a separate limit on waiting requests.
+/// The kind of client that requests rules. Each kind has a separate limit on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A client with read access only.

@@ -293,7 +293,7 @@ impl CollectorSettings {
             .map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
     }
 
-    /// Builds the entries of collector `number`, except those of its stores.
+    /// Builds the entries of collector `number`, except for its stores.
     fn rows(&self, number: u8, link: &CollectorLink) -> Result<Vec<Row>, String> {
         let source_mac = mac(&self.source_mac).map_err(|error| format!("source_mac: {error}"))?;
         let next_mac = mac(&self.mac).map_err(|error| format!("mac: {error}"))?;

@@ -341,7 +341,7 @@ impl Route for Partition {
     }
 }
 
-/// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the present limit.
+/// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the current limit.
 async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
     let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
     let found = match held {

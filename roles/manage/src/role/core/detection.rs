@@ -18,7 +18,7 @@ use runtime::control::{Asked, Control};
 /// The rules and thresholds that intents delegate to the collector.
 #[derive(Debug)]
 pub(super) struct DetectionRequests {
-    /// The configuration, whose own rules and thresholds leave room for those of intents.
+    /// The configuration, whose own rules and thresholds take precedence over the intents'.
     settings: Arc<Configuration>,
     control: Control,
     /// The rules and thresholds that the collector last received.
@@ -147,7 +147,7 @@ pub(in crate::role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
 }
 
 impl Origin {
-    /// Returns whether a person or file requested the intent. Otherwise it is a drill-down, which ends by itself.
+    /// Returns whether a person or file requested the intent. Other intents are drill-downs, which expire.
     pub(super) fn is_asked(&self) -> bool {
         !matches!(self, Self::DrillDown(_))
     }

@@ -201,7 +201,7 @@ impl Core {
     /// Stores the facts that a device reports about itself, and updates the inventory.
     pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
         if !self.drivers.contains_key(&node) {
-            // Its driver has just been stopped.
+            // A late message: the driver has just been stopped.
             return;
         }
         self.manager

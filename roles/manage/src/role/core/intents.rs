@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Adds an intent. One that the present network refuses is retained, and compiled again when the network changes.
+    /// Adds an intent. If the current network refuses it, it is retained, and compiled again when the network changes.
     pub(super) fn hold(&mut self, held: ManagedIntent, now: u64) {
         let name = held.intent.name.clone();
         self.detection.is_due = true;

@@ -1,6 +1,6 @@
 //! Changes of the inventory at run time: devices added, changed or removed, and link ports that become edge ports.
 //!
-//! A removed device is *leaving*: it is driven until it inserts no INT any more, so that no packet leaves the domain with an
+//! A removed device is *leaving*: it is driven until it no longer inserts INT, so that no packet leaves the domain with an
 //! INT header. A port that was in a link is *opening* until it is a sink, and until then hosts must not be connected to it.
 
 use std::{
@@ -160,7 +160,7 @@ impl Core {
         self.leaving.insert(device.node, Leaving { device, ports });
     }
 
-    /// Stops driving the leaving devices that measure nothing any more.
+    /// Stops driving the leaving devices that no longer measure anything.
     pub(super) fn end_leaving(&mut self, now: u64) {
         if self.leaving.is_empty() || !self.is_acting() {
             return;

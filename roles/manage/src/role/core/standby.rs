@@ -21,7 +21,7 @@ pub(super) struct Peer {
     last: CopyState,
     /// Time at which the copy was last complete, ns.
     copied: Option<u64>,
-    /// The reason one of its intents is left out.
+    /// The reason why one of its intents is not copied.
     left_out: Option<String>,
 }
 
@@ -219,7 +219,7 @@ struct Changes {
     gone: Vec<String>,
     /// Intents to add or replace.
     kept: Vec<(String, Intent, Kept)>,
-    /// The reason one intent is left out.
+    /// The reason why an intent is not copied.
     left_out: Option<String>,
     /// The changes are complete.
     is_all: bool,

@@ -73,7 +73,7 @@ impl Driver {
         send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         if let Some(local) = local {
-            // Devices in this process live as long as it does.
+            // A device in this process lives exactly as long as the process.
             let can = Capabilities {
                 restart: Restart::Keeps,
                 ..hopwise::capabilities()
