@@ -163,6 +163,7 @@ impl Manager {
         Ok(outcome)
     }
 
+    /// Compiles and stores an intent, and approves the changes that follow.
     fn install_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let is_new = !self.intents.contains_key(&intent.name);

@@ -23,6 +23,7 @@ pub(super) struct Closure {
 pub(super) type Entries = BTreeMap<FlowMatch, BTreeSet<usize>>;
 
 impl Closure {
+    /// Adds a key of an intent, and updates the closed set if it is computed.
     pub(super) fn add(&mut self, key: FlowMatch, slot: usize) {
         self.base.entry(key).or_default().insert(slot);
         let Some(closed) = &mut self.closed else { return };

@@ -223,6 +223,7 @@ impl Compiler {
         }
     }
 
+    /// Finds the filters at a sink that cannot be applied because intents with common flows disagree.
     fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, IntentOverlaps>) {
         if self.filtering == 0 {
             return;

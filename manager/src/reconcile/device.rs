@@ -255,6 +255,7 @@ impl Device {
             .collect();
     }
 
+    /// Derives the facts from the known rules and the pending changes; the most pessimistic if nothing is known.
     fn current_facts(&self) -> Facts {
         if self.target.outside {
             return Facts {

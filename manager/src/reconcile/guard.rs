@@ -316,6 +316,7 @@ impl View<'_> {
         }
     }
 
+    /// Checks whether a device that waits after a restart may forward packets.
     fn may_forward(&self) -> Result<(), Wait> {
         if self.device.target.outside {
             return Ok(());

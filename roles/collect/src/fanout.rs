@@ -611,6 +611,7 @@ pub fn work(queue: &LoadReceiver, mut worker: Worker) {
 }
 
 impl Load {
+    /// Calls `process` for runs of datagrams with equal contents, in slices of at most [`SHARE`].
     fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
         let none = Datagram {
             payload: &[],

@@ -221,6 +221,7 @@ struct Thread {
 }
 
 impl Thread {
+    /// Collects triggers into windows, and records each window once it has ended, until all workers have ended.
     fn run(&mut self, receiver: &Receiver<TriggeringEvents>) {
         loop {
             match receiver.recv_timeout(LOOK) {

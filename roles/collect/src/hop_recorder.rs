@@ -218,6 +218,7 @@ impl Tap {
         }
     }
 
+    /// Writes a record for each hop of a report. `hash` and `content` make the report's ID unique.
     fn write(
         &mut self,
         received: Nanos,

@@ -133,9 +133,9 @@ impl Dispatch {
 }
 
 /// Runs due work, and queries if the worker has `caught_up` with its input. Returns the maximum time to wait, ms.
-// The time is read after locking, which may take a while.
 fn poll(worker: &Mutex<Worker>, caught_up: bool) -> u32 {
     let mut worker = lock(worker);
+    // Read the time after locking, which may take a while.
     let now = nic::time::now();
     let until = worker.watermarks().time(now);
     worker.poll(now, until);

@@ -95,6 +95,7 @@ struct Counted {
 }
 
 impl Follower {
+    /// Counts the events of the followed flows, and queues the rules that became true.
     fn publish(&mut self, batch: &Batch, rules: &[String]) {
         if !self.counted.is_empty() {
             for flow in batch.events().filter_map(|(event, _)| event.flow) {

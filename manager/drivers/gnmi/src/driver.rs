@@ -198,6 +198,7 @@ impl Session {
         Ok((objects, Etag(format!("{digest}-{term}.{epoch}"))))
     }
 
+    /// Applies changes in one Set transaction, if the ETag still matches.
     async fn apply(
         &mut self,
         election: Election,

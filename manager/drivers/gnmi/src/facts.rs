@@ -14,8 +14,8 @@ use crate::tree::{Tree, child, leaf};
 const MAX_PORTS: usize = 1024;
 
 /// Extracts the ports, with MTU and LLDP neighbour, from the values of a device.
-// The key of both lists is the interface name, which joins them.
 pub fn facts(map: &PathMap, tree: &Tree) -> Facts {
+    // The key of both lists is the interface name, which joins them.
     let neighbours: BTreeMap<String, Neighbour> = entries(map.lldp.as_ref(), tree)
         .filter_map(|(name, entry)| Some((name, neighbour(entry)?)))
         .collect();

@@ -653,6 +653,7 @@ impl<'a> Binding<'a> {
         })
     }
 
+    /// Binds a row of a table: its fields, action and parameters.
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
         let info = self.info;
         let found = info
@@ -703,6 +704,7 @@ impl<'a> Binding<'a> {
         })
     }
 
+    /// Binds the fields of a row's key, and checks that required fields have values.
     fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<BoundValue> {
         let mut fields = Vec::new();
         for (field, value) in &row.r#match {
@@ -744,6 +746,7 @@ impl<'a> Binding<'a> {
         fields
     }
 
+    /// Binds a row's action. Returns its id and parameters, or `None` if the table does not permit it.
     fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<BoundValue>)> {
         let info = self.info;
         let found = info

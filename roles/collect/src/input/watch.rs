@@ -234,6 +234,7 @@ impl Watched {
         }
     }
 
+    /// Tries to reopen the input. After a failure, the next attempt follows in `wait`.
     fn open_again(&mut self, now: Instant, wait: Duration, control: &Control) {
         let before = self.work.gauge.setup();
         match self.opener.open() {

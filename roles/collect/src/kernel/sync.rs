@@ -336,6 +336,7 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
+    /// Applies the new suppressed reports of the flow in `slot` to the collector.
     fn apply_suppressed_flow(
         &mut self,
         slot: u32,
@@ -534,6 +535,7 @@ struct RecordReader<'k> {
 }
 
 impl RecordReader<'_> {
+    /// Passes a record of the kernel's ring to the worker, after the sequence run that precedes it.
     fn process(&mut self, record: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
         let received = record.at.wrapping_add(self.offset);
         *self.latest = received;

@@ -226,6 +226,7 @@ impl Worker {
         refused.text
     }
 
+    /// Serves an authenticated connection until it ends or the role stops. Returns the reason why it ended.
     fn run_link(&mut self, connection: &mut Connection, commands: &Receiver<Command>) -> io::Result<String> {
         let mut received = Instant::now();
         let mut sent = Instant::now();

@@ -414,6 +414,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Receives RoCEv2 packets, executes them, and sends the responses, until the stop.
     fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut responses = Responses::default();

@@ -372,6 +372,7 @@ impl VerbsLink {
         Ok(())
     }
 
+    /// Posts an atomic fetch-and-add on the reliable queue pair.
     fn fetch_add(&mut self, target: Target, delta: u64) -> Result<(), Refused> {
         let Target { region, offset } = target;
         let (address, key) = find(&self.regions, region, offset, 8)?;

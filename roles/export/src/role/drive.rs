@@ -22,8 +22,10 @@ pub(super) trait Route: Sized {
     /// The result of reading records.
     type Read: Send + 'static;
 
+    /// Returns the delivery that this route serves.
     fn delivery(&mut self) -> &mut Delivery<Self::Record>;
 
+    /// Starts a task that reads the requested records.
     fn begin_read(&mut self, wanted: ReadRequest, tasks: &mut Tasks<Self>);
 
     /// Processes the result of a read, or `None` if the reader panicked.
@@ -112,6 +114,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
     }
 }
 
+/// Starts an action of the delivery as a task.
 fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u64) {
     match action {
         Action::Read {

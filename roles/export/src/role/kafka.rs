@@ -361,6 +361,7 @@ impl Round<'_> {
         (leader, partitions, answer)
     }
 
+    /// Sends one Produce request for these partitions, over the kept connection if it is still open.
     async fn call(&self, address: &str, partitions: &[i32], mut kept: Option<Connection>) -> Answer {
         if let Some(connection) = &mut kept
             && destination::is_left(connection.stream()).await

@@ -317,6 +317,7 @@ fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> 
 }
 
 impl HopSpool {
+    /// Reads a page of hops, from memory or a spool file that is loaded first. `days` limits the days in the page.
     fn read(&self, wanted: ReadRequest, days: Option<usize>) -> Result<Page<Record>, String> {
         let ReadRequest {
             from,

@@ -268,6 +268,7 @@ impl RegisterUse {
         self.frames.push(frame(&content));
     }
 
+    /// Adds the lists of an Append store; each occupies a register and has a timer frame.
     fn append(
         &mut self,
         collector: u8,
@@ -312,6 +313,7 @@ impl RegisterUse {
         Ok(())
     }
 
+    /// Adds a Postcarding store. Each incomplete path that can wait has a timer frame.
     fn postcards(
         &mut self,
         collector: u8,
@@ -344,6 +346,7 @@ impl RegisterUse {
         Ok(())
     }
 
+    /// Adds a sketch. It occupies counters and columns for two epochs.
     fn sketch(
         &mut self,
         collector: u8,

@@ -164,6 +164,7 @@ impl Core {
         complete
     }
 
+    /// Replaces the copied intents by a newer copy, in the journal and in memory, and records the changes.
     fn take_over_intents(&mut self, copy: CopyView, now: u64) -> Result<CopyState, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
         let collects = self.detection.collects();
