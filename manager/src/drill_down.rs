@@ -1,5 +1,4 @@
-//! Drill-downs: short-lived intents with more detail. They are installed automatically for flows whose rule became true, and
-//! expire after a time.
+//! Drill-downs: short-lived intents with more detail, installed automatically for flows whose rule became true.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -41,8 +41,7 @@ pub struct ManagerSettings {
     pub calm: u64,
     /// Limits of the drill-downs.
     pub drill_downs: Limits,
-    /// True if devices may still use an earlier encoding of INT than the one in `domain`: it was changed before it was
-    /// effective everywhere.
+    /// True if devices may still use an earlier INT encoding than `domain`'s, which was never effective everywhere.
     pub reencode: bool,
 }
 

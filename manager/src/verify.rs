@@ -440,8 +440,7 @@ fn reports_between(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
 }
 
-/// Describes the unreachable devices on the paths of an intent's flows, given as names and failures. `age` is the time since
-/// the last report, ns.
+/// Describes unreachable devices, given as name and failure, on an intent's paths. `age` is that of the last report, ns.
 ///
 /// Returns whether the intent is silent, and the text; `None` if there are no such devices. Without recent reports the intent
 /// is silent, because its packets may not get through.

@@ -94,8 +94,7 @@ impl Closure {
         }
     }
 
-    /// Returns all entries, each with the intents that it serves. If there are more than `room`, returns more than `room` of
-    /// them, but not all.
+    /// Returns all entries, each with the intents that it serves. A result longer than `room` may be incomplete.
     pub(super) fn entries(&self, room: usize) -> Cow<'_, Entries> {
         match &self.closed {
             Some(closed) => Cow::Borrowed(closed),

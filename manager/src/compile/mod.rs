@@ -204,8 +204,7 @@ impl Compiler {
         placed.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns the intents that lack a watchlist entry at a device with the rules `actual`, or `None` if its actual or desired
-    /// rules are unknown.
+    /// Returns the intents that lack a watchlist entry at a device with the rules `actual`, or `None` if rules are unknown.
     pub fn lacking(&self, node: NodeId, actual: Option<&Rules>) -> Option<BTreeSet<&str>> {
         let actual = actual?;
         let desired = self.desired.get(&node)?;
@@ -378,8 +377,7 @@ impl Compiler {
         used.fold(0, |bits, number| bits | instruction::bit(number))
     }
 
-    /// Computes the rules of these devices, or of all devices if the [`Self::features`] differ from `before`. Changes nothing
-    /// if a device has no room.
+    /// Computes the rules of these devices, or of all if the features differ from `before`. No change if one has no room.
     fn rebuild(
         &mut self,
         touched: BTreeSet<NodeId>,

@@ -1,5 +1,4 @@
-//! Intents: an operator's requests to measure flows. Defines the parts of an intent and checks it for contradictions, without
-//! knowledge of the network.
+//! Intents: an operator's requests to measure flows, and the checks of their consistency, independent of the network.
 
 mod file;
 #[cfg(test)]
@@ -249,6 +248,7 @@ impl Intent {
         self.check_reporting()
     }
 
+    /// Checks thresholds, filter, rule, drill-down and budget against each other.
     fn check_reporting(&self) -> Result<(), IntentError> {
         let Reporting {
             thresholds,

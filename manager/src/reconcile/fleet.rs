@@ -85,8 +85,8 @@ impl Reconciler {
         self.election.is_some()
     }
 
-    /// Records that devices, including unreachable ones, may use an earlier encoding. All INT is then withdrawn before the new
-    /// encoding is used.
+    /// Records that devices, even unreachable ones, may use an earlier encoding. All INT is withdrawn before the new one is
+    /// used.
     pub fn reencode(&mut self) {
         self.guard.is_reencoding = true;
         self.dirty = true;
@@ -467,8 +467,7 @@ impl Reconciler {
         self.claim_again(node, now);
     }
 
-    /// Handles a missing confirmation. Any part of the pending changes may have been executed. If none are pending, another
-    /// writer changed the device.
+    /// Handles a missing confirmation. Pending changes may have been executed; without any, another writer changed the device.
     fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
         let poll = self.guard.timing.poll;
         let Some(device) = self.devices.get_mut(&node) else {

@@ -21,16 +21,15 @@ pub use self::wait::Wait;
 use crate::device::{Change, NodeId, OtherEntries, PortId, Restart, Rules};
 use crate::inventory::DevicePorts;
 
-/// The conditions that each kind of change waits for. The default requires all of them; tests switch some off to prove that
-/// each is necessary.
+/// The conditions that changes wait for. The default requires all of them; tests prove that each is necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Sources are added only when all borders are closed.
     pub sources_wait_for_sinks: bool,
     /// Sources are added only when all nodes execute the instructions that packets will request.
     pub sources_wait_for_transits: bool,
-    /// Instructions are removed only when no device inserts INT that requests them. Else they do not wait for the drain
-    /// either.
+    /// Instructions are removed only when no device inserts INT that requests them. Without this, they do not wait for the
+    /// drain either.
     pub transits_wait_for_sources: bool,
     /// Instructions are removed only when no packet that requests them can be in flight.
     pub transits_wait_for_drain: bool,

@@ -34,8 +34,7 @@ impl AggregatePorts {
     }
 }
 
-/// Converts packets to the collector's datagrams and passes them to `process` in chunks of at most 64 with the same contents.
-/// Allocates nothing.
+/// Converts packets to datagrams and passes them to `process` in chunks of up to 64 with equal contents. Allocates nothing.
 pub fn each_chunk(
     packets: &[Packet<'_>],
     listener: u16,

@@ -447,6 +447,7 @@ impl Spreader {
         true
     }
 
+    /// Queues the collected shares of a burst for their workers.
     fn flush(&mut self, packets: &[Packet<'_>]) {
         let mut ended = 0;
         for (worker, share) in self

@@ -280,8 +280,7 @@ fn flow_of(report: &Report<'_>) -> Option<FlowKey> {
     report.flow.or_else(|| report.flow_id.map(FlowKey::of_id))
 }
 
-/// Hashes a datagram's reporter and sequence number. All collectors that receive the datagram compute the same value, so they
-/// sample the same datagrams.
+/// Hashes a datagram's reporter and sequence number, so that all collectors sample the same datagrams.
 fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
     let source = u128::from_be_bytes(datagram.source);
     let reporter = match peek.node_id {

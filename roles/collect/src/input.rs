@@ -278,6 +278,7 @@ struct Work {
 }
 
 impl Work {
+    /// Starts a reader thread for each source.
     fn start(
         &self,
         sources: Vec<RxSource>,

@@ -114,8 +114,7 @@ impl KnownLinks {
         lock(&self.memory)
     }
 
-    /// Saves changes at intervals: a new node soon, later times less often, and everything immediately if `now` is set. May
-    /// block on the disk.
+    /// Saves changes at intervals: a new node soon, later times less often, everything if `now` is set. May block on the disk.
     pub fn save(&self, now: bool) {
         let Some(file) = &self.file else { return };
         let mut saving = lock(&self.saving);
@@ -215,8 +214,7 @@ impl LinkMemory {
         }
     }
 
-    /// Returns the neighbour behind a node's interface between two times. If no packet passed in that interval, the latest one
-    /// before it decides.
+    /// Returns the neighbour behind an interface between two times, or if no packet passed then, the latest one before.
     pub fn behind(&self, node: u32, interface: u32, from: Nanos, to: Nanos) -> Behind {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
         let before = ends

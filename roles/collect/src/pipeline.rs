@@ -1,5 +1,4 @@
-//! Carries the workers' results to the live stream and the store. It has two bounded queues, each drained by a thread, and
-//! counters that balance.
+//! Carries the workers' results to the live stream and the store, by two bounded queues with a thread and counters each.
 //!
 //! ```text
 //! workers ── queue ──> "results" thread ── store queue ──> "store-feed" thread ──> store

@@ -168,8 +168,7 @@ impl<O: ReplayOutput> Replay<O> {
         self.file = file;
     }
 
-    /// Processes the datagrams in frames of the current file, and counts all frames in `account`. Requires a call of
-    /// [`Replay::begin`].
+    /// Processes the datagrams of the current file, and counts its frames in `account`. Call [`Replay::begin`] before.
     pub fn add<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>, account: &mut Account) {
         let mut burst = Burst::new();
         for frame in frames {

@@ -202,6 +202,7 @@ fn last_seen(now: Nanos, series: &SeriesView) -> Nanos {
     now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000)
 }
 
+/// Merges the workers' links, at most `max` of them.
 fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> {
     let mut links: BTreeMap<(u32, u32), LinkUse> = BTreeMap::new();
     for (ends, link) in workers.iter().flat_map(|known| &known.links) {
@@ -220,6 +221,7 @@ fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> 
     links
 }
 
+/// Merges the workers' paths, at most `max` of them.
 fn paths(workers: Vec<WorkerTables>, max: usize) -> Vec<(Box<[u32]>, Path)> {
     let mut paths: HashMap<Box<[u32]>, Path> = HashMap::new();
     for (nodes, path) in workers.into_iter().flat_map(|known| known.paths) {
@@ -285,6 +287,7 @@ fn insert(all: &mut BTreeMap<(u32, u32), SeriesView>, series: &SeriesView) {
         .or_insert(*series);
 }
 
+/// Merges the series of another worker into `known`.
 fn merge(known: &mut SeriesView, other: &SeriesView) {
     let values = known.values.saturating_add(other.values);
     let implausible = known.implausible.saturating_add(other.implausible);

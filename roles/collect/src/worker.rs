@@ -464,8 +464,8 @@ impl WorkerHandle {
         receiver
     }
 
-    /// Replaces thresholds and rules. The receiver is notified when they are active, within a tick, and is closed if the
-    /// worker has ended.
+    /// Replaces thresholds and rules. Notifies the receiver when they are active, within a tick; closed if the worker has
+    /// ended.
     pub fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (sender, receiver) = sync_channel(1);
         let task: Task = Box::new(move |worker| {

@@ -26,8 +26,7 @@ pub use self::directory::{APPLIED, DESIRED, Directory};
 pub use self::settings::{Confirm, Format, Rendered, Settings};
 pub use self::text::{Content, line, rule};
 
-/// Returns the assumed capabilities of a device behind files: those of a hopwise switch that keeps its rules across restarts,
-/// but without sampling.
+/// Returns the assumed capabilities of a device behind files: a hopwise switch that keeps its rules, without sampling.
 pub fn capabilities() -> Capabilities {
     Capabilities {
         joint_roles: false,

@@ -1,5 +1,4 @@
-//! A gNMI client (OpenConfig, over gRPC) for one device: Capabilities, Get, Set and Subscribe. It reconnects when the
-//! connection is lost.
+//! A gNMI client (OpenConfig, over gRPC) for one device: Capabilities, Get, Set and Subscribe. It reconnects automatically.
 
 use std::pin::Pin;
 use std::sync::Arc;

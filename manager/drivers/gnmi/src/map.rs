@@ -236,6 +236,7 @@ impl PathMap {
     }
 }
 
+/// Checks the settings of an object and parses its path and templates.
 fn object(settings: &ObjectSettings) -> Result<Object, String> {
     let ObjectSettings {
         rule,

@@ -1,5 +1,4 @@
-//! gNMI paths as text: `/interfaces/interface[name=eth0]/state`, optionally with an origin before the first slash
-//! (`openconfig:/…`).
+//! gNMI paths as text: `/interfaces/interface[name=eth0]/state`, or with an origin before the slash (`openconfig:/…`).
 
 use std::collections::BTreeMap;
 

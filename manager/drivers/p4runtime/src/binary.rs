@@ -265,8 +265,7 @@ pub fn info(text: &str) -> Result<P4Info, String> {
     }
 }
 
-/// Encodes the fields of a message and appends them to `out`. With `all`, unknown fields and names are errors; without it,
-/// they are skipped.
+/// Encodes the fields of a message and appends them to `out`. Unknown fields and names are errors with `all`, or skipped.
 fn encode(
     message: &text::Message,
     fields: &[(&str, u32, Kind)],

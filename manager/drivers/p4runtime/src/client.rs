@@ -1,5 +1,4 @@
-//! A P4Runtime client (gRPC) with one connection to one device: the arbitration stream, and calls to load programs and to read
-//! and write entries.
+//! A P4Runtime client (gRPC) connected to one device: the arbitration stream, and calls for programs and entries.
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,4 @@
-//! Table entries of a P4Runtime device in comparable form: values without leading zeros, fields by id. Converts them from and
-//! to P4Runtime messages.
+//! Table entries of a P4Runtime device in comparable form, without leading zeros, and their conversion from and to messages.
 
 use std::collections::BTreeMap;
 

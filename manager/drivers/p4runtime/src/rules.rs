@@ -11,8 +11,7 @@
 //! | 3rd comparison | filter 1 | is `c` true: clauses 0b10 |
 //! | required clauses | filter 1, clauses 0b11 all true | report |
 //!
-//! A number says nothing about the rule, and the device does not store the rule's text. To show it, it is rendered from the
-//! entries in normal form.
+//! A number says nothing about the rule, whose text the device does not store. For display, the entries are rendered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -152,6 +152,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// Parses fields up to the end of the text or a closing brace, which is not consumed.
     fn message(&mut self, depth: usize) -> Result<Message, String> {
         if depth > MAX_DEPTH {
             return self.wrong("messages are nested too deeply");

@@ -705,8 +705,7 @@ impl Program {
         Some(values)
     }
 
-    /// Plans the requests that change the device's rules to `rules`: removals in reverse order of kinds, then modifications
-    /// and additions in order.
+    /// Plans the requests for a change to `rules`: removals in reverse order of kinds, then modifications, then additions.
     ///
     /// # Errors
     /// A sentence if the program cannot express a rule, or if an entry of another controller has the same key.

@@ -282,8 +282,7 @@ impl Inner {
         }
         let more = Load::memory_for(len);
         let used = self.used + more;
-        // A datagram that needs more than half of the queue is accepted once its lane is empty, and one larger than the queue
-        // once the queue is empty.
+        // A datagram larger than half of the queue is accepted once its lane is empty, one larger than the queue once all are.
         used <= self.limit && (*own == 0 || own + more <= self.limit - used) || self.used == 0
     }
 

@@ -59,8 +59,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the thread, without inputs. It keeps the caller's capabilities, so that it can reopen inputs later; see
-    /// [`crate::capabilities`].
+    /// Starts the thread, without inputs. It keeps the caller's capabilities to reopen inputs; see [`crate::capabilities`].
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -94,6 +93,7 @@ impl Drop for Watch {
     }
 }
 
+/// Supervises the inputs until no more can be added, which is at the stop.
 fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut inputs: Vec<Watched> = Vec::new();
     let mut looked = Instant::now();
@@ -149,6 +149,7 @@ impl Watched {
         }
     }
 
+    /// Advances an input's state: starts its threads, checks its health, closes it, or reopens it.
     fn check(&mut self, now: Instant, control: &Control) {
         match &mut self.state {
             State::Opened(_) => self.begin(now, control),

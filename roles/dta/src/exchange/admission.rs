@@ -153,8 +153,7 @@ impl State {
         index.and_then(|index| self.pending.remove(index)).is_some()
     }
 
-    /// Returns the index of the oldest connection of the address with the most pending ones. Between equal addresses the
-    /// oldest connection decides.
+    /// Returns the index of the oldest connection of the address with the most pending ones; the oldest breaks ties.
     fn eviction_candidate(&self) -> Option<usize> {
         let indexed = self.pending.iter().enumerate().rev();
         indexed

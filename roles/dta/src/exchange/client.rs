@@ -145,6 +145,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Connects again and again until the stop, with exponential backoff.
     fn work(&mut self) {
         let mut wait = MIN_BACKOFF;
         while !self.stopped() {

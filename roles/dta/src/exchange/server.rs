@@ -120,6 +120,7 @@ struct ConnectionContext {
     stop: Arc<AtomicBool>,
 }
 
+/// Accepts connections until the stop, each with a separate thread, and then joins the threads.
 fn accept_connections(listener: &TcpListener, context: &ConnectionContext, control: &Control) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !context.stop.load(Ordering::Relaxed) {

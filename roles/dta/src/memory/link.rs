@@ -197,6 +197,7 @@ impl Memory {
         }
     }
 
+    /// Describes the stores for a translator, with the next position of each list.
     fn offers(&self) -> Vec<StoreOffer> {
         let offers = self.offered.iter().enumerate().map(|(region, offered)| {
             let store = &offered.store.store;

@@ -102,8 +102,7 @@ impl Memory {
         let mut taken = Vec::new();
         let mut failed = Vec::new();
         for store in &stores {
-            // Continue after a failure: if one store's snapshot fails for lack of space, old snapshots of the others must
-            // still be deleted.
+            // Continue after a failure: if a snapshot fails for lack of space, old ones of other stores must still be deleted.
             match write(store, &directory) {
                 Ok(snapshot) => {
                     self.snapshots.taken.fetch_add(1, Ordering::Relaxed);

@@ -88,8 +88,7 @@ impl Intercepted {
         end.replies.flush();
     }
 
-    /// Closes the connection to the switch, after the last reports have been processed. Datagrams still in its queues are
-    /// lost, and logged.
+    /// Closes the connection to the switch after the last reports. Datagrams left in its queues are lost, and logged.
     pub(super) fn close(&mut self) {
         let reports = self.end.reports.close();
         let messages = self.end.replies.close();

@@ -283,6 +283,7 @@ impl Worker {
         nic::time::monotonic() + self.offset
     }
 
+    /// Translates until the stop, then flushes the buffers.
     fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut poll_fds = PollFds::default();

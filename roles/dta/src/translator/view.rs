@@ -200,6 +200,7 @@ impl Worker {
         }
     }
 
+    /// Builds the view of one collector, or `None` beyond the last.
     fn collector(&mut self, number: usize) -> Option<CollectorView> {
         let collector = u8::try_from(number).ok()?;
         let reports = self.reports.get_mut(number)?;

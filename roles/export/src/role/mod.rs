@@ -368,6 +368,7 @@ fn divided(settings: &Exports<'_>, exports: &BTreeMap<String, ExportSettings>) -
         .map_err(|needed| CliError::new(format!("[export] memory: {}", not_enough(needed))))
 }
 
+/// Creates an exporter for each stream of an export, with its share of the memory.
 fn exporters(
     name: &str,
     export: &ExportSettings,

@@ -189,8 +189,7 @@ impl Outlet {
         }
     }
 
-    /// Returns the number of partitions that a topic had at the first start. Later ones are read from their beginning,
-    /// whatever `start` says.
+    /// Returns a topic's number of partitions at the first start. Later ones are read from the beginning despite `start`.
     fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
         let path = self
             .directory

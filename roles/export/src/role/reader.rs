@@ -164,8 +164,7 @@ impl Reader {
                 })
             });
             let taken = whole(chosen, days);
-            // Fail the whole page, which is read again: an alert must neither lose its beginning nor be sent despite a
-            // silence.
+            // Fail the whole page, to read it again: no alert may lose its beginning or be sent despite a silence.
             if let Some(error) = failed {
                 return Err(error);
             }

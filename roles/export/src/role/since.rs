@@ -32,8 +32,7 @@ impl Beginnings {
         }
     }
 
-    /// Remembers the beginning of a firing alert, or sets `since` of a resolved one. Returns the record of the beginning, if
-    /// any.
+    /// Remembers the beginning of a firing alert, or sets `since` of a resolved one. Returns the beginning's record, if any.
     ///
     /// # Errors
     /// The store cannot be searched, so the beginning is unknown.

@@ -315,8 +315,7 @@ impl Exporter {
         self.delivery.bytes() + self.request_bytes + prepared + spool
     }
 
-    /// Returns the number of records after the cursor, and the stage of the loss budget. The stage is `None` while the store
-    /// resets its count.
+    /// Returns the number of records after the cursor, and the stage of the loss budget, unless the store resets its count.
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = self.delivery.cursor().settled;
         if let Some(spool) = &self.spool {

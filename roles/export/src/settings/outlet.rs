@@ -161,8 +161,7 @@ impl Setting for Share {
 }
 
 impl Share {
-    /// Returns whether a partition belongs to this share. Adding the stream's number spreads topics with few partitions over
-    /// the outlets.
+    /// Returns whether a partition belongs to this share. Adding the stream's number spreads topics over the outlets.
     pub fn has(self, stream: Stream, partition: i32) -> bool {
         let number = u64::from(partition.unsigned_abs()) + stream as u64;
         number % u64::from(self.of) == u64::from(self.part - 1)

@@ -60,8 +60,7 @@ struct NewReports {
     complete: u64,
 }
 
-/// The previous count of each flow. Only increments are added to intents, so a flow that the collector evicts does not reduce
-/// their totals.
+/// The previous count of each flow. Intents add only increments, so that evicting a flow does not reduce their totals.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
     /// Time at which the flow was first seen, and its reports, by worker and flow.
@@ -104,8 +103,7 @@ impl Counting {
     }
 }
 
-/// Totals of an intent's reports since they were first counted. Earlier reports are no evidence that the intent works. Totals
-/// never decrease.
+/// Totals of an intent's reports since they were first counted, because earlier ones prove nothing. They never decrease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntentTotals {
     /// Reports by the node at which the flows end, including flows that the collector has evicted.

@@ -405,6 +405,7 @@ fn replace_intents(database: &mut Connection, gone: &[String], kept: &[(String, 
     transaction.commit()
 }
 
+/// Inserts a history entry. A repeated entry of the manager replaces the last one and counts.
 fn insert_note(database: &mut Connection, entry: &Entry) -> Sql<()> {
     let Entry {
         time,

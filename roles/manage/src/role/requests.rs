@@ -86,6 +86,7 @@ impl<S: 'static> Requests<S> {
         self.queue.blocking_send(work).is_ok()
     }
 
+    /// Queues `work` and waits for its result. `permits` limits the number of such requests.
     async fn execute<T: Send + 'static>(
         &self,
         permits: Option<&Arc<Semaphore>>,

@@ -307,6 +307,7 @@ fn check_collectors(
 /// The error of a budget in events without a collector in this process.
 const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
 
+/// Reports problems of `[manager]` to `refuse`, with the setting's path. `root` is the whole file.
 fn check_manager(
     manager: &ManagerSettings,
     inventory: &Inventory,

@@ -148,6 +148,7 @@ impl Lldp {
         }
     }
 
+    /// Writes the LLDP frame of a port into `frame`, and returns it. A `ttl` of 0 s withdraws the port.
     fn announcement<'a>(&self, settings: &PortSettings, ttl: u16, frame: &'a mut [u8]) -> &'a [u8] {
         let interface = &settings.interface.as_bytes()[..settings.interface.len().min(MAX_NAME)];
         let system = &self.system.as_bytes()[..self.system.len().min(MAX_NAME)];

@@ -325,6 +325,7 @@ impl MappingSettings {
         idle.map(|(key, ..)| *key)
     }
 
+    /// Converts the keys that the operation uses; an error is the key and the problem.
     fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
         if let Some(key) = self.unused_key(operation) {
             return Err((
@@ -375,6 +376,7 @@ impl MappingSettings {
         })
     }
 
+    /// Converts the settings of a mapping; an error is the key and the problem.
     fn mapping(&self, tables: &[TableSettings]) -> Result<Mapping, (&'static str, String)> {
         let on = self
             .on
@@ -436,6 +438,7 @@ impl TableSettings {
 }
 
 impl SketchSettings {
+    /// Converts the settings of a sketch; an error is the key and the problem.
     fn sketch(&self) -> Result<sketches::Config, (&'static str, String)> {
         let kind = self
             .kind
@@ -576,6 +579,7 @@ impl DtaSettings {
         Ok((self.collectors.clone(), spread))
     }
 
+    /// Builds the configuration of the DTA reporter for this node.
     fn build(&self, node: u32) -> Result<Config, Wrong> {
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),

@@ -387,6 +387,7 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
     }
 }
 
+/// Reports problems of `[[switch.ports]]`, such as duplicate numbers or interfaces.
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, port) in settings.ports.iter().enumerate() {
         if matches!(port.logical, Some(0 | u32::MAX)) {
@@ -450,6 +451,7 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
     }
 }
 
+/// Reports problems of `[[switch.routes]]`.
 fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let position = index.to_string();

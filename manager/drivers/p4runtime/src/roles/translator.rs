@@ -1,5 +1,4 @@
-//! The role `translator`: settings of a P4 switch that translates DTA reports into RoCEv2 writes, and the entries of the
-//! program `dta_translator`.
+//! The role `translator`: settings of a P4 switch that translates DTA reports into RoCEv2 writes, and its entries.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};

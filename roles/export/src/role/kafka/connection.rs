@@ -158,6 +158,7 @@ impl Connection {
         }
     }
 
+    /// Authenticates by SASL with this mechanism.
     async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
         let correlation = self.number();
         // SASL mechanism names as registered by IANA.

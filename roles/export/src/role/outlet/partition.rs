@@ -1,5 +1,4 @@
-//! The task of one partition of an outlet: reads messages from Kafka, and inserts them into a ClickHouse table, as a
-//! [`Delivery`] directs.
+//! The task of one partition of an outlet: reads messages from Kafka and inserts them into ClickHouse, by a [`Delivery`].
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -164,6 +163,7 @@ impl Partition {
         }
     }
 
+    /// Passes a page that was read to the delivery, with the memory reserved for it.
     fn page(&mut self, found: ReadPage, space: Reservation, now: u64) {
         let ReadPage { page, restarted, end } = found;
         match &mut self.held {

@@ -156,6 +156,7 @@ impl Core {
         None
     }
 
+    /// Counts a denied drill-down, and records it in the history unless the same reason was recorded recently.
     fn deny(&mut self, name: &str, reason: String, now: u64) {
         let denied = self.drill_downs.denied.entry(name.to_owned()).or_default();
         denied.count += 1;

@@ -302,6 +302,7 @@ impl Core {
         }
     }
 
+    /// Builds the API's view of an intent, with its verified state.
     fn intent_view(&self, name: &str, held: &ManagedIntent, now: u64) -> IntentView {
         let status = self.manager.intent(name);
         let inventory = self.manager.inventory();

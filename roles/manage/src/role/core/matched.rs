@@ -1,5 +1,4 @@
-//! Counts, by intent, the packets that matched at devices. The verifier compares them with reports, to detect an intent whose
-//! reports do not arrive.
+//! Counts, by intent, the packets that matched at devices. The verifier compares them with the reports that arrive.
 
 use std::{
     cell::OnceCell,

@@ -195,8 +195,7 @@ fn idle_text(names: Vec<String>, ended: bool) -> Option<String> {
     })
 }
 
-/// Returns whether reports to `to` arrive at a listener. Another collector may use the same port, so the address must be one
-/// of this host's (`local`).
+/// Returns whether reports to `to` arrive at a listener. The address must be one of this host's (`local`).
 pub(super) fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
     match listen {
         Listen::Udp(address) if !address.ip().is_unspecified() => *address == to,

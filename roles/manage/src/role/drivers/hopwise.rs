@@ -184,6 +184,7 @@ async fn claim(address: &Address, election: Election, known: &SwitchState) -> Re
     }
 }
 
+/// Applies changes by a PATCH request, conditional on election (409) and ETag (412).
 async fn apply(
     address: &Address,
     election: Election,
@@ -224,6 +225,7 @@ pub(super) fn capabilities() -> Capabilities {
     }
 }
 
+/// Converts the ports and capabilities that a switch reports.
 fn facts(view: &RulesView) -> Facts {
     let ports = view.ports.iter().map(|port| PortFacts {
         port: u32::from(port.number),
