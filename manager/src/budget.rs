@@ -6,7 +6,7 @@
 //! decides.
 //!
 //! - Above the budget, the controller multiplies the threshold by the excess, at least by 2.
-//! - Below [`ROOM`] percent of it, the threshold falls by an eighth, but by at most a sixteenth of the permitted range, so
+//! - Below `ROOM` percent of it, the threshold falls by an eighth, but by at most a sixteenth of the permitted range, so
 //!   that one step cannot use up all the room.
 //! - At the coarsest threshold, the controller halves the share of measured packets, if the bounds permit. It raises the share
 //!   only if the expected rate still fits: 1 in 2 remains as long as measuring every packet would exceed the budget.

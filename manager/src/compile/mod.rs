@@ -66,7 +66,7 @@ pub struct DomainSettings {
 /// The result of compiling an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The chosen mode.
+    /// The mode that was chosen.
     pub mode: Mode,
     /// The intent's own instruction bits.
     pub bits: Bits,

@@ -90,9 +90,9 @@ choice! {
 /// A drill-down: additional metrics to measure for some time after the rule became true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Then {
-    /// Metrics to measure.
+    /// Metrics to measure in addition.
     pub watch: BTreeSet<Metric>,
-    /// Flows to measure.
+    /// Flows to which the drill-down applies.
     pub scope: Scope,
     /// Duration of the drill-down, ns.
     pub length: u64,
@@ -103,11 +103,11 @@ pub struct Then {
 pub struct Intent {
     /// Unique name of the intent.
     pub name: String,
-    /// Flows to measure.
+    /// Flows that are to be measured.
     pub flows: Flows,
     /// True if the opposite direction is measured as well.
     pub both_directions: bool,
-    /// Metrics to measure.
+    /// Metrics that are to be measured.
     pub watch: BTreeSet<Metric>,
     /// Mode of the measurement; `None` selects the cheapest one that provides the metrics.
     pub mode: Option<Mode>,

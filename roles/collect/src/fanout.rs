@@ -275,7 +275,7 @@ pub struct Plan {
     pub access: Arc<Access>,
     /// A secret seed of the flow hash, so that a sender cannot target one worker.
     pub seed: u64,
-    /// The input's index.
+    /// Index of the input in the configuration.
     pub listener: u16,
     /// Accounts for the input's lost datagrams.
     pub ledger: Arc<Ledger>,

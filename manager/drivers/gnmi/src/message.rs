@@ -46,13 +46,13 @@ pub struct TypedValue {
 /// A value. Other variants of the protocol decode as no value.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Value {
-    /// A Unicode string.
+    /// A string in UTF-8.
     #[prost(string, tag = "1")]
     StringVal(String),
-    /// A signed integer.
+    /// A signed 64-bit integer.
     #[prost(int64, tag = "2")]
     IntVal(i64),
-    /// An unsigned integer.
+    /// An unsigned 64-bit integer.
     #[prost(uint64, tag = "3")]
     UintVal(u64),
     /// A Boolean value, `true` or `false`.
@@ -64,7 +64,7 @@ pub enum Value {
     /// A subtree as JSON according to RFC 7951.
     #[prost(bytes, tag = "11")]
     JsonIetfVal(Vec<u8>),
-    /// An ASCII string.
+    /// A string in ASCII.
     #[prost(string, tag = "12")]
     AsciiVal(String),
     /// A double-precision floating-point number.

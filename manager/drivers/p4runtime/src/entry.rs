@@ -114,7 +114,7 @@ impl Key {
 /// A packet copy of a clone session or multicast group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketCopy {
-    /// Egress port.
+    /// Egress port of the copy.
     pub port: Bytes,
     /// Number that distinguishes copies to the same port, the `instance` of a P4Runtime `Replica`.
     pub instance: u32,

@@ -315,7 +315,7 @@ messages! {
     struct Lpm {
         /// Value to compare with.
         value: Vec<u8> = 1 (bytes = "vec"),
-        /// Prefix length, bits.
+        /// Length of the prefix, bits.
         prefix_len: i32 = 2 (int32),
     }
 
@@ -447,7 +447,7 @@ pub enum PortKind {
     /// Port as a number, the form up to P4Runtime 1.3, which every device accepts.
     #[prost(uint32, tag = "1")]
     EgressPort(u32),
-    /// Port as bytes.
+    /// Port number as bytes, big-endian.
     #[prost(bytes, tag = "3")]
     Port(Vec<u8>),
 }

@@ -28,7 +28,7 @@ pub(crate) enum Item {
     Word(String),
     /// A string without quotation marks; it need not be UTF-8.
     String(Vec<u8>),
-    /// A nested message.
+    /// A message within the message.
     Message(Message),
 }
 

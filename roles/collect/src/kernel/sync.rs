@@ -151,7 +151,7 @@ impl<K: Kernel> KernelSync<K> {
         Ok(count)
     }
 
-    /// Passes at most [`BURST`] records to the collector. Returns their number.
+    /// Passes at most `BURST` records to the collector. Returns their number.
     pub fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
         let Self {
             kernel,

@@ -2,8 +2,8 @@
 //! objects, one per line; `docs/reference/dta-exchange.md` documents the protocol.
 //!
 //! The translator sends `hello`, the collector answers `accept` or `refused`, and then both send `keepalive` every
-//! [`KEEPALIVE_INTERVAL`]. A side that receives nothing for [`PEER_TIMEOUT`] closes; the translator reconnects with
-//! exponential backoff. With a shared secret, both sides first prove that they know it ([`handshake`]), and every later line
+//! `KEEPALIVE_INTERVAL`. A side that receives nothing for `PEER_TIMEOUT` closes; the translator reconnects with
+//! exponential backoff. With a shared secret, both sides first prove that they know it (`handshake.rs`), and every later line
 //! carries an authentication tag.
 
 mod admission;

@@ -1,7 +1,7 @@
 //! The collector memory role: stores in memory-mapped regions that translators write by RDMA (RoCEv2), a responder that
 //! executes their requests, and the exchange that sets up queue pairs. `mode` selects the responder: a UDP socket (`socket`),
-//! an XDP program with the regions in kernel memory (`xdp`, see [`kernel`]), or an RDMA device (`verbs`, see [`verbs`]). One
-//! thread receives; others follow lists, take snapshots and clear counters.
+//! an XDP program with the regions in kernel memory (`xdp`), or an RDMA device (`verbs`). One thread receives; others follow
+//! lists, take snapshots and clear counters.
 
 mod events;
 mod kernel;

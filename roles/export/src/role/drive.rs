@@ -46,7 +46,7 @@ pub(super) trait Route: Sized {
     /// Called after a cursor was saved. `now` is monotonic time, ns, as in [`Route::report`].
     fn saved(&mut self, _cursor: Cursor, _now: u64) {}
 
-    /// Publishes the progress.
+    /// Publishes the progress of the delivery.
     fn report(&mut self, now: u64, tasks: &mut Tasks<Self>);
 
     /// Returns whether something is still pending, even though the delivery has stopped.

@@ -82,7 +82,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Ends the page.
+    /// Ends the current page at `end`.
     pub(super) fn end(&mut self, end: StreamPosition) {
         self.end = Some(end);
     }

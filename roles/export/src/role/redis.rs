@@ -96,7 +96,7 @@ impl RedisLink {
     }
 }
 
-/// Connects and authenticates.
+/// Connects to the server and authenticates.
 async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, Failure> {
     let stream = destination::connect(destination).await?;
     let mut connection = Connection {

@@ -211,7 +211,7 @@ pub enum Sink {
 /// A statement that creates a part of a system's schema.
 #[derive(Debug)]
 pub enum Statement {
-    /// An HTTP request.
+    /// An HTTP request to send.
     Http(Request),
     /// A Kafka topic to create.
     Topic {

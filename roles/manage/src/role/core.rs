@@ -141,7 +141,7 @@ struct ManagedIntent {
 /// The origin of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The configuration file.
+    /// A table of the configuration file.
     File,
     /// A request to the API.
     Api,

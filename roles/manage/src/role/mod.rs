@@ -319,5 +319,5 @@ const WORK_PER_TURN: usize = 8;
 const START: Duration = Duration::from_secs(30);
 /// Longest sleep between two steps.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// Interval of counts.
+/// Interval between two counts of reports.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);

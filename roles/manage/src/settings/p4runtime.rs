@@ -354,7 +354,7 @@ impl P4TlsSettings {
     }
 }
 
-/// Reads a file.
+/// Reads a file of at most [`MAX_FILE`] bytes.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // One byte more than the maximum, to detect that the file is too long.

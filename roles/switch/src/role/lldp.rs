@@ -57,7 +57,7 @@ struct Neighbour {
     /// The neighbour's chassis ID and port ID, as received.
     key: Vec<u8>,
     view: NeighbourView,
-    /// Expiry, ns.
+    /// Time of its expiry, ns.
     end: u64,
 }
 

@@ -65,7 +65,7 @@ struct Saved {
     rules: Vec<RuleView>,
 }
 
-/// A manager's request.
+/// A manager's request to the switch.
 #[derive(Clone, Debug)]
 pub enum Proposal {
     /// Claims the role of the only writer.

@@ -568,7 +568,7 @@ fn flow_match(
     }
 }
 
-/// Builds the watchlist.
+/// Builds the watchlist from its settings.
 pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
     let watches = settings.iter().map(|watch| Watch {
         mode: watch.mode,

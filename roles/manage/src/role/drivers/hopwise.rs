@@ -107,7 +107,7 @@ struct LastSeen {
 
 /// The reason a request has no result.
 enum Failure {
-    /// No response arrived.
+    /// No response to the request arrived.
     Unreachable(String),
     /// The switch refused the request, with this status and message.
     Refused(StatusCode, String),
