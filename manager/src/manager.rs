@@ -17,11 +17,11 @@ use crate::plan::Plan;
 use crate::reconcile::{DeviceStatus, Notice, Order, Phase, Reconciler, Target, Targets, Timing};
 
 choice! {
-    /// The way in which plans that follow from topology changes are applied.
+    /// The way in which plans that follow from the topology are applied.
     pub enum ApplyMode("\"auto\" or \"manual\"") {
-        /// Plans are applied once the topology has been stable for a while.
+        /// Plans are applied after the topology has been calm.
         Auto = "auto",
-        /// The operator applies plans ([`Manager::apply`]). Ports that became edge ports still get their sinks at once.
+        /// Plans are applied by a person ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
         Manual = "manual",
     }
 }

@@ -148,7 +148,7 @@ pub struct UpstreamView {
     pub to: String,
     /// Reporter ID that the next translator sees.
     pub reporter: u32,
-    /// Epochs whose columns were all sent.
+    /// Epochs of which every column was sent.
     pub epochs: u64,
     /// Columns sent for the first time.
     pub columns: u64,
