@@ -97,7 +97,8 @@ pub struct NetworkMerge {
     workers: Vec<WorkerTables>,
 }
 
-/// All entries of one worker. If two slices have the same entry, the later slice's replaces the other.
+/// All entries of one worker. If two slices have the same entry, the later slice's replaces the other. The keys of `latencies`
+/// and `queues` are node and part (link or queue); the time is the slice's.
 #[derive(Debug, Default)]
 struct WorkerTables {
     nodes: BTreeMap<u32, NodeUse>,

@@ -39,11 +39,13 @@ const KEYED: [Metric; 3] = [
 /// An input that keeps a kernel program and a collector in step, run by one thread.
 pub struct KernelSync<K> {
     kernel: K,
+    /// Minimum duration of a round.
     round: Nanos,
     /// The progress of each stream's slot that the collector has seen.
     streams: Vec<Applied>,
     flows: Vec<Seen>,
     keys: [Vec<u32>; KEYED.len()],
+    /// Start of the current round, and the next flow and keys to visit in it.
     began: Nanos,
     next_flow: u32,
     next_key: [u32; KEYED.len()],
@@ -51,14 +53,17 @@ pub struct KernelSync<K> {
     /// round, after the list of removals overflowed.
     compare: bool,
     compare_next: bool,
+    /// Index of this input's queue of removals, once there is one.
     removals: Option<usize>,
     detection: Option<Arc<Detection>>,
     /// The generation of thresholds and rules that the kernel already applies and the collector does not yet.
     pending_generation: Option<u32>,
     /// Time since the epoch minus the kernel's monotonic clock, ns.
     offset: Nanos,
+    /// Time at which the kernel's counters were last read.
     counted: Nanos,
     counters: Counters,
+    /// Number of records taken from the ring.
     taken: u64,
     unreadable: RefusalCounts,
     bytes: u64,
@@ -82,6 +87,7 @@ impl<K> fmt::Debug for KernelSync<K> {
 /// Suppressed sequence numbers as of the start of a round, to be applied after the records written before.
 struct PendingRuns {
     at: Nanos,
+    /// For each stream: its slot, its identity, and the run of numbers.
     runs: Vec<(u32, StreamId, Run)>,
     /// Remaining bursts of records to wait for, because under overload the ring is never empty.
     left: usize,

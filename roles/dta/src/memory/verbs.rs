@@ -35,6 +35,7 @@ const OWN_PSN: u32 = 0;
 pub(super) struct Verbs {
     device: Device,
     regions: Mutex<Vec<nic::verbs::Registered>>,
+    /// Queue pairs by number, each with its state.
     pairs: Mutex<BTreeMap<u32, (Pair, QueuePairState)>>,
     /// Maximum number of queue pairs.
     most: usize,

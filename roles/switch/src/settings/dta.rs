@@ -281,6 +281,7 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
 
 /// An invalid setting of `[switch.dta]`, and the reason.
 struct Wrong {
+    /// Name of the list and index of its table; an empty name stands for `[switch.dta]`.
     place: (&'static str, usize),
     key: &'static str,
     why: String,
