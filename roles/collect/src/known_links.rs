@@ -1,6 +1,6 @@
-//! Remembers which node was behind each egress interface, and when. Reports show that while packets pass; the memory outlives
-//! a link failure, so that packets dropped in front of the link can be attributed to it. It is saved in a file beside the
-//! store, and so survives a restart.
+//! A table of the node behind each egress interface, with the times at which reports showed it there. It outlives a link
+//! failure, so that packets dropped in front of the link can be attributed to it. It is saved in a file beside the store, and
+//! so survives a restart.
 
 use std::{
     collections::HashMap,
@@ -195,6 +195,7 @@ impl LinkMemory {
         self.unsaved = Some(Unsaved::Node);
     }
 
+    /// Evicts the least recently used quarter of the interfaces.
     fn forget_oldest(&mut self) {
         let mut times: Vec<Nanos> = self.ends.values().map(|ends| last_of(ends)).collect();
         let middle = times.len() / 4;
