@@ -1,20 +1,25 @@
-//! Keeps the reports and events of intents and of collectors at or under their budgets: coarser at once, finer in small steps.
+//! Adaptive level of detail: keeps report and event rates within the budgets of intents and collectors. Detail gets coarser at
+//! once and finer in small steps.
 //!
-//! Every interval, the [`Controller`] of an intent compares rates with budgets: its own, and those of the collectors that its devices
-//! report to ([`Budgets`]). The one that is exceeded most decides, of those that a coarser detail can keep. Above it, the controller raises
-//! the threshold in proportion, at least twofold. Well below it, it lowers the threshold by an eighth, but at most by a sixteenth of the
-//! bounds: the rate must not grow by more than the room in one step. It never leaves the bounds of the operator. While a threshold is in
-//! force, no suppressed value differs from the last reported one by more than it: that is what [`Move`] states.
+//! Once per [`INTERVAL`], the [`Controller`] of an intent compares the measured rates with its own budget and with the budgets
+//! of the collectors that its devices report to ([`Budgets`]). The most exceeded budget that a coarser detail can relieve
+//! decides.
 //!
-//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. No greater share is tried
-//! that would exceed the budget at once: 1 in 2 stays as long as every packet would be too much. A threshold that is not of a filter at the
-//! sinks reduces events and not reports: then too many reports lower the share at once.
+//! - Above the budget, the controller multiplies the threshold by the excess, at least by 2.
+//! - Below `ROOM` percent of it, the threshold falls by an eighth, but by at most a sixteenth of the permitted range, so
+//!   that one step cannot use up all the room.
+//! - At the coarsest threshold, the controller halves the share of measured packets, if the bounds permit. It raises the share
+//!   only if the expected rate still fits: 1 in 2 remains as long as measuring every packet would exceed the budget.
+//!
+//! The detail never leaves the operator's bounds. While a threshold applies, a suppressed value differs from the last reported
+//! one by at most this threshold; [`Move`] states that. A threshold that the collector applies, not a filter at the sinks,
+//! reduces events but not reports. Too many reports then lower the share at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Limits per second; a budget without any limits nothing.
+/// Limits per second. A budget without any limit restricts nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Upper limit of reports per second.
@@ -24,7 +29,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Returns whether nothing is limited.
+    /// Returns whether the budget limits nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -60,7 +65,7 @@ impl fmt::Display for Budget {
 impl std::str::FromStr for Budget {
     type Err = ();
 
-    /// `2000 reports/s`, `50 events/s`, or both with a comma between.
+    /// Parses `2000 reports/s`, `50 events/s`, or both separated by a comma.
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut budget = Self::default();
         for part in text.split(',') {
@@ -95,7 +100,7 @@ wire::named! {
 pub struct Rates {
     /// Rate of reports per second.
     pub reports: f64,
-    /// Events per second; 0 where they are not known.
+    /// Rate of events per second; 0 if unknown.
     pub events: f64,
 }
 
@@ -104,9 +109,9 @@ pub struct Rates {
 pub struct CollectorLoad {
     /// Budget of the collector.
     pub budget: Budget,
-    /// All that arrives there.
+    /// Total rates that arrive at this collector.
     pub rates: Rates,
-    /// Start of the measurement, ns: later changes do not show in the rates yet. `None` if the rates are not known.
+    /// Start of the measurement, ns. Later changes of the detail do not show in the rates yet. `None` if unknown.
     pub since: Option<u64>,
 }
 
@@ -119,7 +124,7 @@ pub struct Load {
     pub budget: u64,
     /// Unit of the rate and the limit.
     pub unit: Unit,
-    /// The collector whose intents are counted together; `None` for the intent alone.
+    /// The collector whose total load this is, or `None` for the load of the intent alone.
     pub collector: Option<SocketAddr>,
 }
 
@@ -141,9 +146,9 @@ impl fmt::Display for Load {
 /// The level of detail that a controller sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Threshold, in the metric's unit; 0 where there is none to move.
+    /// Threshold, in the metric's unit; 0 if the intent has no adjustable threshold.
     pub threshold: u64,
-    /// One packet of this many is measured.
+    /// Sampling: one packet in `sample` is measured.
     pub sample: u32,
 }
 
@@ -160,14 +165,14 @@ impl fmt::Display for Detail {
     }
 }
 
-/// Bounds that the operator gave.
+/// Bounds of the detail, set by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Finest detail; the controller returns to it when there is room.
     pub finest: Detail,
     /// Coarsest detail that is permitted.
     pub coarsest: Detail,
-    /// The threshold is that of a filter at the sinks: a higher one reduces reports, and not only events.
+    /// True if filters at the sinks apply the threshold: a higher one then reduces reports, and not only events.
     pub filters: bool,
 }
 
@@ -178,9 +183,9 @@ pub enum Reason {
     Above,
     /// The budget has room for more.
     Room,
-    /// There was a budget, and none applies any more.
+    /// The last budget that applied was removed.
     NoBudget,
-    /// More than the budget, at the coarsest detail: the operator must raise the budget or widen the bounds.
+    /// The rate exceeds the budget at the coarsest detail. The operator must raise the budget or widen the bounds.
     AtBound,
 }
 
@@ -191,7 +196,7 @@ pub struct Move {
     pub at: u64,
     /// Reason for the change.
     pub reason: Reason,
-    /// The load that caused it; the last known one if no budget applies any more.
+    /// The load that caused the change. If no budget applies now, the last known load.
     pub load: Load,
     /// Detail before the change.
     pub from: Detail,
@@ -228,17 +233,16 @@ impl fmt::Display for Move {
     }
 }
 
-/// Time between two decisions, ns: a change must show in the rate before the next.
+/// Time between two decisions, ns. It gives a change the time to show in the rate before the next decision.
 pub const INTERVAL: u64 = 1_000_000_000;
 
-/// Below this share of the budget, percent, there is room. The gap keeps the controller from oscillating around the budget.
+/// Share of the budget in percent below which detail gets finer. The gap to 100 keeps the controller from oscillating.
 const ROOM: u64 = 70;
 
-/// A greater share of packets is tried if it is expected to use at most this share of the budget, percent. The gap is for rates
-/// that vary.
+/// Share of the budget in percent that a greater share of packets may use, as expected. The margin absorbs varying rates.
 const FILL: u64 = 90;
 
-/// Upper limit of the factor by which the threshold rises in one step: a rate of one second may be an exception.
+/// Upper limit of the factor by which the threshold rises in one step, because the rate of a single second may be an outlier.
 const GREATEST_STEP: f64 = 8.0;
 
 /// The controller of one intent.
@@ -246,14 +250,16 @@ const GREATEST_STEP: f64 = 8.0;
 pub struct Controller {
     bounds: Bounds,
     detail: Detail,
+    /// Time of the last decision, ns.
     last: Option<u64>,
-    /// The load that decided last.
+    /// The load behind the last decision.
     load: Option<Load>,
+    /// True after [`Reason::AtBound`] was reported, until the load fits again.
     at_bound: bool,
 }
 
 impl Controller {
-    /// A controller at the finest detail.
+    /// Creates a controller at the finest detail.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -269,22 +275,22 @@ impl Controller {
         self.detail
     }
 
-    /// Returns whether the detail is as fine as the operator asked for.
+    /// Returns whether the detail is as fine as the operator requested.
     pub fn is_finest(&self) -> bool {
         self.detail == self.bounds.finest
     }
 
-    /// Returns whether rates that were measured since then show the last decision.
+    /// Returns whether rates measured since `since`, ns, already reflect the last decision.
     fn shows(&self, since: u64) -> bool {
         self.last.is_none_or(|last| since >= last)
     }
 
-    /// Takes a change back that could not be made.
+    /// Reverts a change that could not be applied.
     pub fn undo(&mut self, step: &Move) {
         self.detail = step.from;
     }
 
-    /// Returns to the detail that the operator asked for, because no budget applies any more.
+    /// Returns to the requested detail, because no budget applies now. Returns the change, if any.
     pub fn release(&mut self, now: u64) -> Option<Move> {
         let from = self.detail;
         let to = self.bounds.finest;
@@ -313,7 +319,7 @@ impl Controller {
         self.last = Some(now);
         self.load = Some(load);
         let from = self.detail;
-        // A load that nothing can relieve does not decide about the rest.
+        // A load that no coarser detail relieves must not block the others.
         let relieved = greatest(&loads, |load| load.excess() > 1.0 && self.coarser(load) != from);
         let room = greatest(&loads, |load| self.is_raised_by_finer(load))
             .filter(|load| load.excess() * 100.0 < ROOM as f64);
@@ -324,7 +330,7 @@ impl Controller {
             (None, None) => return None,
         };
         let is_silent = match reason {
-            // Reported once, not every second.
+            // Reported once, not at every interval.
             Reason::AtBound => std::mem::replace(&mut self.at_bound, true),
             Reason::Above | Reason::Room | Reason::NoBudget => {
                 self.at_bound &= load.excess() > 1.0;
@@ -341,13 +347,13 @@ impl Controller {
         })
     }
 
-    /// Returns whether the next finer detail may raise a rate: the collector's threshold does not affect reports.
+    /// Returns whether the next finer detail may raise this rate. A threshold at the collector does not affect reports.
     fn is_raised_by_finer(&self, load: &Load) -> bool {
         self.bounds.filters || load.unit == Unit::Events || self.detail.sample > self.bounds.finest.sample
     }
 
-    /// Raises the threshold in proportion to the excess (few changes exceed such a threshold), or else halves the share of
-    /// packets.
+    /// Returns the next coarser detail. Raises the threshold in proportion to the excess, because few changes exceed the
+    /// raised threshold; at the coarsest threshold, halves the share of packets.
     fn coarser(&self, load: &Load) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let most = self.bounds.coarsest;
@@ -367,14 +373,15 @@ impl Controller {
         }
     }
 
+    /// Returns the next finer detail: first a greater share of packets, then a lower threshold.
     fn finer(&self, load: &Load) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let least = self.bounds.finest;
         if sample > least.sample {
-            // An equal step in the share of packets, not in N.
+            // The share 1/N grows by 1/16, to 1/N + 1/16, whatever N is.
             let finer = u64::from(sample) * 16 / (u64::from(sample) + 16);
             let finer = (finer as u32).clamp(least.sample, sample - 1);
-            // Reports and events are in proportion to this share, and from 1 in 2 to every packet it is twofold.
+            // Reports and events are proportional to the share, and the step from 1 in 2 to every packet doubles them.
             let fits = (f64::from(sample) * load.excess() * 100.0 / FILL as f64).ceil() as u32;
             Detail {
                 threshold,
@@ -391,7 +398,7 @@ impl Controller {
     }
 }
 
-/// Returns the load that exceeds its budget most, of those that `applies` accepts.
+/// Returns the load with the greatest excess among those that `applies` accepts.
 fn greatest(loads: &[Load], applies: impl Fn(&Load) -> bool) -> Option<Load> {
     loads
         .iter()
@@ -409,9 +416,9 @@ pub struct BudgetedIntent<'a> {
     pub bounds: Bounds,
     /// The intent's own budget.
     pub budget: Budget,
-    /// Rates of the intent; `None` if they are not known: then its own budget does not decide now.
+    /// Rates of the intent. If they are `None` (unknown), its own budget does not take part in the decision.
     pub rates: Option<Rates>,
-    /// Collectors that its devices report to.
+    /// Collectors that the intent's devices report to.
     pub collectors: Vec<SocketAddr>,
 }
 
@@ -424,12 +431,12 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Returns the detail of an intent, or `None` if it is the one that was asked for.
+    /// Returns the detail of an intent, or `None` if it has no controller and so the requested detail.
     pub fn detail(&self, name: &str) -> Option<Detail> {
         self.controllers.get(name).map(Controller::detail)
     }
 
-    /// Returns the detail of an intent if it is coarser than the one that was asked for.
+    /// Returns the detail of an intent if it is coarser than requested.
     pub fn coarser(&self, name: &str) -> Option<Detail> {
         self.controllers
             .get(name)
@@ -447,16 +454,18 @@ impl Budgets {
         *self = Self::default();
     }
 
-    /// Takes a change back that could not be made.
+    /// Reverts an intent's change that could not be applied.
     pub fn undo(&mut self, name: &str, step: &Move) {
         if let Some(controller) = self.controllers.get_mut(name) {
             controller.undo(step);
         }
     }
 
-    /// Compares the rates of intents and collectors with their budgets. Returns the changes to make, by intent, and the loads of
-    /// collectors over their budgets whose intents cannot become coarser: each once, until there is room again. An intent is left
-    /// as it is until new rates of all its collectors are known.
+    /// Compares the rates of intents and collectors with their budgets.
+    ///
+    /// Returns the changes to make, by intent, and the loads of collectors over budget whose intents cannot become coarser.
+    /// Each such load is returned once, until there is room again. An intent does not change until new rates of all its
+    /// collectors are known.
     pub fn observe(
         &mut self,
         intents: &[BudgetedIntent<'_>],
@@ -494,7 +503,7 @@ impl Budgets {
                     .or_insert_with(|| Controller::new(intent.bounds));
                 controller.observe(loads, now)
             } else if intent.budget.is_empty() {
-                // Its devices report elsewhere now.
+                // The intent's devices now report to collectors without a budget.
                 self.controllers
                     .get_mut(intent.name)
                     .and_then(|controller| controller.release(now))
@@ -506,11 +515,13 @@ impl Budgets {
         (moves, self.stuck(intents, collectors))
     }
 
+    /// Returns the loads of newly overloaded collectors that no intent can relieve.
     fn stuck(
         &mut self,
         intents: &[BudgetedIntent<'_>],
         collectors: &BTreeMap<SocketAddr, CollectorLoad>,
     ) -> Vec<Load> {
+        // Collectors with at least one intent that can still become coarser.
         let able: BTreeSet<SocketAddr> = intents
             .iter()
             .filter(|intent| self.detail(intent.name) != Some(intent.bounds.coarsest))

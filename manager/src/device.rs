@@ -1,18 +1,21 @@
-//! Devices as the manager sees them: rules, capabilities, and the messages by which a driver is used.
+//! The interface between the manager and its device drivers: rules, capabilities, requests and answers.
 //!
-//! Rules are abstract; a driver translates them into entries of its device's tables and back. It knows no intents, takes no
-//! decision, and executes one [`Request`] at a time.
+//! Rules are independent of the device type. A driver translates them into entries of its device's tables and back. It knows
+//! no intents, makes no decisions, and executes one [`Request`] at a time.
 //!
-//! # What a driver must keep
-//! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no `Apply` of an election below *e*, even
-//!   if it was delayed in the network. It remembers *e* across restarts, or the leases of managers do not overlap in time. It refuses
-//!   a claim with an election that is not above all before, or no two runs of a manager have the same term.
-//! - **Precondition.** [`Request::Apply`] is executed only if the device's ETag is the one given. Changes by anybody, claims and
-//!   restarts change the ETag.
-//! - **Any subset.** Changes of one `Apply` may be executed in part, in order, if the device is not atomic; each is safe alone.
-//! - **Ours.** [`State::rules`] has only what the manager installed; everything else is counted in [`State::foreign`].
-//! - **Truth.** `Read` asks the device, and never answers from what was written. A device that somebody else configures is
-//!   [`Answer::Unconfirmed`] from the moment at which changes were handed over until it is known to have them all.
+//! # Driver contract
+//! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no `Apply` with an election below
+//!   *e*, even one that was delayed in the network. The device remembers *e* across restarts, or else the managers' leases
+//!   must not overlap in time. It refuses a claim unless its election is greater than all before, or else no two runs of a
+//!   manager may have the same term.
+//! - **Precondition.** A driver executes [`Request::Apply`] only if the device's ETag equals the given one. Changes by
+//!   anybody, claims and restarts change the ETag.
+//! - **Any subset.** If the device is not atomic, the changes of an `Apply` may be executed in part, in order. The manager
+//!   makes each change safe alone.
+//! - **Ownership.** [`State::rules`] contains only rules that the manager installed; everything else is listed in
+//!   [`State::foreign`].
+//! - **Truth.** `Read` asks the device, and never answers from a cache of the writes. For a device that an agent configures
+//!   later, `Read` answers [`Answer::Unconfirmed`] from the hand-over of changes until the device has confirmed all of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,8 +58,9 @@ impl Mode {
         self != Self::Postcard
     }
 
-    /// Returns the instruction bits that it needs besides those of the metrics. Where each node reports by itself, the interfaces
-    /// show which node comes next, and prove that none is missing; without them the collector may know no path.
+    /// Returns the instruction bits that the mode needs besides the metrics' bits. In modes where each node reports
+    /// separately, the interface ids show which node comes next and prove that no report is missing; without them the
+    /// collector may know no path.
     pub fn bits(self) -> Bits {
         match self {
             Self::Md | Self::Sf => 0,
@@ -97,7 +101,7 @@ impl Default for Encoding {
     }
 }
 
-/// An entry of a watchlist: the flows, and how they are measured.
+/// A watchlist entry: flows and how to measure them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Watch {
     /// The flows; [`FlowMatch::precedence`] orders overlapping entries.
@@ -108,14 +112,14 @@ pub struct Watch {
     pub bits: Bits,
     /// Remaining hop count at the source.
     pub hops: u8,
-    /// One packet of this many is measured; 1 measures all.
+    /// Sampling: one packet in `sample` is measured; 1 measures all.
     pub sample: u32,
-    /// Dropped packets are reported.
+    /// True if dropped packets are reported.
     pub drops: bool,
 }
 
 impl Watch {
-    /// Returns the upper limit of the bytes of INT that packets may carry for it.
+    /// Returns the maximum bytes of INT that packets may carry because of this entry.
     pub fn int_bytes(&self) -> u32 {
         let record = instruction::record_bytes(self.bits);
         match self.mode {
@@ -144,7 +148,7 @@ choice! {
     }
 }
 
-/// A filter at a sink: of packets of these flows, only significant changes are reported.
+/// A filter at a sink, which reports only significant changes of these flows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
     /// Flows that are filtered.
@@ -153,14 +157,14 @@ pub struct Filter {
     pub algorithm: FilterAlgorithm,
     /// The metric that is compared.
     pub metric: Metric,
-    /// A greater difference is reported, in the metric's unit.
+    /// Threshold in the metric's unit; greater differences are reported.
     pub threshold: u64,
-    /// The condition of a filter by rule.
+    /// Condition in the rule language, for [`FilterAlgorithm::Rule`].
     pub rule: Option<Arc<str>>,
 }
 
-/// A map of DTA collectors: it assigns keys, lists and sketches to collectors, and says where the reports for each go (DTA,
-/// section 3.2). All reporters and queries need the same one.
+/// The map of DTA collectors. It assigns keys, lists and sketches to collectors, and gives the destination of each one's
+/// reports (DTA, section 3.2). All reporters and queries must use the same map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DtaMap {
     /// Names of the collectors, in the order of their numbers.
@@ -172,21 +176,21 @@ pub struct DtaMap {
 /// One rule. The order of the variants is the order in which a batch adds them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// INT is encoded like this.
+    /// Encoding of INT in packets, for the whole device.
     Encoding(Encoding),
-    /// Reports go to this collector.
+    /// Address of the collector that receives the reports.
     Session(SocketAddr),
-    /// Reports by DTA go to the collectors of this map. Only of devices with [`Capabilities::dta`].
+    /// The map that DTA reports follow. Only for devices with [`Capabilities::dta`].
     DtaMap(Arc<DtaMap>),
-    /// Packets that leave by this port lose their INT and are reported.
+    /// INT is removed from packets that leave by this port, and reported.
     Sink(PortId),
     /// The node executes this instruction bit (0 to 15) when it forwards a packet with INT.
     Instruction(u8),
-    /// The sink reports only the packets that this filter selects.
+    /// The sink reports only packets that this filter selects.
     Filter(Arc<Filter>),
-    /// The device may forward packets. Only of devices with [`Restart::Waits`].
+    /// The device may forward packets. Only for devices with [`Restart::Waits`].
     Forwarding,
-    /// Packets that enter by this port are compared with the watchlist.
+    /// Packets that enter by this port are matched against the watchlist.
     Source(PortId),
     /// An entry of the watchlist.
     Watch(Arc<Watch>),
@@ -201,7 +205,7 @@ impl Rule {
         }
     }
 
-    /// Returns the upper limit of the bytes of INT that packets may carry because of this rule.
+    /// Returns the maximum bytes of INT that packets may carry because of this rule.
     pub fn int_bytes(&self) -> u32 {
         if let Self::Watch(watch) = self {
             watch.int_bytes()
@@ -323,44 +327,44 @@ choice! {
 pub struct MatchKinds {
     /// IPv6 addresses are supported.
     pub ipv6: bool,
-    /// Prefixes; otherwise single addresses only.
+    /// Prefixes are supported; without this, single addresses only.
     pub prefixes: bool,
-    /// Fields may be left out; otherwise all of the 5-tuple must be given.
+    /// Fields may be omitted; without this, an entry specifies the full 5-tuple.
     pub wildcards: bool,
-    /// Port ranges; otherwise one port or all.
+    /// Port ranges are supported; without this, one port or all.
     pub ranges: bool,
     /// The DSCP can be matched.
     pub dscp: bool,
     /// The IP protocol can be matched.
     pub protocol: bool,
-    /// At least one port must be given.
+    /// An entry must specify at least one port.
     pub needs_port: bool,
 }
 
 /// The features and limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Modes in which it can be source and sink.
+    /// Modes in which the device can be source and sink.
     pub modes: BTreeSet<Mode>,
-    /// Instruction bits that it can fill.
+    /// Instruction bits that the device can fill.
     pub bits: Bits,
-    /// Kinds of keys of its watchlist.
+    /// Kinds of keys that its watchlist supports.
     pub matches: MatchKinds,
     /// Capacity of its watchlist, entries.
     pub watch_entries: usize,
     /// Capacity of its filter table, entries; 0 if it cannot filter.
     pub filter_entries: usize,
-    /// Algorithms of its filters.
+    /// Algorithms that its filters support.
     pub filters: BTreeSet<FilterAlgorithm>,
-    /// Limits of the rules of its filters.
+    /// Limits on the rules of its filters.
     pub rules: RuleLimits,
-    /// It can measure one packet of N.
+    /// True if the device can measure one packet in N.
     pub sampling: bool,
-    /// It reports by DTA, to the collectors of a map that it is given.
+    /// True if the device reports by DTA and accepts a map of collectors.
     pub dta: bool,
-    /// It can remove INT from packets.
+    /// True if the device can remove INT from packets.
     pub sink: bool,
-    /// Source and sink of a port are one setting: it needs no [`Rule::Source`].
+    /// True if a port's source and sink roles are one setting, so that the device needs no [`Rule::Source`].
     pub joint_roles: bool,
     /// Treatments of the L4 checksum that it supports.
     pub l4_checksum: BTreeSet<L4Checksum>,
@@ -397,12 +401,12 @@ impl Default for Capabilities {
     }
 }
 
-/// The opaque version of a device's rules.
+/// Opaque version of a device's rules, compared for equality only.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Etag(pub String);
 
 /// Election of the manager that may write: the higher one wins, first by term, then by epoch.
-// As P4Runtime's election id. The epoch grows with each claim of the manager.
+// Corresponds to P4Runtime's election id. The epoch grows with each claim of the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -414,25 +418,25 @@ pub struct Election {
 }
 
 impl Election {
-    /// Terms of managers: times in microseconds, from 2017 to 2286. Elections of other controllers are outside.
+    /// Range of managers' terms, which are times in µs from 2017 to 2286. Elections of other controllers are outside.
     pub const TERMS: std::ops::Range<u64> = 1_500_000_000_000_000..9_999_999_999_999_999;
 }
 
-/// The number of a request. An answer repeats it; answers to other requests than the outstanding one are ignored.
+/// The number of a request, which its answer repeats. Answers to other requests than the outstanding one are ignored.
 pub type RequestId = u64;
 
 /// A request to a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Connects if necessary and becomes the only writer. Fences everything sent before.
+    /// Connects if necessary and becomes the only writer, which fences all earlier requests.
     Claim(Election),
     /// Reads the state of the device.
     Read,
-    /// Executes changes, if the state is still that of `etag`.
+    /// Applies changes if the device's ETag still equals `etag`.
     Apply {
         /// Election of the last claim.
         election: Election,
-        /// The state that the changes were computed from.
+        /// ETag of the state from which the changes were computed.
         etag: Etag,
         /// The changes, in order.
         changes: Vec<Change>,
@@ -446,42 +450,42 @@ pub struct State {
     pub etag: Etag,
     /// Rules that the manager installed.
     pub rules: Rules,
-    /// Entries of others, as text for people.
+    /// Entries of other controllers, as text for the operator.
     pub foreign: Vec<String>,
-    /// Entries in the device's tables that belong to none of its rules.
+    /// Numbers of entries in the device's tables that belong to none of `rules`.
     pub others: OtherEntries,
 }
 
-/// Entries of tables that belong to no rule: those of other controllers, and remnants. They occupy room as well.
+/// Counts of table entries that belong to no rule: other controllers' entries and remnants. They use capacity too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OtherEntries {
-    /// Those in the watchlist: in the one of its tables that has most of them.
+    /// Count in the watchlist. If it consists of several tables, the maximum of their counts.
     pub watch: usize,
-    /// Those among the filters, likewise.
+    /// Count in the filter table, the maximum of several tables.
     pub filter: usize,
 }
 
 /// A driver's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The claim has succeeded.
+    /// The claim succeeded; this manager is the only writer.
     Claimed,
     /// Another manager has a higher election.
     NotPrimary(Election),
     /// The state that was read.
     State(State),
-    /// The device executes changes by itself, later than they were accepted. It has not confirmed the last ones, may have any
-    /// part of them, and accepts no others until then.
+    /// The device applies changes asynchronously, after accepting them. It has not confirmed the last ones, may have applied
+    /// any part of them, and accepts no further changes until then.
     Unconfirmed(String),
     /// The changes were accepted.
     Applied,
-    /// The state has another version; nothing was changed.
+    /// The ETag differs; nothing was changed.
     Stale,
-    /// The device refused the request. What was executed before is unknown.
+    /// The device refused the request. Earlier changes of the request may have been executed.
     Refused(String),
     /// The device cannot be reached.
     Unreachable(String),
-    /// It did not answer within the time limit of the command. What was executed is unknown.
+    /// The device did not answer within the command's time limit. The request may have been executed in part.
     Late(String),
 }
 
@@ -494,26 +498,26 @@ pub struct Command {
     pub id: RequestId,
     /// The request to execute.
     pub request: Request,
-    /// Time limit of the answer, ns: the device has shown that it needs this long.
+    /// Time limit for the answer, ns, derived from earlier answer times of the device.
     pub limit: u64,
 }
 
 impl Command {
-    /// Returns the time that a driver waits for its device: it answers before the manager gives up.
+    /// Returns the time that a driver waits for its device, 90 % of the limit, so that it answers before the manager gives up.
     pub fn time_limit(&self) -> Duration {
         Duration::from_nanos(self.limit / 10 * 9)
     }
 }
 
-/// An event that a driver reports by itself.
+/// An event that a driver reports unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// The device's rules may have changed: it is read at once.
+    /// The device's rules may have changed; the manager reads it at once.
     Changed,
-    /// The connection was lost, or the device restarted: it is claimed and read again.
+    /// The connection was lost or the device restarted; the manager claims and reads it again.
     Lost(String),
-    /// It has no program, and so none of its rules.
+    /// The device runs no program and so has no rules.
     Emptied,
-    /// The device's program has been loaded, or could not be: it is claimed again, without the waiting time of its failures.
+    /// The device's program was loaded, or loading failed. The manager claims it again without backoff.
     Loaded,
 }

@@ -1,5 +1,4 @@
-//! Drill-downs: short-lived intents with more detail, installed automatically where a rule became true, and removed
-//! automatically.
+//! Drill-downs: short-lived intents with more detail, installed automatically for flows whose rule became true.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -18,7 +17,7 @@ pub struct Limits {
     pub per_minute: usize,
     /// Longest duration of a drill-down, ns.
     pub longest: u64,
-    /// Upper limit of the flows of one drill-down; of a queue, those with the most packets.
+    /// Upper limit of the flows of one drill-down. For a queue, the flows with the most packets are selected.
     pub flows: usize,
 }
 
@@ -33,7 +32,7 @@ impl Default for Limits {
     }
 }
 
-/// A queue: node, egress interface, and number where the node reports it.
+/// A queue: node, egress interface, and the queue's number if the node reports it.
 pub type Queue = (NodeId, u32, Option<u8>);
 
 /// A rule that became true for a flow.
@@ -41,26 +40,26 @@ pub type Queue = (NodeId, u32, Option<u8>);
 pub struct Firing {
     /// Flow of the report.
     pub flow: FlowMatch,
-    /// Edge devices at which the flows enter; empty if they are not known.
+    /// Edge devices where the flows enter the network; empty if unknown.
     pub at: Vec<NodeId>,
-    /// The queue, for [`Scope::Queue`]; `None` if it is not known.
+    /// The queue, for [`Scope::Queue`]; `None` if unknown.
     pub queue: Option<Queue>,
-    /// The flows that pass the queue, for [`Scope::Queue`], those with the most packets first.
+    /// Flows through the queue, for [`Scope::Queue`], in descending order of packets.
     pub through: Vec<FlowMatch>,
 }
 
-/// The reason why there is no drill-down.
+/// The reason for not starting a drill-down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The intent has none, or there is no such intent, or another manager acts.
+    /// The intent has no `then`, the intent does not exist, or another manager is active.
     NotAsked,
-    /// This one is active for the same reason: its end was postponed.
+    /// This drill-down is already active for the same reason; its end was postponed.
     Prolonged(String),
     /// [`Limits::at_once`] drill-downs are active.
     TooMany,
-    /// [`Limits::per_minute`] drill-downs have started.
+    /// [`Limits::per_minute`] drill-downs have started within a minute.
     TooOften,
-    /// The network refuses the intent.
+    /// The intent compiler refuses the intent.
     Refused(Refusal),
 }
 
@@ -80,12 +79,12 @@ impl fmt::Display for Denied {
     }
 }
 
-/// The reason for which a drill-down is active: the same reason prolongs it.
+/// The reason for a drill-down. Firing again for the same reason prolongs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
-    /// A rule of these flows.
+    /// A rule fired for these flows.
     Flows(Flows),
-    /// A rule of a flow through this queue.
+    /// A rule fired for a flow through this queue.
     Queue(Queue),
 }
 
@@ -96,19 +95,21 @@ struct Active {
     cause: Cause,
 }
 
-/// Tracks the active drill-downs and enforces their limits.
+/// The active drill-downs, with their limits.
 #[derive(Clone, Debug, Default)]
 pub struct DrillDown {
     limits: Limits,
     active: BTreeMap<String, Active>,
+    /// Start times within the last minute, ns, for [`Limits::per_minute`].
     starts: VecDeque<u64>,
+    /// Number for the next name.
     count: u64,
 }
 
 const MINUTE: u64 = 60_000_000_000;
 
 impl DrillDown {
-    /// Creates a tracker without drill-downs.
+    /// Creates a tracker without active drill-downs.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -116,10 +117,10 @@ impl DrillDown {
         }
     }
 
-    /// Checks whether a rule of `intent` that became true leads to a drill-down. [`Firing::through`] need not be known yet.
+    /// Checks whether the fired rule of `intent` may start a drill-down. [`Firing::through`] may still be empty.
     ///
     /// # Errors
-    /// As [`DrillDown::fire`].
+    /// The same [`Denied`] reasons as [`DrillDown::fire`].
     pub fn admit(&mut self, intent: &Intent, firing: &Firing, now: u64) -> Result<(), Denied> {
         let then = intent.reporting.then.as_ref().ok_or(Denied::NotAsked)?;
         let cause = cause(then.scope, firing);
@@ -143,11 +144,11 @@ impl DrillDown {
         Ok(())
     }
 
-    /// Returns the intent to install because a rule of `intent` became true. `edges` are the names of [`Firing::at`]; `is_free`
-    /// returns whether no intent has a name.
+    /// Returns the intent to install for a fired rule of `intent`. `edges` are the names of the devices [`Firing::at`];
+    /// `is_free` returns whether a name is not in use.
     ///
     /// # Errors
-    /// [`Denied`] if none is to be installed. The caller counts and shows each such case.
+    /// [`Denied`] if no drill-down may start. The caller counts and shows each such case.
     pub fn fire(
         &mut self,
         intent: &Intent,
@@ -189,7 +190,7 @@ impl DrillDown {
         })
     }
 
-    /// Ends the drill-downs whose time is over, and returns the names of the intents to remove.
+    /// Ends the drill-downs whose time is over and returns the names of the intents to remove.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
         let ended = self
             .active
@@ -201,34 +202,35 @@ impl DrillDown {
         ended
     }
 
-    /// Ends one before its time is over.
+    /// Ends a drill-down before its time is over.
     pub fn remove(&mut self, name: &str) {
         self.active.remove(name);
     }
 
-    /// Returns the active drill-downs, each with the intent that led to it.
+    /// Returns the active drill-downs, each with its parent intent.
     pub fn active(&self) -> impl Iterator<Item = (&str, &str)> {
         self.active
             .iter()
             .map(|(name, active)| (name.as_str(), active.parent.as_str()))
     }
 
-    /// Returns the end of a drill-down, ns, or `None` if there is none of this name.
+    /// Returns the end of a drill-down, ns, or `None` if it is not active.
     pub fn end(&self, name: &str) -> Option<u64> {
         self.active.get(name).map(|active| active.end)
     }
 
-    /// Returns the time at which the next one ends, ns.
+    /// Returns the time at which the next drill-down ends, ns.
     pub fn next_timeout(&self) -> Option<u64> {
         self.active.values().map(|active| active.end).min()
     }
 
+    /// Returns the flows to measure, and whether in both directions.
     fn flows(&self, scope: Scope, firing: &Firing) -> (Flows, bool) {
         match scope {
             Scope::Flow => (only(&firing.flow, true), false),
             Scope::Path => (only(&firing.flow, false), true),
             Scope::Queue => {
-                // An intent is a product of lists: the destinations of the flows through the queue.
+                // An intent selects the product of its lists, so a set of flows is approximated by its destinations.
                 let mut dst: Vec<_> = firing
                     .through
                     .iter()
@@ -251,7 +253,7 @@ impl DrillDown {
 }
 
 impl Limits {
-    /// Returns the end of a drill-down that begins now.
+    /// Returns the end, ns, of a drill-down that begins now.
     fn end(&self, then: &Then, now: u64) -> u64 {
         now.saturating_add(then.length.min(self.longest))
     }
@@ -265,7 +267,7 @@ fn cause(scope: Scope, firing: &Firing) -> Cause {
     }
 }
 
-/// Builds flows from a key, with its ports and protocol or without them.
+/// Returns flows for exactly this key; without ports and protocol if `ports` is false.
 fn only(key: &FlowMatch, ports: bool) -> Flows {
     let addresses = Flows {
         src: key.src.into_iter().collect(),

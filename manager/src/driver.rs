@@ -1,7 +1,7 @@
 //! Messages from device drivers to the manager: answers to commands, events, capabilities and counters.
 //!
-//! A driver is a task of the program that executes [`Command`](crate::device::Command)s of one device, one at a time, as [`crate::device`] describes, and
-//! sends [`Message`]s. It depends on nothing of the program.
+//! A driver is a task that executes [`Command`](crate::device::Command)s for one device, one at a time, according to the
+//! contract in [`crate::device`], and sends [`Message`]s. It depends on no other part of the program.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,20 +13,19 @@ use crate::flows::FlowMatch;
 pub enum Message {
     /// The answer to a command.
     Answer(NodeId, RequestId, Answer),
-    /// An event that the device reported by itself.
+    /// An event that the device reported unasked.
     Event(NodeId, DeviceEvent),
-    /// Capabilities and ports of the device, when they changed.
+    /// Changed capabilities and ports of the device.
     Facts(NodeId, Box<Facts>),
-    /// Counters of the reports since its start.
+    /// Counters of the device's reports since it started.
     Reported(NodeId, Reported),
-    /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A
-    /// counter that decreases has been reset.
+    /// Packets measured by each watchlist entry; entries without packets may be missing. A decreasing counter has been reset.
     Matched(NodeId, Vec<(FlowMatch, u64)>),
-    /// Counters of its program since the device started.
+    /// Counters of the device's program since the device started.
     Counted(NodeId, Vec<Counter>),
-    /// A sentence about the device for the operator, without further effect.
+    /// A sentence about the device for the operator, without other effects.
     Note(NodeId, String),
-    /// The election of its last claim, and the time since that manager renewed its lease, ns; only from devices that report it.
+    /// The election of the device's last claim, and the time since that manager renewed its lease, ns, if it reports them.
     Lease(NodeId, Election, u64),
 }
 
@@ -51,9 +50,9 @@ pub struct Counter {
 /// Counters of a device's reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Packets to report: at a sink, those from which it removed INT, without those that its filters suppress.
+    /// Packets to report. At a sink: packets from which it removed INT and that its filters do not suppress.
     pub packets: u64,
-    /// Datagrams with reports that it has sent; `None` if it does not count them.
+    /// Datagrams with reports that the device has sent; `None` if it does not count them.
     pub sent: Option<u64>,
 }
 
@@ -75,16 +74,16 @@ pub struct PortFacts {
     pub name: Option<String>,
     /// Longest IP packet, bytes.
     pub mtu: Option<u32>,
-    /// It leads to hosts, as the device is configured.
+    /// True if the port leads to hosts according to the device's configuration.
     pub hosts: bool,
-    /// The neighbour that announces itself by LLDP.
+    /// The neighbour that LLDP announces on this port.
     pub neighbour: Option<Neighbour>,
 }
 
-/// A neighbour as LLDP (IEEE 802.1AB) announces it.
+/// A neighbour announced by LLDP (IEEE 802.1AB).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Neighbour {
-    /// System name; the chassis id where it announces none.
+    /// System name, or the chassis id if no name is announced.
     pub system: String,
     /// Port id: an interface name or a number.
     pub port: String,

@@ -1,21 +1,20 @@
-//! The flows of an intent, and the entries of a watchlist that express them.
+//! The flows that an intent selects, and their expansion into watchlist entries.
 
 use std::cmp::Reverse;
 use std::fmt;
 
 use detect::{Match, PortRange, Prefix};
 
-/// Entries that one intent may expand to, both directions together. A longer list is refused: it would fill the table of
-/// any switch.
+/// Maximum number of entries of one intent, both directions together. A longer list would fill the table of any switch.
 pub const MAX_ENTRIES: usize = 4096;
 
 /// A range of ports: the first and the last, both included.
 pub type Ports = (u16, u16);
 
-/// All ports, and packets without ports.
+/// Range of all ports, which also matches packets without ports.
 pub const ANY_PORT: Ports = (0, u16::MAX);
 
-/// The flows of an intent. An empty list matches everything; a flow matches if each list has an element that matches.
+/// The flows of an intent. A flow matches if each list contains a matching element; an empty list matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flows {
     /// Source prefixes, IPv4 or IPv6.
@@ -32,7 +31,7 @@ pub struct Flows {
     pub dscp: Vec<u8>,
 }
 
-/// The key of one entry of a watchlist: a conjunction.
+/// The key of one watchlist entry: all fields must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowMatch {
     /// Source prefix; `None` matches any.
@@ -76,7 +75,7 @@ impl FlowMatch {
         }
     }
 
-    /// Returns the flows that both match, or `None` if there are none.
+    /// Returns the flows that both keys match, or `None` if there are none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
@@ -89,14 +88,14 @@ impl FlowMatch {
         (!both.mixes_families()).then_some(both)
     }
 
-    /// Returns whether source and destination belong to different versions of IP: no packet does.
+    /// Returns whether source and destination belong to different IP versions; such a key matches no packet.
     pub fn mixes_families(&self) -> bool {
         matches!((self.src, self.dst), (Some(src), Some(dst)) if src.is_v6() != dst.is_v6())
     }
 
-    /// Returns the precedence of the entry: of two overlapping entries whose keys are nested, the narrower has the greater
-    /// number. It depends on the key alone, so that a new intent never renumbers the entries of others. Bits from the top: prefix
-    /// lengths (9), narrowness of the ports (33), protocol (1), DSCP (1).
+    /// Returns the precedence of the entry. Of two nested keys, the narrower has the greater precedence. It depends on the key
+    /// alone, so that a new intent never renumbers existing entries. Bits from the most significant: sum of prefix lengths
+    /// (9), narrowness of the ports (33), protocol given (1), DSCP given (1).
     pub fn precedence(&self) -> u64 {
         let narrow = (1_u64 << 32) - size(self.sport) * size(self.dport);
         (prefix_bits(self.src) + prefix_bits(self.dst)) << 35
@@ -105,12 +104,12 @@ impl FlowMatch {
             | u64::from(self.dscp.is_some())
     }
 
-    /// Returns a key that sorts from specific to general.
+    /// Returns a sort key that orders entries from specific to general.
     pub fn by_precedence(&self) -> impl Ord + use<> {
         (Reverse(self.precedence()), *self)
     }
 
-    /// Converts the key into the form of the data plane and the collector, which has no DSCP.
+    /// Converts the key to the type of the data plane and the collector, which has no DSCP.
     pub fn to_match(&self) -> Match {
         Match {
             src: self.src,
@@ -164,6 +163,7 @@ fn ports_text(name: &str, (first, last): Ports) -> Option<String> {
     }
 }
 
+/// Intersects two optional fields, where `None` matches anything. The outer `None` means that nothing matches both.
 fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
     match (a, b) {
         (Some(a), Some(b)) => join(a, b).map(Some),
@@ -179,9 +179,9 @@ fn overlap(a: Ports, b: Ports) -> Option<Ports> {
 /// The reason why flows have no entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowsError {
-    /// Every combination has a source and a destination of different versions of IP.
+    /// In every combination, source and destination have different IP versions.
     NoPacket,
-    /// More entries than [`MAX_ENTRIES`].
+    /// The flows expand to this many entries, more than [`MAX_ENTRIES`].
     TooMany(usize),
 }
 
@@ -201,7 +201,7 @@ impl fmt::Display for FlowsError {
 
 impl std::error::Error for FlowsError {}
 
-/// Replaces each entry by one copy for each value, to which `set` applies the value. Without values, any value matches.
+/// Replaces each entry by one copy per value, set by `set`. Without values, the field keeps matching anything.
 fn multiply<T: Copy>(entries: &mut Vec<FlowMatch>, values: &[T], set: impl Fn(&mut FlowMatch, T)) {
     if values.is_empty() {
         return;
@@ -218,10 +218,10 @@ fn multiply<T: Copy>(entries: &mut Vec<FlowMatch>, values: &[T], set: impl Fn(&m
 }
 
 impl Flows {
-    /// Returns the entries that match these flows, sorted, without duplicates.
+    /// Expands the flows into entries, sorted and without duplicates.
     ///
     /// # Errors
-    /// [`FlowsError`] if no packet can match, or there are more than [`MAX_ENTRIES`].
+    /// [`FlowsError`] if no packet can match, or if there are more than [`MAX_ENTRIES`] entries.
     pub fn entries(&self, both_directions: bool) -> Result<Vec<FlowMatch>, FlowsError> {
         let factors = [
             self.src.len(),

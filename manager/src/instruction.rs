@@ -1,15 +1,15 @@
-//! Instruction bits: which of them give a metric, and the bytes that they add to a packet (INT 2.1, section 4.7).
+//! INT instruction bitmaps: the bits that a metric needs, and the bytes that they add to a packet (INT 2.1, section 4.7).
 
 use detect::Metric;
 use settings::values;
 
-/// Bits of an instruction bitmap, bit 0 the most significant.
+/// An instruction bitmap; bit 0 is the most significant bit.
 pub type Bits = u16;
 
-/// The node id: without it a record cannot be attributed to a node.
+/// Bit number of the node id, without which a record cannot be attributed to a node.
 pub const NODE_ID: u8 = 0;
 
-/// Bytes of shim and metadata header of INT-MD and INT-MX 2.1.
+/// Bytes of the shim header (4) and the metadata header (12) of INT-MD and INT-MX 2.1.
 pub const HEADER_BYTES: u32 = 16;
 
 /// Renders an amount of a metric, such as a threshold, with its unit.
@@ -21,18 +21,18 @@ pub fn amount_text(metric: Metric, amount: u64) -> String {
     }
 }
 
-/// Returns the bitmap with only bit `number`, 0 to 15.
+/// Returns the bitmap with only bit `number` set, 0 to 15.
 pub fn bit(number: u8) -> Bits {
     0x8000 >> (number & 15)
 }
 
-/// Returns the numbers of the bits that are set, in ascending order.
+/// Returns the numbers of the set bits in ascending order.
 pub fn numbers(bits: Bits) -> impl Iterator<Item = u8> {
     (0..16).filter(move |number| bits & bit(*number) != 0)
 }
 
-/// Returns the bits that give `metric`. The latency of a flow is the difference of two timestamps if the clocks of the domain are
-/// synchronised, and otherwise the sum of the hop latencies.
+/// Returns the bits that `metric` needs. Flow latency is the difference of two timestamps if the domain's clocks are
+/// synchronised; without synchronisation it is the sum of the hop latencies.
 pub fn metric_bits(metric: Metric, synchronised: bool) -> Bits {
     let own = match metric {
         Metric::FlowPath => 0,
@@ -45,12 +45,12 @@ pub fn metric_bits(metric: Metric, synchronised: bool) -> Bits {
     own | bit(NODE_ID)
 }
 
-/// Returns the bytes of a node's record. Timestamps and level-2 interfaces (bits 4 to 6) are 8 bytes, others 4.
+/// Returns the length of a node's record, bytes. Timestamps and level-2 interfaces (bits 4 to 6) take 8 bytes, other items 4.
 pub fn record_bytes(bits: Bits) -> u32 {
     4 * (bits.count_ones() + (bits & 0x0e00).count_ones())
 }
 
-/// Returns the name of a bit, as in `items` of `[[switch.watch]]`.
+/// Returns the name of a bit as used in `items` of `[[switch.watch]]`.
 pub fn name(number: u8) -> &'static str {
     match number {
         0 => "node_id",

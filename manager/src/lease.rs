@@ -1,28 +1,29 @@
-//! Decides which manager acts: the devices store the lease.
+//! Decides which manager is active and which is on standby. The devices store the lease.
 //!
-//! The manager that acts renews its lease on every device. A device reports how long ago that was, by its own clock. When enough
-//! devices have received no renewal for one lease period, the manager on standby claims them with a higher term. Safety does not
-//! depend on this decision, nor on a clock: devices refuse the lower election, whoever is right. The decision only selects who
-//! acts.
+//! The active manager renews its lease on every device. Each device reports the time since the last renewal, by its own clock.
+//! When enough devices have seen no renewal for one lease period, the standby claims them with a higher term. Safety depends
+//! neither on this decision nor on clocks, because devices refuse requests with a lower election. The decision only selects
+//! the active manager.
 //!
-//! A manager that took over may fail when it has claimed a few devices. The one that goes on with the others claims them again
-//! when they have received no renewal for one lease period, likewise with a higher term.
+//! A manager that took over may fail after claiming only a few devices. The manager that remains active for the others then
+//! claims those again, with a still higher term, when they have seen no renewal for one lease period.
 
 use std::collections::BTreeMap;
 
 use crate::device::{Election, NodeId};
 
-/// The state of the lease, as the devices report it.
+/// The lease as the devices report it.
 #[derive(Clone, Debug)]
 pub struct Lease {
     /// Period of the lease, ns.
     lease: u64,
+    /// Last report of each device.
     seen: BTreeMap<NodeId, LeaseReport>,
     /// The highest election that any device has reported.
     highest: Election,
-    /// Number of times that devices were claimed again.
+    /// Number of times that abandoned devices were claimed again.
     reclaims: u32,
-    /// Time at which they may be claimed again, ns.
+    /// Earliest time of the next such claim, ns.
     next_reclaim: u64,
 }
 
@@ -31,14 +32,14 @@ pub struct Lease {
 struct LeaseReport {
     /// Election of its last claim.
     election: Election,
-    /// Time since the acting manager renewed its lease, ns.
+    /// Time since the lease's holder renewed it, ns.
     silence: u64,
     /// Time of the report, ns.
     at: u64,
 }
 
 impl Lease {
-    /// Creates the state of a manager that has received no report yet. `lease` is the lease period, ns.
+    /// Creates the state without any reports. `lease` is the lease period, ns.
     pub fn new(lease: u64) -> Self {
         Self {
             lease,
@@ -49,7 +50,7 @@ impl Lease {
         }
     }
 
-    /// Records the report of a device: it was claimed with `election`, and the lease was renewed `silence` ns ago.
+    /// Records a device's report: `election` claimed it last, and the lease was renewed `silence` ns ago.
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
         self.seen.insert(
             node,
@@ -62,22 +63,22 @@ impl Lease {
         self.highest = self.highest.max(election);
     }
 
-    /// Removes a device that is not driven any more.
+    /// Forgets a device that this manager no longer drives.
     pub fn forget(&mut self, node: NodeId) {
         self.seen.remove(&node);
     }
 
-    /// Waits for new reports, because another manager acts now.
+    /// Discards all reports and waits for new ones, because another manager is active now.
     pub fn restart(&mut self) {
         self.seen.clear();
     }
 
-    /// Returns the term with which to take over, higher than all that devices have reported, or `None` if the lease is held or
-    /// too few devices answer. `devices` is the number of devices that can report.
+    /// Returns the term for a takeover, higher than all reported ones, or `None` if the lease is held or too few devices
+    /// answer. `devices` is the number of devices that can report.
     ///
-    /// At least half of the devices must have reported lately that the lease has ended, and more than report that it has not. So
-    /// a network of two devices that lost one of them still gets a manager, and one that reaches few devices does not take over
-    /// from one that reaches many.
+    /// At least half of the devices must have reported recently that the lease has expired, and more than have reported that
+    /// it has not. A network of two devices that lost one of them thus still gets a manager, and a manager that reaches few
+    /// devices does not take over from one that reaches many.
     pub fn term(&self, devices: usize, now: u64) -> Option<u64> {
         let mut silent = 0;
         let mut held = 0;
@@ -91,10 +92,12 @@ impl Lease {
         (silent > 0 && silent * 2 >= devices && silent > held).then(|| self.highest.term.saturating_add(1))
     }
 
-    /// Returns the term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and
-    /// left. `None` if there are none, or the newer one renews its lease, or one of them has not reported lately that it does
-    /// not. The time between two such claims doubles, so that a device that always reports a newer election disturbs the others
-    /// less and less.
+    /// Returns the term with which the active manager, whose term is `own`, claims devices again that a newer manager claimed
+    /// and abandoned. Returns `None` if there are no such devices, or if any of them has not reported recently that the lease
+    /// has expired.
+    ///
+    /// The interval between such claims doubles, at most to 256 lease periods, so that a device that always reports a newer
+    /// election disturbs the others less and less.
     pub fn reclaim(&mut self, own: u64, now: u64) -> Option<u64> {
         if now < self.next_reclaim {
             return None;
@@ -105,7 +108,7 @@ impl Lease {
         Some(above)
     }
 
-    /// Returns a higher term if all devices with a newer election report that it is not renewed.
+    /// Returns a higher term if all devices with a newer election report an expired lease.
     fn abandoned(&self, own: u64, now: u64) -> Option<u64> {
         let mut newer = self
             .seen
@@ -118,6 +121,7 @@ impl Lease {
             .then(|| self.highest.term.saturating_add(1))
     }
 
+    /// Returns whether the report is newer than one lease period.
     fn is_recent(&self, seen: &LeaseReport, now: u64) -> bool {
         now.saturating_sub(seen.at) < self.lease
     }

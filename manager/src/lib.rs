@@ -1,25 +1,25 @@
-//! From intents to rules on switches, and back.
+//! The measurement manager: turns an operator's intents into rules on switches, and verifies the effect.
 //!
-//! An operator states what to watch; this crate decides what each device has to do, applies it in an order in which no INT
-//! reaches a host, and measures whether it works. No I/O, no clock, no threads, no randomness: messages and `now` go in, requests
-//! for drivers come out.
+//! An operator states which flows to measure. This crate computes the rules of each device, applies them in an order in which
+//! no INT reaches a host, and checks by the reports whether it works. It has no I/O, clock, threads or randomness: driver
+//! messages and the time `now` go in, requests to drivers come out.
 //!
-//! In the order of the data:
-//! - [`inventory`]: devices, ports, links, hosts, each fact with its origin; [`intent`]: the flows and metrics to watch.
-//! - [`device`]: abstract rules, capabilities, and the messages by which drivers are used; [`flows`] and [`instruction`] are
-//!   their parts.
-//! - [`compile`]: computes the desired rules of each device from intents and inventory, or one sentence that says why it cannot.
-//! - [`plan`]: the changes, before any is made.
-//! - [`reconcile`]: applies the desired rules to devices, one safe change after another.
-//! - [`lease`]: decides whether a manager on standby takes over.
-//! - [`Manager`]: these joined, with ends of intents and changes of the topology.
-//! - [`verify`]: checks by its reports whether an intent works; [`budget`]: keeps reports under a limit; [`drill_down`]: short-lived
-//!   intents where a rule became true.
+//! Modules in the order of the data:
+//! - [`inventory`]: devices, ports, links and hosts, each fact with its origin. [`intent`]: the flows and metrics to measure.
+//! - [`device`]: device-independent rules, capabilities, and the messages exchanged with drivers. [`flows`] and
+//!   [`instruction`] define parts of the rules.
+//! - [`compile`]: computes the desired rules of each device from intents and inventory, or refuses an intent with a fix.
+//! - [`plan`]: shows the changes before any is made.
+//! - [`reconcile`]: applies the desired rules to the devices, one safe change after another.
+//! - [`lease`]: decides whether a standby manager takes over.
+//! - [`Manager`]: combines these, and handles expiring intents and changes of the topology.
+//! - [`verify`]: checks by the reports whether an intent works. [`budget`]: keeps the reports within limits. [`drill_down`]:
+//!   installs short-lived intents where a rule became true.
 //!
-//! The design, and why the order is safe: `docs/design/manager.md`.
+//! `docs/design/manager.md` describes the design, and why the order of changes is safe.
 //!
 //! # Example
-//! One switch with two hosts. The test plays the driver:
+//! One switch with two hosts; the loop plays the driver:
 //! ```
 //! use manager::device::{Answer, Request, Rules, State};
 //! use manager::{Manager, ManagerSettings, intent, inventory};

@@ -1,4 +1,5 @@
-//! The manager: inventory, intents, compiler and reconciler joined. The program holds, drives and queries it.
+//! The [`Manager`]: combines inventory, intents, compiler and reconciler for one domain. The program feeds it requests, driver
+//! messages and the time, and sends the commands that it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,19 +29,19 @@ choice! {
 /// Settings of a manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerSettings {
-    /// Settings of the whole domain.
+    /// Settings of the whole INT domain.
     pub domain: DomainSettings,
-    /// Times and limits of requests and changes.
+    /// Timeouts and limits of requests and changes.
     pub timing: Timing,
-    /// Conditions of each step.
+    /// Conditions that each kind of change waits for.
     pub order: Order,
     /// The way in which plans are applied.
     pub apply: ApplyMode,
-    /// Time for which the topology must be unchanged before a plan is applied, ns.
+    /// Time for which the topology must be unchanged before a plan is applied automatically, ns.
     pub calm: u64,
     /// Limits of the drill-downs.
     pub drill_downs: Limits,
-    /// Devices may have another encoding of INT than that of `domain`: it has changed, and was never effective everywhere.
+    /// True if devices may still use an earlier INT encoding than `domain`'s, which was never effective everywhere.
     pub reencode: bool,
 }
 
@@ -63,11 +64,11 @@ impl Default for ManagerSettings {
 pub struct IntentStatus {
     /// The intent as it was submitted.
     pub intent: Intent,
-    /// End of the intent, ns since 1970.
+    /// End of the intent, ns since 1970; `None` if it never ends.
     pub end: Option<u64>,
-    /// The result of compiling it, or the reason why the present network refuses it.
+    /// The result of compiling it, or the reason why the current network refuses it.
     pub outcome: Result<Outcome, Refusal>,
-    /// All devices have its entries.
+    /// True if all its devices have its watchlist entries.
     pub installed: bool,
 }
 
@@ -77,20 +78,21 @@ pub struct Manager {
     settings: ManagerSettings,
     inventory: Inventory,
     capabilities: BTreeMap<NodeId, Capabilities>,
+    /// Intents by name, each with its end, ns since 1970.
     intents: BTreeMap<String, (Intent, Option<u64>)>,
-    /// Intents that the present network refuses: kept, and compiled again when the network changes.
+    /// Intents that the current network refuses. They are kept, and compiled again when the network changes.
     refused: BTreeMap<String, Refusal>,
     compiler: Compiler,
     drill_down: DrillDown,
-    /// The last approved rules of devices.
+    /// The last approved rules of each device.
     approved: BTreeMap<NodeId, Arc<Rules>>,
     reconciler: Reconciler,
-    /// Time of a change of the topology that has not been applied yet.
+    /// Time of the last topology change that has not been applied yet, ns.
     changed: Option<u64>,
 }
 
 impl Manager {
-    /// Creates a manager of an empty network, on standby.
+    /// Creates a manager of an empty network, in standby.
     pub fn new(settings: ManagerSettings) -> Self {
         let inventory = Inventory::default();
         let capabilities = BTreeMap::new();
@@ -112,7 +114,8 @@ impl Manager {
         }
     }
 
-    /// Replaces the inventory. Ports that became edge ports get their sinks at once; the rest waits for the calm or for a person.
+    /// Replaces the inventory. Ports that became edge ports get their sinks at once; other changes wait until the topology is
+    /// stable or the operator applies them.
     pub fn set_inventory(&mut self, inventory: Inventory, now: u64) {
         if inventory != self.inventory {
             self.inventory = inventory;
@@ -120,7 +123,7 @@ impl Manager {
         }
     }
 
-    /// Replaces the map of DTA collectors. As a change of the topology, it waits for the calm or for a person.
+    /// Replaces the DTA map. The change waits like a topology change.
     pub fn set_dta_map(&mut self, map: Option<Arc<DtaMap>>, now: u64) {
         if map != self.settings.domain.dta_map {
             self.settings.domain.dta_map = map;
@@ -128,7 +131,7 @@ impl Manager {
         }
     }
 
-    /// Sets the capabilities of a device, as its driver reported them.
+    /// Sets the capabilities that a device's driver reported.
     pub fn set_capabilities(&mut self, node: NodeId, capabilities: Capabilities, now: u64) {
         if self.capabilities.get(&node) != Some(&capabilities) {
             self.capabilities.insert(node, capabilities);
@@ -136,29 +139,30 @@ impl Manager {
         }
     }
 
-    /// Sets or withdraws the right to act; see [`Reconciler::set_term`]. First set inventory, capabilities and intents: a manager
-    /// that acts without its intents removes their rules from the devices.
+    /// Makes this manager active with a term, or standby with `None`; see [`Reconciler::set_term`]. Set inventory,
+    /// capabilities and intents first: an active manager without its intents removes their rules from the devices.
     pub fn set_term(&mut self, term: Option<u64>, now: u64) {
         self.reconciler.set_term(term, now);
     }
 
-    /// Returns the term with which it acts, or `None` if it does not.
+    /// Returns the term while this manager is active, or `None` in standby.
     pub fn term(&self) -> Option<u64> {
         self.reconciler.term()
     }
 
-    /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns since 1970.
+    /// Adds an intent or replaces the intent with the same name, and applies it. `now` is in ns since 1970.
     ///
     /// # Errors
-    /// [`Refusal`]: one sentence that says what is wrong and what to do; nothing changes.
+    /// [`Refusal`], which states the problem and a fix in one sentence; then nothing changes.
     pub fn add_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let name = intent.name.clone();
         let outcome = self.install_intent(intent, now)?;
-        // An intent in place of a drill-down does not end with that.
+        // An intent that replaces a drill-down must not expire with it.
         self.drill_down.remove(&name);
         Ok(outcome)
     }
 
+    /// Compiles and stores an intent, and approves the changes that follow.
     fn install_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let is_new = !self.intents.contains_key(&intent.name);
@@ -180,15 +184,15 @@ impl Manager {
         Ok(outcome)
     }
 
-    /// Adds an intent as [`Manager::add_intent`] does. One that the present network refuses is kept without effect, and compiled
+    /// Adds an intent like [`Manager::add_intent`]. If the current network refuses it, it is kept without effect and compiled
     /// again when the network changes.
     ///
     /// # Errors
-    /// [`Refusal`]: the reason why it is refused.
+    /// [`Refusal`], the reason why the intent is refused.
     pub fn keep_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let added = self.add_intent(intent.clone(), now);
         if let Err(refusal) = &added {
-            // An earlier version of it is no longer asked for.
+            // The operator has replaced the earlier version of the intent.
             self.remove_intent(&intent.name, now);
             if !matches!(refusal, Refusal::Intent(_) | Refusal::TooMany(_)) {
                 let end = intent.until.map(|until| until.end(now));
@@ -199,10 +203,10 @@ impl Manager {
         added
     }
 
-    /// Checks whether a rule of an intent that became true leads to a drill-down; see [`DrillDown::admit`].
+    /// Checks whether the fired rule of an intent may start a drill-down; see [`DrillDown::admit`].
     ///
     /// # Errors
-    /// [`Denied`] if it does not.
+    /// [`Denied`] if it may not.
     pub fn admit(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<(), Denied> {
         if !self.is_acting() {
             return Err(Denied::NotAsked);
@@ -211,10 +215,10 @@ impl Manager {
         self.drill_down.admit(intent, firing, now)
     }
 
-    /// Installs an intent with more detail because a rule of an intent became true, and returns it. It ends automatically.
+    /// Installs and returns a drill-down for a fired rule of an intent. It expires automatically.
     ///
     /// # Errors
-    /// [`Denied`] if none is installed. Each case but the first two is to be shown.
+    /// [`Denied`] if none is installed. The caller shows every case except [`Denied::NotAsked`] and [`Denied::Prolonged`].
     pub fn fire(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<Intent, Denied> {
         if !self.is_acting() {
             return Err(Denied::NotAsked);
@@ -243,7 +247,7 @@ impl Manager {
         }
     }
 
-    /// Returns the active drill-downs, each with the intent that led to it.
+    /// Returns the active drill-downs, each with its parent intent.
     pub fn drill_downs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.drill_down.active()
     }
@@ -260,7 +264,7 @@ impl Manager {
         }
     }
 
-    /// Removes an intent, with its drill-downs; returns `false` if there is none of this name.
+    /// Removes an intent and its drill-downs. Returns `false` if there is no intent with this name.
     pub fn remove_intent(&mut self, name: &str, now: u64) -> bool {
         self.drill_down.remove(name);
         self.end_drill_downs(name, now);
@@ -273,10 +277,10 @@ impl Manager {
         existed
     }
 
-    /// Computes the result of adding an intent, the changes, and the overlaps of intents afterwards. Nothing changes.
+    /// Computes the effects of adding an intent without adding it: its outcome, the changes, and the overlaps afterwards.
     ///
     /// # Errors
-    /// [`Refusal`], as [`Manager::add_intent`].
+    /// [`Refusal`] in the same cases as [`Manager::add_intent`].
     pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan, Overlaps), Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let mut compiler = self.compiler.clone();
@@ -288,24 +292,24 @@ impl Manager {
     /// Checks whether an intent can be added.
     ///
     /// # Errors
-    /// [`Refusal`], as [`Manager::add_intent`].
+    /// [`Refusal`] in the same cases as [`Manager::add_intent`].
     pub fn check_intent(&self, intent: &Intent, now: u64) -> Result<(), Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         self.compiler.clone().add(intent).map(drop)
     }
 
-    /// Returns the changes that wait for a person, or for the calm: the difference between the approved rules and those that the
-    /// present network and intents ask for.
+    /// Returns the pending changes, which wait for the operator or a stable topology: the difference between the approved
+    /// rules and the rules that the current network and intents need.
     pub fn plan(&self) -> Plan {
         Plan::between(&self.approved, self.compiler.desired())
     }
 
-    /// Returns whether changes wait for a person who approves them.
+    /// Returns whether plans wait for the operator's approval.
     pub fn is_manual(&self) -> bool {
         self.settings.apply == ApplyMode::Manual
     }
 
-    /// Returns whether one of these devices has changes that wait for a person.
+    /// Returns whether any of these devices has changes that wait for the operator's approval.
     pub fn needs_approval(&self, nodes: &BTreeSet<NodeId>) -> bool {
         let desired = self.compiler.desired();
         self.is_manual()
@@ -321,17 +325,17 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// Requests [`Notice::EdgeReady`] of a port; see [`Reconciler::announce_when_ready`].
+    /// Requests [`Notice::EdgeReady`] for a port; see [`Reconciler::announce_when_ready`].
     pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
         self.reconciler.announce_when_ready(node, port);
     }
 
-    /// Returns whether this manager acts.
+    /// Returns whether this manager is active.
     pub fn is_acting(&self) -> bool {
         self.reconciler.is_acting()
     }
 
-    /// Returns whether packets with INT of an earlier encoding may be in flight; see [`ManagerSettings::reencode`].
+    /// Returns whether packets with an earlier encoding of INT may be in flight; see [`ManagerSettings::reencode`].
     pub fn is_reencoding(&self) -> bool {
         self.reconciler.is_reencoding()
     }
@@ -341,12 +345,12 @@ impl Manager {
         self.reconciler.answer(node, id, answer, now);
     }
 
-    /// Processes an event that a driver reported by itself.
+    /// Processes an event that a driver reported unasked.
     pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
         self.reconciler.event(node, event, now);
     }
 
-    /// Advances to `now`, and appends the requests to hand to drivers.
+    /// Advances the state to `now` and appends the requests to hand to drivers.
     pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
         let ended = self
             .intents
@@ -366,7 +370,7 @@ impl Manager {
         self.reconciler.poll(now, out);
     }
 
-    /// Returns the latest time at which to call [`Manager::poll`] again, ns.
+    /// Returns the time, ns, by which [`Manager::poll`] must be called again, or `None` if nothing is due.
     pub fn next_timeout(&self) -> Option<u64> {
         let ends = self.intents.values().filter_map(|(_, end)| *end);
         let calm = match self.settings.apply {
@@ -396,27 +400,27 @@ impl Manager {
         &self.compiler
     }
 
-    /// Returns the status of each device, for people.
+    /// Returns the status of each device, for display.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         self.reconciler.statuses()
     }
 
-    /// Returns the rules that a device has, if they are known.
+    /// Returns the rules that a device has, or `None` if they are unknown.
     pub fn rules(&self, node: NodeId) -> Option<&Rules> {
         self.reconciler.rules(node)
     }
 
-    /// Returns the status of each device without its rules and the entries of others.
+    /// Returns the status of each device without its rules and its foreign entries.
     pub fn device_states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.reconciler.states()
     }
 
-    /// Returns the devices with their states.
+    /// Returns each device's node id and phase.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.reconciler.phases()
     }
 
-    /// Returns the status of an intent, for people, or `None` if there is none of this name.
+    /// Returns the status of an intent, for display, or `None` if there is none with this name.
     pub fn intent(&self, name: &str) -> Option<IntentStatus> {
         let (intent, end) = self.intents.get(name)?.clone();
         let end = end.or_else(|| self.drill_down.end(name));
@@ -436,12 +440,12 @@ impl Manager {
         })
     }
 
-    /// Returns the intents of which a device lacks an entry, or `None` if its rules are not known.
+    /// Returns the intents that lack an entry at a device, or `None` if the device's rules are unknown.
     pub fn lacking(&self, node: NodeId) -> Option<BTreeSet<&str>> {
         self.compiler.lacking(node, self.reconciler.rules(node))
     }
 
-    /// Counts the devices that have the rules that they should have.
+    /// Returns the number of devices that have exactly the desired rules.
     pub fn in_sync(&self) -> usize {
         self.reconciler.in_sync()
     }
@@ -451,7 +455,7 @@ impl Manager {
         self.reconciler.is_claimed(node)
     }
 
-    /// Returns the state of a device, or `None` if there is none with this node id.
+    /// Returns the phase of a device, or `None` if it is unknown.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         self.reconciler.phase(node)
     }
@@ -461,7 +465,7 @@ impl Manager {
         self.intents.keys().map(String::as_str)
     }
 
-    /// Compiles all intents for a new network.
+    /// Compiles all intents anew after a change of the network.
     fn recompile(&mut self, now: u64) {
         self.compiler = Compiler::new(&self.inventory, &self.capabilities, self.settings.domain.clone());
         let refused = self
@@ -476,19 +480,19 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// Applies the change of an intent, which a person decided. A change of the topology that waits goes on waiting.
+    /// Approves and applies the operator's change of an intent. A pending topology change keeps waiting.
     fn approve_intents(&mut self, now: u64) {
         if self.changed.is_none() || self.approved.is_empty() {
             return self.apply(now);
         }
-        // The entries are computed for the present network, whose border is closed at once.
+        // The desired rules were computed for the current network, whose border is closed at once in any case.
         if self.settings.apply == ApplyMode::Auto {
             self.apply(now);
         }
     }
 
-    /// Removes the entries of an intent that was removed although a change of the topology waits: entries that no intent asks for
-    /// are removed, and those that other intents ask for, too, become theirs. Roles of ports stay as approved.
+    /// Removes the entries of a removed intent although a topology change is pending. Entries that no intent needs are
+    /// removed; entries shared with other intents get those intents' values. Roles of ports remain as approved.
     fn approve_removals(&mut self, now: u64) {
         if self.changed.is_none() {
             return;
@@ -517,7 +521,7 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// Passes the approved rules to the reconciler, fitted to the present topology: the border is closed whether approved or not.
+    /// Passes the approved rules to the reconciler, adapted to the current topology: the border is closed in any case.
     fn set_targets(&mut self, now: u64) {
         let topology: &Topology = self.compiler.topology();
         let embeds = self
@@ -543,7 +547,7 @@ impl Manager {
                 .compiler
                 .capabilities(*node)
                 .map_or(Restart::Forwards, |can| can.restart);
-            // A device forwards whether anything is approved or not.
+            // Forwarding does not depend on the approval of rules.
             if restart == Restart::Waits && !rules.contains(&Rule::Forwarding) {
                 Arc::make_mut(&mut rules).insert(Rule::Forwarding);
             }
@@ -557,7 +561,7 @@ impl Manager {
             };
             targets.insert(*node, target);
         }
-        // Such a device has one rule: its effect follows from the settings of its driver.
+        // A device outside the domain has this single rule; its driver's settings determine the rest.
         let forwarding = Arc::new(Rules::from([Rule::Forwarding]));
         for device in self.inventory.outside() {
             let target = Target {
@@ -574,7 +578,7 @@ impl Manager {
     }
 }
 
-/// Returns whether a rule of a port contradicts the present role of the port.
+/// Returns whether a rule of a port contradicts the port's current role.
 fn contradicts(ports: &DevicePorts, rule: &Rule) -> bool {
     match rule {
         Rule::Sink(port) => ports.links.contains_key(port),

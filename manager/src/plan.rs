@@ -1,4 +1,4 @@
-//! Plans: the changes of devices, before any is made.
+//! Plans: the changes of all devices, computed before any is made, and the cost of an intent in bytes and reports.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use crate::compile::int_bytes;
 use crate::device::{Change, Mode, NodeId, Rule, Rules};
 use crate::instruction::{self, Bits};
 
-/// Longest packet of a host if its MTU is not known, bytes.
+/// Assumed longest packet of a host whose MTU is unknown, bytes.
 pub const USUAL_MTU: u32 = 1500;
 
 wire::named! {
-    /// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
+    /// Stages of a plan in execution order. A device waits for others only where a stage requires all of them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Stage, text {
-        /// Sinks, sessions, maps of DTA collectors and filters are added.
+        /// Sinks, sessions, DTA maps and filters are added.
         AddSinks => "add sinks",
         /// Instructions of transit nodes are added.
         AddTransits => "add transit instructions",
-        /// Devices that wait for it may forward.
+        /// Devices that start without forwarding may forward.
         Forward => "let devices forward",
-        /// Entries of sources are removed.
+        /// Watchlist entries and source ports are removed.
         RemoveSources => "remove sources",
-        /// Entries of sources are added.
+        /// Watchlist entries and source ports are added.
         AddSources => "add sources",
-        /// Instructions are removed, when no packet that asks for them can be in flight.
+        /// Instructions are removed once no packet that requests them can be in flight.
         RemoveTransits => "remove transit instructions after the last packet",
-        /// Sinks are removed, when no packet with INT can be in flight.
+        /// Sinks are removed once no packet with INT can be in flight.
         RemoveSinks => "remove sinks after the last packet",
     }
 }
@@ -53,7 +53,7 @@ impl Stage {
 pub struct DevicePlan {
     /// Node id of the device.
     pub node: NodeId,
-    /// Changes in the order of their stages.
+    /// Changes in the order of their stages, each with its stage.
     pub changes: Vec<(Stage, Change)>,
     /// Number of entries added.
     pub added: usize,
@@ -61,16 +61,15 @@ pub struct DevicePlan {
     pub removed: usize,
 }
 
-/// The changes that lead from one state of all devices to another.
+/// The changes that lead from one set of rules of all devices to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Plans of the devices with changes.
+    /// Plans of the devices that have changes.
     pub devices: Vec<DevicePlan>,
 }
 
 impl Plan {
-    /// Computes the difference between `actual` and `desired`. A device without an entry in `actual` has no rules, or they are
-    /// not known.
+    /// Computes the difference between two sets of rules. A device missing in `actual` has no rules, or unknown ones.
     pub fn between(actual: &BTreeMap<NodeId, Arc<Rules>>, desired: &BTreeMap<NodeId, Arc<Rules>>) -> Self {
         let empty = Arc::new(Rules::new());
         let mut nodes: Vec<NodeId> = actual.keys().chain(desired.keys()).copied().collect();
@@ -86,7 +85,7 @@ impl Plan {
             let removed = changes.len();
             let added = additions.len();
             changes.extend(additions);
-            // Removals before additions, both in the order of rules: what is left is the order of stages.
+            // Removals come before additions, both in rule order. The sort is stable, so it only has to order the stages.
             changes.sort_by_key(|(stage, _)| *stage);
             (!changes.is_empty()).then_some(DevicePlan {
                 node,
@@ -100,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// Returns the plan that takes this one back.
+    /// Returns the plan that reverts this one.
     #[must_use]
     pub fn undo(&self) -> Self {
         let devices = self.devices.iter().map(|device| {
@@ -125,12 +124,12 @@ impl Plan {
         }
     }
 
-    /// Returns whether nothing changes.
+    /// Returns whether the plan changes nothing.
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 
-    /// Counts for each stage with changes, in order: devices touched, entries added, entries removed.
+    /// Returns each stage with changes, in order, with the numbers of devices touched, entries added and entries removed.
     pub fn summary(&self) -> Vec<(Stage, usize, usize, usize)> {
         let mut stages: BTreeMap<Stage, (usize, usize, usize)> = BTreeMap::new();
         for device in &self.devices {
@@ -171,14 +170,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Changes, each with its stage.
+/// Changes with their stages.
 type Staged = Vec<(Stage, Change)>;
 
 fn staged(change: Change) -> (Stage, Change) {
     (Stage::from_change(&change), change)
 }
 
-/// Returns the removals and the additions that lead from `old` to `new`, in the order of rules.
+/// Returns the removals and the additions that lead from `old` to `new`, each in rule order. Merges the two sorted sets.
 fn difference(old: &Rules, new: &Rules) -> (Staged, Staged) {
     let mut removed = Vec::new();
     let mut added = Vec::new();
@@ -200,21 +199,21 @@ fn difference(old: &Rules, new: &Rules) -> (Staged, Staged) {
     }
 }
 
-/// The cost of an intent in packets, links and reports.
+/// The cost of an intent: bytes in packets, goodput and reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
     pub bytes: Vec<u32>,
-    /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
+    /// Share of the last link's capacity that remains for packets of full length on the longest path, 0 to 1.
     pub goodput: f64,
-    /// Reports per second, and their bit/s; `None` if they are not known, because the collector has not seen these flows.
+    /// Rate of reports per second, and their bandwidth in bit/s; `None` if the collector has not seen these flows.
     pub reports: Option<(f64, f64)>,
 }
 
-/// Computes the cost of measuring on paths of up to `links` links, for hosts that send packets of up to `packet` bytes. `rate` is
-/// the number of packets per second of the flows, if the collector has seen them.
+/// Computes the cost of measuring on paths of up to `links` links, for hosts that send packets of up to `packet` bytes. `rate`
+/// is the packet rate of the flows per second, if the collector has seen them.
 pub fn cost(mode: Mode, bits: Bits, sample: u32, links: u32, packet: Option<u32>, rate: Option<f64>) -> Cost {
-    /// Headers of a report: Ethernet, IPv4, UDP, telemetry report, head of the packet.
+    /// Headers of a report: Ethernet, IPv4, UDP, Telemetry Report 2.0, and the truncated packet.
     const REPORT: u32 = 14 + 20 + 8 + 16 + 60;
     let packet = f64::from(packet.unwrap_or(USUAL_MTU));
     let bytes: Vec<u32> = (1..=links).map(|links| int_bytes(mode, bits, links)).collect();

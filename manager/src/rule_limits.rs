@@ -1,26 +1,26 @@
-//! Limits of the rules that a device's filters can express.
+//! The limits of filters by rule: checks whether a device can evaluate a rule of the rule language in its data plane.
 
 use std::collections::BTreeSet;
 
 use detect::{Metric, Program, RuleSet, Table};
 
-/// The capacity of filters by rule.
+/// Capacity and features of a device's filters by rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLimits {
     /// Number of filters by rule.
     pub filters: usize,
-    /// Different comparisons of a rule in conjunctive normal form.
+    /// Maximum number of different comparisons in a rule's conjunctive normal form.
     pub comparisons: usize,
-    /// Number of clauses of a rule.
+    /// Maximum number of clauses in that form.
     pub clauses: usize,
-    /// Rules may use earlier packets of the flow.
+    /// True if rules may use earlier packets of the flow.
     pub history: bool,
-    /// Metrics that rules may compare; the path for the number of hops and loops.
+    /// Metrics that rules may compare. `flow_path` stands for the number of hops and loops.
     pub metrics: BTreeSet<Metric>,
 }
 
 impl RuleLimits {
-    /// Returns the reason why a rule cannot be expressed, and what to do, or `None` if it can.
+    /// Returns why the device cannot evaluate `rule` and how to change it, or `None` if it can.
     pub fn problem(&self, rule: &str) -> Option<String> {
         let rules = match RuleSet::compile(&[("rule".to_owned(), rule.to_owned())]) {
             Ok(rules) => rules,

@@ -1,7 +1,7 @@
-//! Verifies that an intent works, by its reports and the devices' counters.
+//! Verifies that an intent works, from the reports at the collector and the devices' counters.
 //!
-//! About once a second, a [`Verifier`] gets the counters of the collector and of the devices, and returns each intent's state:
-//! `pending → installed → seen → complete`, or `silent` with a sentence that says where the reports are missing.
+//! About once a second, a [`Verifier`] gets the counters of the collector and the devices. It derives each intent's state:
+//! `pending → installed → seen → complete`, or `silent` with a sentence that says where reports are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,87 +9,86 @@ use std::fmt;
 use crate::device::NodeId;
 use crate::instruction::{self, Bits};
 
-/// Without a report for this long although packets match, an edge is silent, ns. With counters once a second, it is named
-/// within 10 s.
+/// An edge device is silent if matching packets cause no report for this long, ns; detected within 10 s.
 pub const SILENCE: u64 = 8_000_000_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Upper limit of the age of a device's counters, ns: a driver asks once a second, and so does the collector.
+/// Maximum age of a device's counters, ns. Drivers and the collector each poll once a second.
 const LATE: u64 = 3_000_000_000;
 
-/// Upper limit of the names in a sentence.
+/// Maximum number of device names in a sentence.
 const MAX_NAMES: usize = 4;
 
-/// Fewer packets without a report are no silence: they may have been dropped in transit.
+/// Fewer packets than this without a report are no sign of a fault, because they may have been dropped in transit.
 const FEWEST: u64 = 10;
 
-/// Counters of one edge device for one intent. All count from the same start, and are compared with earlier ones.
+/// Counters of one edge device for one intent. All start at the same time; only differences matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeCounters {
-    /// Packets that matched at the device, or from which it removed INT; `None` if the device does not count them.
+    /// Packets that matched at the device, or from which it removed INT; `None` if it does not count them.
     pub packets: Option<u64>,
-    /// Reports of the intent's flows that arrived from it.
+    /// Reports of the intent's flows that arrived from the device.
     pub reports: u64,
-    /// Datagrams with reports that it has sent; `None` if it does not count them.
+    /// Datagrams with reports that the device has sent; `None` if it does not count them.
     pub sent: Option<u64>,
-    /// Reports of the device that the network lost, by sequence numbers.
+    /// The device's reports that the network lost, derived from sequence numbers.
     pub lost: u64,
 }
 
-/// Counters of a device that measures packets of one intent, and their reports.
+/// Counters of a device that measures packets of one intent, and the arrival of their reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounters {
-    /// Packets that matched there and that it measured: they are to be reported.
+    /// Packets that matched and were measured at the device, so that they must be reported.
     pub packets: u64,
-    /// One packet of this many that matched was measured.
+    /// Sampling: one matching packet in `sample` was measured.
     pub sample: u32,
-    /// Arrival of the last report of a flow that is measured there, ns.
+    /// Time of the last report of a flow that is measured there, ns; `None` if there was none.
     pub last_report: Option<u64>,
 }
 
-/// Reports of all devices and flows.
+/// Totals over all devices and flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// Datagrams that arrived at the collector.
     pub datagrams: u64,
-    /// Datagrams that the network lost, by sequence numbers.
+    /// Datagrams that the network lost, derived from sequence numbers.
     pub lost: u64,
 }
 
-/// Counters of one intent at the collector and the devices.
+/// Counters of one intent from the collector and the devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntentCounters {
-    /// Flows that matched, as the collector knows them.
+    /// Matching flows that the collector knows.
     pub flows: u64,
-    /// Counters by edge device that reports.
+    /// Counters of each edge device that reports.
     pub edges: BTreeMap<NodeId, EdgeCounters>,
-    /// Counters by device that measures packets and counts them; empty where not every such packet is reported.
+    /// Counters of each device that measures and counts packets; empty if not every measured packet is reported.
     pub sources: BTreeMap<NodeId, SourceCounters>,
-    /// Arrivals of all devices and flows.
+    /// Datagrams of all devices and flows.
     pub arrivals: Arrivals,
-    /// Devices on the paths of these flows, as far as reports name them.
+    /// Devices on the paths of the matching flows, as far as reports name them.
     pub nodes: BTreeSet<NodeId>,
-    /// Devices on the paths of these flows that never filled bits that were asked for.
+    /// Requested bits that a device on these paths never filled, by device.
     pub missing: BTreeMap<NodeId, Bits>,
-    /// Reports whose path was complete.
+    /// Number of reports whose path was complete.
     pub complete: u64,
-    /// Flows that have been reported for a while, and still are, without a complete path.
+    /// Flows that have been reported for some time, and still are, without a complete path.
     pub without_path: u64,
 }
 
 /// The state of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// At least one of its devices does not have its entries yet.
+    /// At least one device lacks entries of the intent.
     Pending,
-    /// All its devices have its entries; no packet has matched, as far as is known.
+    /// All devices have the intent's entries; no matching packet is known.
     Installed,
     /// Reports of the intent arrive.
     Seen(Figures),
-    /// Reports arrive, and all paths have all that was asked for.
+    /// Reports arrive, and all paths contain everything that the intent requests.
     Complete(Figures),
-    /// Packets match, and reports are missing.
+    /// Packets match, but reports are missing.
     Silent(Vec<Silence>),
 }
 
@@ -115,13 +114,13 @@ pub struct Figures {
     pub rate: f64,
     /// Time since the last report, ns.
     pub age: u64,
-    /// Devices that never filled bits that were asked for.
+    /// Requested bits that a device never filled, by device.
     pub missing: BTreeMap<NodeId, Bits>,
     /// Flows without a complete path.
     pub without_path: u64,
 }
 
-/// An edge whose reports are missing.
+/// An edge device whose reports are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// Node id of the device.
@@ -130,28 +129,28 @@ pub struct Silence {
     pub name: String,
     /// Time since the intent was installed, ns.
     pub installed: u64,
-    /// Packets that matched since the last report, or since then; with a sample, those that were measured.
+    /// Packets that matched since the last report, or since the installation; with sampling, only measured packets.
     pub packets: u64,
-    /// One packet of this many was measured.
+    /// Sampling: one packet in `sample` was measured.
     pub sample: u32,
     /// Time since the last report, ns; `None` if there was none.
     pub last_report: Option<u64>,
-    /// Reports lost in the network meanwhile.
+    /// Reports that the network lost in that time.
     pub lost: u64,
     /// Evidence of where reports are lost.
     pub evidence: Evidence,
 }
 
-/// The known facts about the reports of a device, or of others, while those of an intent are missing.
+/// Evidence of where the missing reports are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// The device does not count its reports.
     NotCounted,
-    /// The device sends none, so the fault is there.
+    /// The device sends no reports, so it is at fault.
     SendsNone,
-    /// The device has sent this many datagrams: they are lost in transit, or the collector does not accept them.
+    /// The device has sent this many datagrams. They were lost in transit, or the collector refused them.
     Sends(u64),
-    /// Another device may have to report. The flag says whether reports of any device arrive.
+    /// The reports may come from another device. The flag is true if reports of any device arrive.
     Elsewhere(bool),
 }
 
@@ -189,33 +188,33 @@ impl fmt::Display for Silence {
     }
 }
 
-/// The counters of one edge over time.
+/// The counters of one edge device over time.
 #[derive(Clone, Debug)]
 struct Edge {
     counters: EdgeCounters,
-    /// Counters at the last report or at the installation.
+    /// Counters at the time of the last report, or at the installation.
     then: EdgeCounters,
     last_report: Option<u64>,
-    /// Time at which packets first matched without a report.
+    /// Time at which packets first matched without a report, ns.
     waiting_since: Option<u64>,
 }
 
-/// The counters of one device that measures packets, over time.
+/// The counters of one measuring device over time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     packets: u64,
     sample: u32,
     last_report: Option<u64>,
-    /// Packets when the last report had certainly been counted, or at the installation.
+    /// Packet count when the last report had certainly been counted, or at the installation.
     packets_then: u64,
-    /// Arrivals at that time.
+    /// Total arrivals at that time.
     arrivals_then: Arrivals,
-    /// Time at which packets first matched without a report.
+    /// Time at which packets first matched without a report, ns.
     waiting_since: Option<u64>,
 }
 
 impl Source {
-    /// Stores new counters. Reports count from `installed` on.
+    /// Stores new counters. Reports from before `installed` do not count.
     fn observe(&mut self, new: &SourceCounters, arrivals: Arrivals, installed: u64, now: u64) {
         self.packets = new.packets;
         self.sample = new.sample;
@@ -224,7 +223,7 @@ impl Source {
             self.last_report = last;
             self.waiting_since = None;
         }
-        // Counters of a device are some seconds late: these packets may have been reported.
+        // A device's counters lag by up to `LATE`, so its newest packets may have been reported already.
         let is_recent = self
             .last_report
             .is_some_and(|last| now < last.saturating_add(LATE));
@@ -264,28 +263,30 @@ impl Source {
 /// The counters of one intent over time.
 #[derive(Clone, Debug, Default)]
 struct Record {
+    /// Time at which the intent was installed on all its devices, ns.
     installed: Option<u64>,
     counters: IntentCounters,
     edges: BTreeMap<NodeId, Edge>,
     sources: BTreeMap<NodeId, Source>,
+    /// Time of the last counters, ns; the rate of reports per second; and the reports in total.
     observed: Option<u64>,
     rate: f64,
     reports: u64,
 }
 
-/// Verifies all intents over time.
+/// Derives the states of all intents from their counters over time.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     records: BTreeMap<String, Record>,
 }
 
 impl Verifier {
-    /// States whether an intent is on all its devices. A new or withdrawn one starts anew.
+    /// Records whether an intent is installed on all its devices. A new or withdrawn intent starts over.
     pub fn set_installed(&mut self, intent: &str, installed: bool, now: u64) {
         let record = self.records.entry(intent.to_owned()).or_default();
         match (record.installed, installed) {
             (None, true) => {
-                // Times count from here; earlier counts are no evidence.
+                // Counting starts here; earlier counts are no evidence.
                 record.installed = Some(now);
                 for edge in record.edges.values_mut() {
                     edge.then = edge.counters.clone();
@@ -311,7 +312,7 @@ impl Verifier {
         self.records.remove(intent);
     }
 
-    /// Stores the counters of an intent up to now.
+    /// Stores the counters of an intent at `now`, ns.
     pub fn observe(&mut self, intent: &str, counters: IntentCounters, now: u64) {
         let record = self.records.entry(intent.to_owned()).or_default();
         for (node, new) in &counters.edges {
@@ -322,7 +323,7 @@ impl Verifier {
                 last_report: None,
                 waiting_since: None,
             });
-            // The first counters of an edge after the installation may contain reports already.
+            // The first counters of an edge device may already contain reports.
             let before = if is_new { 0 } else { edge.counters.reports };
             if new.reports > before {
                 edge.last_report = Some(now);
@@ -352,7 +353,7 @@ impl Verifier {
         }
         let reports = counters.edges.values().map(|edge| edge.reports).sum();
         if let Some(before) = record.observed.filter(|before| *before < now) {
-            // A restarted collector counts from 0 again.
+            // A restarted collector counts from 0 again; `reports_between` handles that.
             record.rate = reports_between(record.reports, reports) as f64 * 1e9 / (now - before) as f64;
         }
         record.reports = reports;
@@ -360,7 +361,7 @@ impl Verifier {
         record.counters = counters;
     }
 
-    /// Returns the time since the last report of an intent's flows, ns, or `None` if there was none since it was installed.
+    /// Returns the time since the last report of an intent's flows, ns, or `None` if there was none since the installation.
     pub fn last_report(&self, intent: &str, now: u64) -> Option<u64> {
         let edges = self.records.get(intent)?.edges.values();
         edges
@@ -369,7 +370,7 @@ impl Verifier {
             .map(|last| now.saturating_sub(last))
     }
 
-    /// Returns the state of an intent, or `None` if it is not known.
+    /// Returns the state of an intent, or `None` if it is unknown. `names` returns a device's name.
     pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
         let record = self.records.get(intent)?;
         let Some(installed) = record.installed else {
@@ -434,12 +435,15 @@ impl Verifier {
     }
 }
 
+/// Returns the increase of a counter, or its value if it was reset.
 fn reports_between(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
 }
 
-/// Describes for people which devices on the paths of an intent's flows cannot be reached, each with its name and its failure.
-/// `age` is the time since the last report, ns. Without reports, the intent is silent: nobody sees whether its packets pass.
+/// Describes unreachable devices, given as name and failure, on an intent's paths. `age` is that of the last report, ns.
+///
+/// Returns whether the intent is silent, and the text; `None` if there are no such devices. Without recent reports the intent
+/// is silent, because its packets may not get through.
 pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Option<(bool, String)> {
     if devices.is_empty() {
         return None;
@@ -464,7 +468,7 @@ pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Optio
     })
 }
 
-/// Describes for people which devices never filled which values.
+/// Describes which devices never filled which requested values.
 pub fn missing_text(missing: &BTreeMap<NodeId, Bits>, names: impl Fn(NodeId) -> String) -> String {
     let each = missing
         .iter()

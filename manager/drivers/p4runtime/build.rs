@@ -1,4 +1,4 @@
-//! Compresses the compiled P4 programs, which are part of the program: 7 MB of JSON become 0.3 MB. Needs gzip.
+//! Build script: compresses the compiled P4 programs for embedding, from 7 MB of JSON to 0.3 MB. Requires `gzip`.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ fn main() {
 }
 
 fn compress(source: &Path, compressed: &Path) -> Result<(), String> {
-    // -n: equal input gives equal output.
+    // -n omits the timestamp, so that builds are reproducible.
     let output = Command::new("gzip")
         .arg("-9nc")
         .arg(source)

@@ -1,4 +1,4 @@
-//! The network as the compiler needs it, and the checks of one intent against it.
+//! First stage of the intent compiler: checks one intent against the network, and finds the devices and keys of its entries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::instruction::{self, Bits, HEADER_BYTES};
 use crate::intent::{Intent, IntentError, matches_pattern};
 use crate::inventory::{Host, Inventory, Topology};
 
-/// Hops that the remaining hop count allows beyond the longest shortest path: failures lengthen paths.
+/// Hops that the remaining hop count permits beyond the longest shortest path, because a failure lengthens paths.
 const SPARE_HOPS: u32 = 4;
 
-/// The network as the compiler needs it.
+/// The inventory and capabilities, with everything the checks derive from them.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     pub(super) topology: Topology,
@@ -25,31 +25,34 @@ pub(super) struct Network {
     pub(super) settings: DomainSettings,
     pub(super) longest_path: u32,
     inventory: Inventory,
-    /// Devices with edge ports.
+    /// Devices that have edge ports.
     edges: BTreeSet<NodeId>,
-    /// Bits that at least one device can fill, and those that all can.
+    /// Instruction bits that at least one device can fill (`bits`), and that every device can fill (`common`).
     bits: Bits,
     common: Bits,
-    /// For each of [`Mode::ALL`], a device that must support it and does not.
+    /// For each mode of [`Mode::ALL`], a device that would have to support the mode and does not.
     lacking: [Option<NodeId>; 4],
-    /// A device that does not treat the L4 checksum as the domain does.
+    /// A device that does not support the domain's treatment of the L4 checksum.
     checksum: Option<NodeId>,
-    /// Longest packet of a host and smallest MTU between devices, bytes.
+    /// Longest packet of a host, and smallest MTU between devices, bytes. `None` if unknown.
     packet: Option<u32>,
     mtu: Option<u32>,
+    /// Name of a border device that cannot remove INT, so that INT would leak to hosts.
     leak: Option<String>,
+    /// Notes about border devices that forward without rules after a restart.
     open: Vec<Note>,
 }
 
-/// An intent with the devices and keys of its entries.
+/// An intent together with the devices and keys of its entries.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) intent: Arc<Intent>,
     pub(super) keys: Vec<FlowMatch>,
     pub(super) mode: Mode,
     pub(super) bits: Bits,
+    /// Watchlist entries: device and key.
     pub(super) watched: Vec<(NodeId, FlowMatch)>,
-    /// Keys whose packets end at these devices.
+    /// Sink entries: device, and key of the packets that leave the network there.
     pub(super) sunk: Vec<(NodeId, FlowMatch)>,
     pub(super) notes: Vec<Note>,
 }
@@ -70,7 +73,7 @@ impl Placed {
         } else {
             None
         };
-        // On one line, as a device's driver may return it.
+        // Normalised to one line with single spaces, because a device's driver may read the rule back like that.
         let rule = rule.map(|rule| rule.split_whitespace().collect::<Vec<_>>().join(" ").into());
         Some(Filter {
             key,
@@ -156,13 +159,13 @@ impl Network {
         self.inventory.name(node)
     }
 
-    /// Returns the bytes of INT for which each link has room, or `None` if that is not known.
+    /// Returns the bytes of INT that fit beside a host's longest packet on every link, or `None` if that is unknown.
     pub(super) fn room(&self) -> Option<u32> {
         Some(self.mtu?.saturating_sub(self.packet?))
     }
 
-    /// Returns the remaining hop count of a source: at least as many records as fit into the MTU, so that packets on longer paths
-    /// are not dropped for their INT.
+    /// Returns the remaining hop count that a source sets: as many records as fit into the MTU, within [`SPARE_HOPS`] of the
+    /// longest path. Packets on longer paths then stop growing before they exceed an MTU.
     pub(super) fn hops(&self, mode: Mode, bits: Bits) -> u8 {
         let least = self.longest_path + 1;
         let record = instruction::record_bytes(bits).max(1);
@@ -173,11 +176,11 @@ impl Network {
         fit.clamp(least, least + SPARE_HOPS).min(255) as u8
     }
 
-    /// Checks that packets of hosts have room for INT on each path, with one link more than the longest in case of a failure.
-    /// `is_union` says that several intents ask for the bits.
+    /// Checks that hosts' packets have room for INT on every path, including one link more than the longest path in case of a
+    /// failure. `is_union` says that the bits are the union of several intents'.
     ///
     /// # Errors
-    /// [`Refusal::Mtu`] if they have none.
+    /// [`Refusal::Mtu`] if there is not enough room.
     pub(super) fn fits(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
         let int = int_bytes(mode, bits, self.longest_path + 1);
         match (self.packet, self.mtu) {
@@ -191,7 +194,7 @@ impl Network {
         }
     }
 
-    /// Selects the collector of each device: of the nearest ones, that with the fewest reporters for its capacity.
+    /// Selects each device's collector: among the nearest, the one with the fewest reporters relative to its capacity.
     pub(super) fn sessions(&self) -> BTreeMap<NodeId, SocketAddr> {
         let collectors = &self.settings.collectors;
         let distances: Vec<_> = collectors
@@ -203,7 +206,7 @@ impl Network {
         for node in self.topology.devices.keys() {
             let best = (0..collectors.len()).min_by_key(|index| {
                 let distance = distances[*index].get(node).copied().unwrap_or(u32::MAX);
-                // Relative load in 1/2^16, so that whole numbers compare it.
+                // Relative load in units of 2^-16, to compare fractions as integers.
                 let load = (reporters[*index] << 16) / u64::from(collectors[*index].capacity.max(1));
                 (distance, load, *index)
             });
@@ -215,7 +218,7 @@ impl Network {
         sessions
     }
 
-    /// Counts the links from each device to a collector; empty if the collector's position is not known.
+    /// Returns each device's distance in links from a collector, by breadth-first search; empty if its position is unknown.
     fn distances(&self, collector: &Collector) -> BTreeMap<NodeId, u32> {
         let Some(at) = collector.at.filter(|at| self.topology.devices.contains_key(at)) else {
             return BTreeMap::new();
@@ -283,7 +286,7 @@ impl Network {
 
     fn notes(&self, bits: Bits, mode: Mode) -> Vec<Note> {
         let mut notes = Vec::new();
-        // Most intents ask for bits that every device fills.
+        // Fast path: most intents request only bits that every device can fill.
         if bits & !self.common != 0 {
             for (node, can) in &self.capabilities {
                 if bits & !can.bits != 0 {
@@ -304,7 +307,7 @@ impl Network {
         notes
     }
 
-    /// Returns the intent's keys, reduced to the flows between two hosts if it names them.
+    /// Returns the intent's keys. If the intent names two hosts, the keys are narrowed to the flows between them.
     pub(super) fn keys(&self, intent: &Intent) -> Result<Vec<FlowMatch>, Refusal> {
         let keys = intent
             .entries()
@@ -354,7 +357,7 @@ impl Network {
         Ok(host)
     }
 
-    /// Returns the edge devices that an intent names.
+    /// Returns the edge devices that match the intent's `at.edges`, or all of them if it names none.
     fn sources(&self, intent: &Intent) -> Result<BTreeSet<NodeId>, Refusal> {
         if self.edges.is_empty() {
             return Err(Refusal::NoEdge);
@@ -378,7 +381,7 @@ impl Network {
         Ok(found)
     }
 
-    /// Returns whether the name or a label of a device matches the pattern.
+    /// Returns whether the device's name or one of its labels matches the pattern.
     fn is_named(&self, node: NodeId, pattern: &str) -> bool {
         self.inventory.device(node).is_some_and(|device| {
             std::iter::once(&device.name)
@@ -387,7 +390,8 @@ impl Network {
         })
     }
 
-    /// Returns the devices of `edges` where packets with this address enter or leave: one, if it is a host's whose port is known.
+    /// Returns the devices of `edges` where packets with this address enter or leave the network. For a host with a known
+    /// port, that is a single device.
     fn ends(&self, prefix: Option<Prefix>, edges: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let single = prefix.filter(is_single_address);
         let host = single.and_then(|prefix| self.inventory.host_by_address(prefix.network()));
@@ -397,7 +401,7 @@ impl Network {
         }
     }
 
-    /// Selects the mode: the one that the intent names, or the cheapest that works.
+    /// Selects the mode: the one that the intent names, or the cheapest one that works.
     fn mode(&self, intent: &Intent, bits: Bits) -> Result<Mode, Refusal> {
         if let Some(mode) = intent.mode {
             return self.check_mode(mode, intent, bits).map(|()| mode);
@@ -411,7 +415,7 @@ impl Network {
                 Err(refusal) => refusals.push((mode, refusal)),
             }
         }
-        // If postcards are the only problem besides a leak or the MTU, that problem is what the operator can solve.
+        // Report the leak or MTU problem in preference to a lack of support for postcards, because the operator can solve it.
         let first = refusals
             .iter()
             .find(|(_, refusal)| !matches!(refusal, Refusal::NoMode(_)));
@@ -427,9 +431,9 @@ impl Network {
         Err(Refusal::NoMode(reasons.collect()))
     }
 
-    /// Returns the bytes that one measured packet causes on the longest path: INT on each link, and reports.
+    /// Returns the bytes that one measured packet adds on the longest path: INT on each link, and the reports.
     fn cost(&self, mode: Mode, bits: Bits) -> u32 {
-        /// Headers of a report: Ethernet, IPv4, UDP, telemetry report, and the head of the packet.
+        /// Headers of a report: Ethernet, IPv4, UDP, Telemetry Report 2.0, and the truncated packet.
         const REPORT: u32 = 14 + 20 + 8 + 16 + 60;
         let record = instruction::record_bytes(bits);
         let links = self.longest_path;
@@ -533,7 +537,7 @@ fn is_single_address(prefix: &Prefix) -> bool {
     Prefix::from(prefix.network()) == *prefix
 }
 
-/// Returns what a device cannot express of a key, with the nearest that it can.
+/// Returns the part of a key that a device cannot express, with the nearest alternative, or `None` if it can match the key.
 fn inexpressible(kinds: &MatchKinds, key: &FlowMatch) -> Option<&'static str> {
     let prefixes = [key.src, key.dst];
     let ports = [key.sport, key.dport];

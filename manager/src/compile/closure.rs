@@ -1,7 +1,7 @@
-//! The entries of one table, closed under intersection.
+//! The entries of one table, closed under intersection: wherever two keys overlap, their intersection is an entry too.
 //!
-//! The closed set follows each key that is added or removed: a new key is intersected with each member once, and a removal checks
-//! only the members inside the removed key. It is rebuilt only after many changes at once.
+//! The closed set is maintained incrementally. A new key is intersected with each member once, and a removal checks only the
+//! members inside the removed key. After many changes at once, the set is rebuilt from scratch.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use detect::Prefix;
 
 use crate::flows::FlowMatch;
 
-/// Keys with the intents (by slot) that asked for them.
+/// Keys of one table, each with the slots of the intents that requested it, and their closure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Closure {
     base: Entries,
@@ -19,14 +19,15 @@ pub(super) struct Closure {
     closed: Option<Entries>,
 }
 
-/// Keys of a table, each with the intents (by slot) that it serves.
+/// Keys of a table, each with the slots of the intents that the entry serves.
 pub(super) type Entries = BTreeMap<FlowMatch, BTreeSet<usize>>;
 
 impl Closure {
+    /// Adds a key of an intent, and updates the closed set if it is computed.
     pub(super) fn add(&mut self, key: FlowMatch, slot: usize) {
         self.base.entry(key).or_default().insert(slot);
         let Some(closed) = &mut self.closed else { return };
-        // Every member that contains an intersection adds the intents that it serves.
+        // Several members can have the same intersection with `key`; their intents are merged.
         let mut new: Vec<(FlowMatch, BTreeSet<usize>)> = vec![(key, BTreeSet::from([slot]))];
         for (member, slots) in closed.iter_mut() {
             match member.intersection(&key) {
@@ -42,7 +43,7 @@ impl Closure {
         }
     }
 
-    /// Removes a key of an intent, all of whose keys are being removed.
+    /// Removes one key of an intent. The caller removes all keys of that intent.
     pub(super) fn remove(&mut self, key: &FlowMatch, slot: usize) {
         let Some(slots) = self.base.get_mut(key) else {
             return;
@@ -68,22 +69,22 @@ impl Closure {
         });
     }
 
-    /// Returns whether the closed set is known.
+    /// Returns whether the closed set is computed.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Returns the intents of an entry of the closed set, if that is known.
+    /// Returns the slots of the intents that a member of the closed set serves, or `None` if the set is not computed.
     pub(super) fn slots(&self, key: &FlowMatch) -> Option<&BTreeSet<usize>> {
         self.closed.as_ref()?.get(key)
     }
 
-    /// Discards the closed set. Rebuilding it is faster after many changes.
+    /// Discards the closed set, because rebuilding it is faster than maintaining it through many changes.
     pub(super) fn reopen(&mut self) {
         self.closed = None;
     }
 
-    /// Builds the closed set if it is not known. A set of more than `room` members is discarded.
+    /// Computes the closed set unless it exists. A set of more than `room` members is discarded.
     pub(super) fn close(&mut self, room: usize) {
         if self.closed.is_none() && self.base.len() <= room {
             self.closed = Some(self.build(room));
@@ -93,7 +94,7 @@ impl Closure {
         }
     }
 
-    /// Returns all entries, each with the intents that it serves. If there are more than `room`, only some: enough to see that.
+    /// Returns all entries, each with the intents that it serves. A result longer than `room` may be incomplete.
     pub(super) fn entries(&self, room: usize) -> Cow<'_, Entries> {
         match &self.closed {
             Some(closed) => Cow::Borrowed(closed),
@@ -102,10 +103,11 @@ impl Closure {
         }
     }
 
-    /// Adds the keys one by one. A set that is closed under intersection stays closed if the intersections of a new key with
-    /// all its members are added with it.
+    /// Computes the closure key by key. A set closed under intersection remains closed when a new key is added together with
+    /// its intersections with all members.
     fn build(&self, limit: usize) -> Entries {
         let mut entries = Entries::new();
+        // Index by the address that more keys specify, so that fewer candidates are compared.
         let with_src = self.base.keys().filter(|key| key.src.is_some()).count();
         let with_dst = self.base.keys().filter(|key| key.dst.is_some()).count();
         let by_src = with_src >= with_dst;
@@ -130,7 +132,7 @@ impl Closure {
     }
 }
 
-/// Returns whether `member` is one of the keys, or the intersection of those that contain it.
+/// Returns whether `member` is one of the keys, or the intersection of the keys that contain it.
 fn is_intersection(member: &FlowMatch, base: &Entries) -> bool {
     if base.contains_key(member) {
         return true;
@@ -144,7 +146,7 @@ fn is_intersection(member: &FlowMatch, base: &Entries) -> bool {
     all.as_ref() == Some(member)
 }
 
-/// Adds to every entry all intents with a key that contains it.
+/// Adds to each entry the intents of all keys that contain it.
 fn complete(base: &Entries, entries: &mut Entries, index: &Index) {
     for (key, slots) in entries.iter_mut() {
         for wider in index.overlapping(key) {
@@ -158,11 +160,14 @@ fn complete(base: &Entries, entries: &mut Entries, index: &Index) {
     }
 }
 
-/// Keys by one of their prefixes, so that most keys that cannot overlap are never compared.
+/// Keys indexed by one of their prefixes. Most keys that cannot overlap are never compared.
 struct Index {
+    /// Returns the indexed prefix of a key, its source or its destination.
     field: fn(&FlowMatch) -> Option<Prefix>,
+    /// Keys without that prefix, which can overlap any key.
     any: Vec<FlowMatch>,
     by_prefix: BTreeMap<Prefix, Vec<FlowMatch>>,
+    /// Prefix lengths that occur, with `true` for IPv6.
     lengths: BTreeSet<(bool, u8)>,
 }
 
@@ -200,7 +205,7 @@ impl Index {
                     let list = shortened(&prefix, *len).and_then(|wider| self.by_prefix.get(&wider));
                     found.extend(list.into_iter().flatten());
                 }
-                // Prefixes are ordered by their network: those inside lie between the first and the last address.
+                // Prefixes are ordered by network address: those inside `prefix` lie between its first and its last address.
                 let inside = self.by_prefix.range(prefix..=Prefix::from(last_address(&prefix)));
                 found.extend(inside.flat_map(|(_, list)| list));
             }

@@ -1,13 +1,14 @@
-//! Intents + inventory + capabilities → the rules that each device should have.
+//! The intent compiler: computes each device's rules from the intents, the inventory and the devices' capabilities.
 //!
-//! A [`Compiler`] holds the result for all intents and updates it for one more or one less: only the devices that the intent
-//! concerns are computed again.
+//! A [`Compiler`] holds the result for all intents and updates it incrementally: adding or removing one intent recomputes only
+//! the devices that it concerns.
 //!
 //! # Overlapping intents
-//! A switch uses one entry per packet. The entries of a device are therefore closed under intersection: where two intents overlap,
-//! an entry of its own carries the union of their instruction bits and the finer sampling, with a greater precedence than both.
-//! The mode is that of the intent with the greatest priority. Each intent's thresholds and rule are evaluated by the collector
-//! by themselves; filters of sinks are combined so that nothing is suppressed that one of the intents asks for.
+//! A switch applies one watchlist entry per packet. The entries of a device are therefore closed under intersection: the
+//! overlap of two intents becomes a separate entry with a greater precedence than both. It carries the union of their
+//! instruction bits and the finer sampling; its mode is the mode of the intent with the greatest priority. The collector
+//! evaluates each intent's thresholds and rule separately. Filters at the sinks are merged such that they suppress nothing
+//! that any of the intents needs.
 
 mod check;
 mod closure;
@@ -41,11 +42,11 @@ use crate::inventory::{Inventory, Topology};
 pub struct Collector {
     /// Address where it receives reports.
     pub address: SocketAddr,
-    /// Share of the reporters, relative to that of other collectors; at least 1.
+    /// Share of the reporters, relative to the other collectors' capacities; at least 1.
     pub capacity: u32,
-    /// The device that it is connected to: nearer reporters prefer it. `None` makes it the last choice.
+    /// The device that the collector is attached to; near devices prefer it. `None` makes it the last choice.
     pub at: Option<NodeId>,
-    /// Budget of all that reports to it.
+    /// Budget for the total of reports and events from all its reporters.
     pub budget: Budget,
 }
 
@@ -54,11 +55,11 @@ pub struct Collector {
 pub struct DomainSettings {
     /// Encoding of INT in packets.
     pub encoding: Encoding,
-    /// The clocks of all devices are synchronised.
+    /// True if the clocks of all devices are synchronised.
     pub synchronised: bool,
     /// Collectors of the domain. Without any, no report session is installed.
     pub collectors: Vec<Collector>,
-    /// The map of DTA collectors. Without one, devices have their own.
+    /// The DTA map for all devices. Without one, each device keeps its local map.
     pub dta_map: Option<Arc<DtaMap>>,
 }
 
@@ -69,32 +70,35 @@ pub struct Outcome {
     pub mode: Mode,
     /// The intent's own instruction bits.
     pub bits: Bits,
-    /// Devices whose watchlist has its entries.
+    /// Devices whose watchlists contain its entries.
     pub nodes: BTreeSet<NodeId>,
     /// Notes for the operator.
     pub notes: Vec<Note>,
 }
 
-/// Compiles intents for one inventory. When the inventory, a capability or a setting changes, make a new one.
+/// Compiles intents for one inventory. A change of the inventory, a capability or a setting needs a new compiler.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     network: check::Network,
-    /// Compiled intents by slot; `None` is a free slot.
+    /// Compiled intents by slot; `None` marks a free slot.
     placed: Vec<Option<Arc<Placed>>>,
-    /// Requests of intents by slot: thousands of watchlist entries read them, so they are stored together.
+    /// Requests of the intents by slot. They are a dense copy, because computing thousands of watchlist entries reads them.
     demands: Vec<Demand>,
+    /// Slot of each intent, by name.
     slots: BTreeMap<String, usize>,
-    /// Shared with copies of this compiler until one of them changes.
+    /// Entries of each device, copied on write: clones of this compiler share them.
     devices: BTreeMap<NodeId, Arc<DeviceEntries>>,
-    /// Number of intents that need each bit in packets.
+    /// Number of intents that need each instruction bit.
     bit_users: [u32; 16],
+    /// Number of intents whose mode puts INT into packets.
     embedding: usize,
+    /// Number of intents with a filter.
     filtering: usize,
     sessions: BTreeMap<NodeId, SocketAddr>,
     desired: BTreeMap<NodeId, Arc<Rules>>,
 }
 
-/// The packets and records that an intent requests.
+/// The part of an intent's request that watchlist entries merge.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
     mode: Mode,
@@ -102,7 +106,7 @@ struct Demand {
     sample: u32,
 }
 
-/// Entries of one device that intents need.
+/// Entries of one device that the intents need: watchlist keys, and keys of packets that leave there.
 #[derive(Clone, Debug, Default)]
 struct DeviceEntries {
     watched: Closure,
@@ -110,7 +114,7 @@ struct DeviceEntries {
 }
 
 impl Compiler {
-    /// A compiler without intents.
+    /// Creates a compiler without intents.
     pub fn new(
         inventory: &Inventory,
         capabilities: &BTreeMap<NodeId, Capabilities>,
@@ -137,7 +141,7 @@ impl Compiler {
         compiler
     }
 
-    /// Returns the topology that it compiles for.
+    /// Returns the topology that the intents are compiled for.
     pub fn topology(&self) -> &Topology {
         &self.network.topology
     }
@@ -152,12 +156,12 @@ impl Compiler {
         self.network.capabilities.get(&node)
     }
 
-    /// Returns the bytes of INT for which each link has room beside the longest packet of a host, or `None` if that is not known.
+    /// Returns the bytes of INT that fit beside a host's longest packet on every link, or `None` if that is unknown.
     pub fn room(&self) -> Option<u32> {
         self.network.room()
     }
 
-    /// Counts the links on the longest of the shortest paths between edges.
+    /// Returns the number of links on the longest of the shortest paths between edge devices.
     pub fn longest_path(&self) -> u32 {
         self.network.longest_path
     }
@@ -167,7 +171,7 @@ impl Compiler {
         &self.desired
     }
 
-    /// Returns the result of compiling an intent.
+    /// Returns the result of compiling an intent, or `None` if there is no such intent.
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
         let placed = self.placed[*self.slots.get(name)?].as_ref()?;
         let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
@@ -179,7 +183,7 @@ impl Compiler {
         })
     }
 
-    /// Returns the flows that an intent is about in this network.
+    /// Returns the flows that an intent selects in this network.
     ///
     /// # Errors
     /// [`Refusal`] if, for example, it names an unknown host.
@@ -187,7 +191,7 @@ impl Compiler {
         self.network.keys(intent)
     }
 
-    /// Returns the intents that the reports of a flow serve: those whose own entries contain `key`.
+    /// Returns the intents that the reports of a flow serve, which are those with a key that contains `key`.
     pub fn served(&self, key: &FlowMatch) -> Vec<&str> {
         let placed = self.slots.iter().filter(|(_, slot)| {
             self.placed[**slot].as_ref().is_some_and(|placed| {
@@ -200,8 +204,7 @@ impl Compiler {
         placed.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns the intents that lack a watchlist entry at a device with these rules, or `None` if its actual or desired rules are
-    /// not known.
+    /// Returns the intents that lack a watchlist entry at a device with the rules `actual`, or `None` if rules are unknown.
     pub fn lacking(&self, node: NodeId, actual: Option<&Rules>) -> Option<BTreeSet<&str>> {
         let actual = actual?;
         let desired = self.desired.get(&node)?;
@@ -219,10 +222,10 @@ impl Compiler {
         Some(lacking.map(|(name, _)| name.as_str()).collect())
     }
 
-    /// Adds an intent, or replaces the one of its name. Nothing changes if it is refused.
+    /// Adds an intent or replaces the intent with the same name. If it is refused, the compiler remains unchanged.
     ///
     /// # Errors
-    /// [`Refusal`]: one sentence that says what is wrong and what to do.
+    /// [`Refusal`], which states the problem and a fix in one sentence.
     pub fn add(&mut self, intent: &Intent) -> Result<Outcome, Refusal> {
         let before = self.features();
         let placed = Arc::new(self.network.place(intent)?);
@@ -246,7 +249,7 @@ impl Compiler {
         })
     }
 
-    /// Adds many intents; those refused are left out and returned with their names.
+    /// Adds many intents at once. Returns the refused ones, each with its name and the reason.
     pub fn add_all<'i>(&mut self, intents: impl IntoIterator<Item = &'i Intent>) -> Vec<(String, Refusal)> {
         let mut refused = Vec::new();
         let mut placed = Vec::new();
@@ -256,6 +259,7 @@ impl Compiler {
                 Err(refusal) => refused.push((intent.name.clone(), refusal)),
             }
         }
+        // Discard the closed sets: rebuilding them once is faster than updating them for each intent.
         for device in self.devices.values_mut() {
             let DeviceEntries { watched, sunk } = Arc::make_mut(device);
             watched.reopen();
@@ -268,7 +272,7 @@ impl Compiler {
         if self.rebuild_all().is_ok() {
             return refused;
         }
-        // A table or a packet has no room: they are added one by one, to find those that do not fit.
+        // A table or a packet has no room. Add the intents one by one to find those that do not fit.
         for one in &placed {
             self.detach(&one.intent.name);
         }
@@ -285,7 +289,7 @@ impl Compiler {
         refused
     }
 
-    /// Removes an intent; returns `false` if there is none of this name.
+    /// Removes an intent. Returns `false` if there is none with this name.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.features();
         let Some(placed) = self.detach(name) else {
@@ -322,7 +326,7 @@ impl Compiler {
         self.placed[slot] = Some(placed);
     }
 
-    /// Removes a compiled intent with its entries.
+    /// Removes a compiled intent and its entries, and returns it.
     fn detach(&mut self, name: &str) -> Option<Arc<Placed>> {
         let slot = self.slots.remove(name)?;
         let placed = self.placed[slot].take()?;
@@ -356,7 +360,8 @@ impl Compiler {
         }
     }
 
-    /// Returns the features of all intents together that appear in the rules of every device.
+    /// Returns the properties of all intents together on which every device's rules depend: the bits in use, whether any
+    /// intent embeds INT, whether any has a filter, and whether there are no intents.
     fn features(&self) -> (Bits, bool, bool, bool) {
         (
             self.used_bits(),
@@ -366,13 +371,13 @@ impl Compiler {
         )
     }
 
-    /// Returns the bits that packets or watchlists may ask for.
+    /// Returns the instruction bits that any intent uses.
     fn used_bits(&self) -> Bits {
         let used = (0_u8..16).filter(|number| self.bit_users[usize::from(*number)] > 0);
         used.fold(0, |bits, number| bits | instruction::bit(number))
     }
 
-    /// Computes the rules of these devices, or of all if what all have in common changed. Nothing changes if one has no room.
+    /// Computes the rules of these devices, or of all if the features differ from `before`. No change if one has no room.
     fn rebuild(
         &mut self,
         touched: BTreeSet<NodeId>,
@@ -392,6 +397,7 @@ impl Compiler {
         Ok(())
     }
 
+    /// Computes the rules of these devices without storing them.
     fn compute(
         &mut self,
         nodes: impl IntoIterator<Item = NodeId>,
@@ -403,7 +409,7 @@ impl Compiler {
         rules.collect()
     }
 
-    /// Computes the entries of a device that its rules need.
+    /// Computes the closed entry sets that a device's rules need.
     fn close(&mut self, node: NodeId) {
         let Some(capabilities) = self.network.capabilities.get(&node) else {
             return;
@@ -416,7 +422,7 @@ impl Compiler {
         if filtering {
             device.sunk.close(filter_entries);
         } else {
-            // The closed set is not needed, and would cost time with each change.
+            // The closed set is not needed now, and updating it would slow down each change.
             device.sunk.reopen();
         }
     }
@@ -430,7 +436,7 @@ impl Compiler {
         let watched = watched.iter().map(|(key, slots)| self.watch(*key, slots));
         let watched: Vec<Watch> = watched.collect::<Result<_, _>>()?;
         let ports = &self.network.topology.devices[&node];
-        // In the order of the set, which is then built without sorting.
+        // In the order of [`Rule`]'s variants, so that the set is built without sorting.
         let mut rules = Vec::with_capacity(watched.len() + 2 * ports.edge.len() + 20);
         if self.embedding > 0 {
             rules.push(Rule::Encoding(self.network.settings.encoding));
@@ -441,11 +447,11 @@ impl Compiler {
         if capabilities.dta {
             rules.extend(self.network.settings.dta_map.clone().map(Rule::DtaMap));
         }
-        // Postcards put no INT into packets, but hosts can: it is removed at the border, where the device can do that.
+        // Postcard mode puts no INT into packets, but hosts can. Remove it at the border if the device can do so.
         if self.embedding > 0 || (!self.slots.is_empty() && capabilities.sink) {
             rules.extend(ports.border().map(Rule::Sink));
         }
-        // A node executes them for its postcards, too.
+        // A node executes the instructions for its postcards, too.
         rules.extend(instruction::numbers(self.used_bits() & capabilities.bits).map(Rule::Instruction));
         if self.filtering > 0 {
             let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
@@ -475,7 +481,7 @@ impl Compiler {
         Ok(Rules::from_iter(rules))
     }
 
-    /// Returns the entries of one of a device's tables, if there is room for them.
+    /// Returns the entries of one of a device's tables, `watchlist` or the filter table, if they fit in it.
     fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Cow<'_, Entries>, Refusal> {
         let device = &self.devices[&node];
         let closure = if table == "watchlist" {
@@ -499,12 +505,12 @@ impl Compiler {
         slots.iter().filter_map(|slot| self.placed[*slot].as_deref())
     }
 
-    /// Merges the requests of intents into a watchlist entry. The mode is that of the intent with the greatest priority, then of
-    /// the first name.
+    /// Merges the requests of several intents into one watchlist entry. The intent with the greatest priority decides the
+    /// mode; among equal priorities, the first name does.
     ///
     /// # Errors
-    /// [`Refusal::Mtu`] if what all its intents ask for does not fit in one of their modes: each of them may be removed, and the entry still
-    /// fits.
+    /// [`Refusal::Mtu`] if the union of the requests does not fit in one of the intents' modes. All modes are checked, so that
+    /// the entry still fits after any of the intents is removed.
     fn watch(&self, key: FlowMatch, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
         let nothing = Demand {
             mode: Mode::Md,
@@ -544,7 +550,7 @@ impl Compiler {
         })
     }
 
-    /// Checks that packets have room for INT with these bits, if the mode puts INT into packets.
+    /// Checks that packets have room for INT with these bits. Modes that do not embed INT always pass.
     fn check_room(&self, mode: Mode, bits: Bits, slots: &BTreeSet<usize>) -> Result<(), Refusal> {
         if mode.embeds() {
             self.network.fits(mode, bits, slots.len() > 1)
@@ -565,8 +571,7 @@ impl Compiler {
         })
     }
 
-    /// Computes the filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand
-    /// for.
+    /// Computes the filters of a sink. An entry is reported in full unless all its intents have filters that merge into one.
     fn filters(&self, sunk: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (&key, slots) in sunk {
@@ -586,7 +591,7 @@ impl Compiler {
                 one = Some(Filter { threshold, ..filter });
             }
             let filtered = if agree { one } else { None };
-            // Where no intent filters and no wider entry does, no entry is needed; a wider one is shadowed by an explicit one.
+            // Without a common filter, an explicit report-all filter is needed, because a wider entry's filter would match.
             let all = Filter {
                 key,
                 algorithm: FilterAlgorithm::Noop,

@@ -1,5 +1,5 @@
-//! Conflicts between intents with flows in common. A switch uses one entry per packet, so one intent decides the mode; the sink
-//! has one filter per packet.
+//! Finds conflicts between intents that select the same flows. A switch applies one watchlist entry per packet, so one intent
+//! decides the mode; a sink applies one filter per packet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,62 +12,62 @@ use crate::device::{Filter, FilterAlgorithm, Mode, NodeId};
 use crate::flows::FlowMatch;
 use crate::instruction::Bits;
 
-/// Limits of intents, and of entries on all devices together, above which overlaps are not computed.
+/// Maximum numbers of intents, and of entries on all devices together, for which overlaps are computed.
 const MAX_INTENTS: usize = 1_000;
 const MAX_ENTRIES: usize = 200_000;
 
-/// Overlaps by the name of the intent.
+/// Overlaps by intent name.
 pub type Overlaps = BTreeMap<String, Overlap>;
 
 /// The rules that measure the packets of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Rules of the intent: first those of all its packets, then those of packets that narrower intents match too. Never empty.
+    /// Rules of the intent, never empty: first the rules for all its packets, then those shared with narrower intents.
     pub rules: Vec<EffectiveRule>,
-    /// Intents that decide the mode of some of its packets, where it asks for another one.
+    /// Conflicts in which another intent decides the mode of some of its packets.
     pub taken: Vec<ModeConflict>,
-    /// Reasons why its filter does not suppress all that it should.
+    /// Reasons why its filter suppresses less than requested.
     pub unfiltered: Vec<Unfiltered>,
 }
 
-/// A rule that measures packets of an intent.
+/// A rule that measures an intent's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveRule {
-    /// The rule covers all packets of the intent, or of one of its keys, except for those of narrower rules.
+    /// True if the rule covers all packets of the intent or of one of its keys, except packets of narrower rules.
     pub whole: bool,
     /// Mode of the rule.
     pub mode: Mode,
     /// Instruction bits that each node fills.
     pub bits: Bits,
-    /// One packet of this many is measured.
+    /// Sampling: one packet in `sample` is measured.
     pub sample: u32,
 }
 
-/// An intent decides the mode of packets of another one.
+/// Another intent decides the mode of some of an intent's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeConflict {
-    /// Name of the intent that decides.
+    /// Name of the intent that decides the mode.
     pub by: String,
-    /// It decides for all packets of the other.
+    /// True if it decides for all packets of the losing intent.
     pub whole: bool,
-    /// The mode of the intent that decides, and the one that the other asks for.
+    /// The applied mode (of the deciding intent), and the mode that the losing intent requested.
     pub modes: (Mode, Mode),
-    /// The priorities of both.
+    /// Priority of the deciding intent, then of the losing one.
     pub priorities: (u32, u32),
-    /// The other watches the latency of flows, which this mode does not give.
+    /// True if the losing intent watches flow latency, which the applied mode cannot measure.
     pub loses_latency: bool,
-    /// The other has a filter, which does not apply to this mode.
+    /// True if the losing intent has a filter, which does not apply in this mode.
     pub loses_filter: bool,
 }
 
-/// An intent that has reports sent although the filter of another would suppress them.
+/// Another intent that needs reports which this intent's filter would suppress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfiltered {
-    /// Name of the intent.
+    /// Name of the other intent.
     pub by: String,
-    /// It affects all packets of the other.
+    /// True if all packets of this intent are affected.
     pub whole: bool,
-    /// It has a filter, and a sink cannot apply both.
+    /// True if the other intent has a filter too, and a sink cannot apply both.
     pub filters: bool,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Unfiltered {
 }
 
 impl Overlap {
-    /// Describes what another intent changes for this one.
+    /// Describes the effects of another intent on this one.
     pub fn notes_of(&self, other: &str) -> Vec<String> {
         let taken = self
             .taken
@@ -137,7 +137,7 @@ impl Overlap {
         taken.chain(unfiltered).collect()
     }
 
-    /// Describes what all other intents change for this one.
+    /// Describes the effects of all other intents on this one.
     pub fn notes(&self) -> Vec<String> {
         let taken = self.taken.iter().map(ToString::to_string);
         taken
@@ -146,7 +146,8 @@ impl Overlap {
     }
 }
 
-/// Overlaps of one intent, each once. The key of a rule: whether it covers a part only, its mode and the deciding slot.
+/// Overlaps of one intent, without duplicates. The key of `rules` is: not `whole` (so that whole rules sort first), mode name,
+/// slot of the deciding intent. The key of `unfiltered` is the other intent's slot.
 #[derive(Default)]
 struct IntentOverlaps {
     rules: BTreeMap<(bool, &'static str, usize), EffectiveRule>,
@@ -171,7 +172,7 @@ impl IntentOverlaps {
 }
 
 impl Compiler {
-    /// Computes the overlaps of all intents. Empty if there are more than `MAX_INTENTS` or `MAX_ENTRIES`.
+    /// Computes the overlaps of all intents; none if there are more than `MAX_INTENTS` intents or `MAX_ENTRIES` entries.
     pub fn overlaps(&self) -> Overlaps {
         let entries: usize = self.desired.values().map(|rules| rules.len()).sum();
         if self.slots.len() > MAX_INTENTS || entries > MAX_ENTRIES {
@@ -189,7 +190,7 @@ impl Compiler {
         overlaps.collect()
     }
 
-    /// Returns the intents whose own mode is that of the rule for `key` at a device: those whose packets are counted by it.
+    /// Returns the intents whose packets the rule for `key` at a device counts: those that requested its mode.
     pub fn measured(&self, node: NodeId, key: &FlowMatch) -> Vec<&str> {
         let Some(device) = self.devices.get(&node) else {
             return Vec::new();
@@ -222,6 +223,7 @@ impl Compiler {
         }
     }
 
+    /// Finds the filters at a sink that cannot be applied because intents with common flows disagree.
     fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, IntentOverlaps>) {
         if self.filtering == 0 {
             return;
@@ -233,7 +235,7 @@ impl Compiler {
             let mut filters = Vec::new();
             for slot in slots {
                 if let Some(placed) = self.placed[*slot].as_deref() {
-                    // A filter that reports every packet is none.
+                    // A filter that reports every packet counts as no filter.
                     let filter = placed
                         .filter(*key)
                         .filter(|filter| filter.algorithm != FilterAlgorithm::Noop);
@@ -242,7 +244,7 @@ impl Compiler {
             }
             for (slot, own) in &filters {
                 let Some(own) = own else { continue };
-                // An intent without a filter is the plainer reason.
+                // Prefer an intent without a filter, which is the simpler explanation.
                 let by = filters
                     .iter()
                     .filter(|(_, other)| other.as_ref().is_none_or(|other| !is_same_filter(other, own)))
@@ -305,7 +307,7 @@ impl Compiler {
         self.slots.get(name).copied()
     }
 
-    /// Returns whether a key is one of the intent's own.
+    /// Returns whether `key` is one of the intent's own keys, and not an intersection.
     fn has_key(&self, slot: usize, key: &FlowMatch) -> bool {
         self.placed[slot]
             .as_deref()
@@ -320,7 +322,7 @@ impl Compiler {
     }
 }
 
-/// Returns whether one filter can stand for both; thresholds are combined.
+/// Returns whether one filter can implement both. Thresholds may differ: the lower one applies.
 fn is_same_filter(one: &Filter, other: &Filter) -> bool {
     (one.algorithm, one.metric, &one.rule) == (other.algorithm, other.metric, &other.rule)
 }

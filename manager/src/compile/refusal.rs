@@ -1,4 +1,4 @@
-//! Reasons why an intent cannot be compiled, and notes for the operator if it can.
+//! Reasons why an intent cannot be compiled, and the notes for the operator if it can.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits};
 use crate::intent::IntentError;
 
-/// The reason why an intent is refused. `Display` is one sentence with what to do.
+/// The reason for refusing an intent. `Display` states the problem and a fix in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The intent contradicts itself.
     Intent(IntentError),
-    /// There are as many intents as are possible.
+    /// The maximum number of intents (given) is reached.
     TooMany(usize),
     /// The inventory has no device with an edge port.
     NoEdge,
@@ -28,7 +28,7 @@ pub enum Refusal {
     Leak(String),
     /// A device does not support the treatment of the L4 checksum.
     Checksum(String, &'static str),
-    /// No mode fits; each with the reason.
+    /// No mode works; lists each mode with the reason.
     NoMode(Vec<(Mode, String)>),
     /// No device can fill these bits.
     Bits(Bits),
@@ -38,7 +38,7 @@ pub enum Refusal {
         device: String,
         /// Key of the entry.
         key: Box<FlowMatch>,
-        /// The part that it cannot express, and the nearest that it can.
+        /// The part that the device cannot express, and the nearest alternative.
         why: &'static str,
     },
     /// A device cannot sample packets.
@@ -51,14 +51,14 @@ pub enum Refusal {
     Mtu {
         /// Longest packet of a host, bytes.
         packet: u32,
-        /// Bytes of INT on the longest path and one link more.
+        /// Bytes of INT on a path one link longer than the longest.
         int: u32,
         /// Smallest MTU between devices, bytes.
         mtu: u32,
-        /// The bits are those of several intents for the same flows.
+        /// True if the bits are the union of several intents' for the same flows.
         is_union: bool,
     },
-    /// A table has no room.
+    /// A device's table has too few entries.
     Full {
         /// Name of the device.
         device: String,
@@ -164,7 +164,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Suggests how an intent can need fewer entries of a table.
+/// Suggests how an intent can use fewer entries of a table.
 fn room_for(table: &str) -> &'static str {
     if table == FILTERS_BY_RULE {
         return "each entry of the flows of an intent with filter = \"rule\" is one: use fewer of them, or remove `filter`: the collector then applies the rule to all reports";
@@ -172,7 +172,7 @@ fn room_for(table: &str) -> &'static str {
     "use wider prefixes, or limit the intent by `at`"
 }
 
-/// The name of the filters by rule, as a table.
+/// Table name, in messages, of the filters by rule.
 pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
@@ -194,9 +194,9 @@ pub enum Note {
         /// Bits that it cannot fill.
         bits: Bits,
     },
-    /// INT can reach hosts behind this device after it restarts, until it has its rules again.
+    /// After a restart of this device, INT can reach the hosts behind it until its rules are installed again.
     OpenAfterRestart(String),
-    /// The MTU of a link or a host is not known and was not checked.
+    /// The MTU of a link or a host is unknown, so the MTU was not checked.
     MtuNotKnown,
 }
 

@@ -1,4 +1,4 @@
-//! Intents in a file: `[[intents]]`.
+//! Reads intents from TOML or JSON: the tables `[[intents]]` of a file, or one intent of a request to the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -172,7 +172,7 @@ choice! {
     }
 }
 
-/// `match`: a table of keys, or `"all"`.
+/// The setting `match`: a table of keys, or `"all"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct MatchSettings(Keys);
 
@@ -196,7 +196,7 @@ impl Setting for MatchSettings {
     }
 }
 
-/// A setting that is one value or a list.
+/// A setting that is written as one value or as a list.
 #[derive(Clone, Debug, PartialEq)]
 struct Several<T>(Vec<T>);
 
@@ -224,7 +224,7 @@ impl<T: Setting> Setting for Several<T> {
     }
 
     fn show(&self) -> Shown {
-        // An empty list would be refused where it is read again.
+        // An empty list would be refused when the shown text is read again.
         if self.0.is_empty() {
             Shown::Nothing
         } else {
@@ -233,7 +233,7 @@ impl<T: Setting> Setting for Several<T> {
     }
 }
 
-/// Declares a setting that is read from a string or integer.
+/// Declares a setting that is parsed from a string or an integer.
 macro_rules! text_setting {
     ($(#[doc = $doc:literal])+ $visible:vis $name:ident($inner:ty): $kind:literal, $parse:expr, $show:expr) => {
         $(#[doc = $doc])+
@@ -306,16 +306,16 @@ text_setting! {
 /// Reads a file of intents. `file` is its name in messages, `now` the time in ns since 1970.
 ///
 /// # Errors
-/// [`ConfigError`]: every problem with its line and what to do.
+/// [`ConfigError`], which lists every problem with its line and a fix.
 pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
     let settings = read_settings(text, file, now)?;
     Ok(settings.iter().map(IntentSettings::intent).collect())
 }
 
-/// Reads a file of intents, as [`read`], and returns its tables.
+/// Reads a file of intents like [`read`], but returns its checked tables.
 ///
 /// # Errors
-/// [`ConfigError`]: every problem with its line and what to do.
+/// [`ConfigError`], which lists every problem with its line and a fix.
 pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSettings>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
@@ -323,17 +323,17 @@ pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSetti
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
-        // Only for the problems that it reports: callers build the intents from the tables themselves.
+        // Called for the problems that it reports. Callers build the intents from the tables.
         build_and_check(&settings.intents, &root, &mut reader, now);
         intents = settings.intents;
     }
     reader.finish(file).map(|()| intents)
 }
 
-/// Reads one intent: a table with the keys of `[[intents]]`, from a file or from JSON. `now` is in ns since 1970.
+/// Reads one intent from a table with the keys of `[[intents]]`, from TOML or JSON. `now` is in ns since 1970.
 ///
 /// # Errors
-/// All problems as one message.
+/// All problems, joined into one message.
 pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
     let mut reader = Reader::new("").with_tables(tables::<IntentFile>);
     let settings = IntentSettings::read(table, &mut reader).filter(|_| reader.has_no_problems());
@@ -345,7 +345,7 @@ pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
     let problems = reader.messages_by_key(table).into_iter();
     let problems: Vec<String> = problems
         .map(|(keys, message)| {
-            // A message about a value names its key.
+            // A message about a value does not name its key; add it.
             if message.starts_with("found ") && !keys.is_empty() {
                 format!("`{}`: {message}", keys.join("."))
             } else {
@@ -359,8 +359,8 @@ pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
     }
 }
 
-/// Builds the intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates
-/// problems.
+/// Builds and checks the intents of `[[intents]]` in a file that has other tables as well. `root` is the whole file, where
+/// `reader` locates the problems.
 pub fn build_and_check(
     settings: &[IntentSettings],
     root: &Node<'_>,
@@ -387,14 +387,14 @@ pub fn build_and_check(
     intents
 }
 
-/// Describes the keys of an intent, for the reference.
+/// Returns the reference chapters about the keys of an intent.
 pub fn chapters() -> Vec<Chapter> {
     let mut chapters = Vec::new();
     Vec::<IntentSettings>::explain("intents", &mut chapters);
     chapters
 }
 
-/// Returns the key that an error is about.
+/// Returns the key to which an error belongs.
 fn key_of(error: &IntentError) -> &'static str {
     match error {
         IntentError::BadName(_) => "name",
@@ -407,8 +407,8 @@ fn key_of(error: &IntentError) -> &'static str {
     }
 }
 
-/// Refuses the problems of an intent that was read from `table`. Returns whether there are none, apart from `between`: that problem leaves
-/// the name of the intent valid, so that it is still compared with the others.
+/// Reports the problems of an intent that was read from `table`. Returns whether it has none, not counting a problem of
+/// `between`: such an intent still has a valid name, which the caller compares with the others.
 fn refuse_problems(
     settings: &IntentSettings,
     intent: &Intent,
@@ -422,7 +422,7 @@ fn refuse_problems(
             "`between` is for two different hosts; write between = [\"h1\", \"h9\"]",
         );
     }
-    // Of a list without a valid metric, every element was reported.
+    // If no metric in the list is valid, each one was reported already.
     if is_written(table, &["watch", "0"]) && settings.watch.is_empty() {
         return false;
     }
@@ -434,7 +434,7 @@ fn refuse_problems(
 }
 
 impl IntentSettings {
-    /// Returns the intent that these settings describe, which is not checked yet.
+    /// Returns the intent that these settings describe, unchecked.
     pub fn intent(&self) -> Intent {
         let Keys {
             src,
@@ -511,7 +511,7 @@ fn metrics(names: &[MetricName]) -> BTreeSet<Metric> {
     names.iter().map(|name| name.0).collect()
 }
 
-/// Returns the amounts that are given, in the order of the tables.
+/// Returns the given amounts by metric. `all` has the order of the fields of [`ThresholdSettings`].
 fn amounts(all: [Option<u64>; 5]) -> BTreeMap<Metric, u64> {
     let metrics = [
         Metric::FlowLatency,

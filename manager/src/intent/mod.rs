@@ -1,4 +1,4 @@
-//! Intents: requests of operators to watch flows.
+//! Intents: an operator's requests to measure flows, and the checks of their consistency, independent of the network.
 
 mod file;
 #[cfg(test)]
@@ -21,10 +21,10 @@ use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::{FlowMatch, Flows, FlowsError};
 use crate::instruction::{self, Bits};
 
-/// Upper limit of the number of intents.
+/// Maximum number of intents.
 pub const MAX_INTENTS: usize = 1 << 16;
 
-/// The factor by which the budget may raise a threshold, unless the intent sets a limit.
+/// Maximum factor by which the budget controller may raise a threshold, unless the intent sets `coarsest`.
 pub const COARSER: u64 = 64;
 
 /// Shortest duration of a drill-down, ns.
@@ -33,9 +33,9 @@ pub const SHORTEST_DRILL_DOWN: u64 = 1_000_000_000;
 /// The end of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// This long after it was added, ns.
+    /// The intent ends this long after it was added, ns.
     After(u64),
-    /// At this time, ns since 1970 (UTC).
+    /// The intent ends at this time, ns since 1970 (UTC).
     At(u64),
 }
 
@@ -52,26 +52,26 @@ impl Until {
 /// The part of the network where an intent applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// Names or labels of edge devices, with `*` for any text; everywhere if empty.
+    /// Names or labels of edge devices, where `*` stands for any text; empty for all edge devices.
     pub edges: Vec<String>,
-    /// Two hosts: only flows between them.
+    /// Two hosts, if only the flows between them are meant.
     pub between: Option<(String, String)>,
 }
 
-/// The reports that an intent requests, and the changes that are events.
+/// The reports that an intent requests, and the changes that become events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reporting {
     /// The difference from the last reported value above which a change is significant, in the metric's unit.
     pub thresholds: BTreeMap<Metric, u64>,
-    /// The greatest thresholds to which the budget may raise them; [`COARSER`] times the threshold where none is given.
+    /// Maximum threshold that the budget controller may set, by metric; [`COARSER`] times the threshold if not given.
     pub coarsest: BTreeMap<Metric, u64>,
-    /// The budget may lower the share of packets to one of this many; `None` leaves it as it is.
+    /// Coarsest sampling, one packet in this many, that the budget controller may choose. `None` keeps the sampling.
     pub coarsest_sample: Option<u32>,
-    /// A condition, evaluated by the collector.
+    /// A condition in the rule language, which the collector evaluates.
     pub rule: Option<String>,
-    /// Algorithm by which the sinks select packets; `None` reports all.
+    /// Algorithm by which the sinks select packets to report; `None` reports all.
     pub filter: Option<FilterAlgorithm>,
-    /// The drill-down when the rule becomes true.
+    /// The drill-down to start when the rule becomes true.
     pub then: Option<Then>,
 }
 
@@ -87,41 +87,41 @@ choice! {
     }
 }
 
-/// A drill-down: additional metrics that are watched for a while when the rule fires.
+/// A drill-down: additional metrics to measure for some time after the rule became true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Then {
-    /// Metrics that are watched.
+    /// Metrics to measure in addition.
     pub watch: BTreeSet<Metric>,
-    /// Flows that are watched.
+    /// Flows to which the drill-down applies.
     pub scope: Scope,
     /// Duration of the drill-down, ns.
     pub length: u64,
 }
 
-/// A request of an operator to watch flows.
+/// An operator's request to measure flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// Unique name of the intent.
     pub name: String,
-    /// Flows that it is about.
+    /// Flows that are to be measured.
     pub flows: Flows,
-    /// The opposite direction is watched as well.
+    /// True if the opposite direction is measured as well.
     pub both_directions: bool,
-    /// Metrics that are watched.
+    /// Metrics that are to be measured.
     pub watch: BTreeSet<Metric>,
-    /// The mode; `None` selects the cheapest that gives what is watched.
+    /// Mode of the measurement; `None` selects the cheapest one that provides the metrics.
     pub mode: Option<Mode>,
-    /// One packet of this many; 1 measures all.
+    /// Sampling: one packet in `sample` is measured; 1 measures all.
     pub sample: u32,
-    /// Part of the network where it applies.
+    /// Part of the network where the intent applies.
     pub at: At,
-    /// Reports and events that it requests.
+    /// Reports and events that the intent requests.
     pub reporting: Reporting,
     /// Upper limits of reports and events per second, which the budget controller enforces.
     pub budget: Budget,
-    /// End of the intent; `None` if it does not end.
+    /// End of the intent; `None` if it never ends.
     pub until: Option<Until>,
-    /// Priority: of overlapping intents, the one with the greatest number decides the mode.
+    /// Priority: among overlapping intents, the one with the greatest number decides the mode.
     pub priority: u32,
 }
 
@@ -143,40 +143,40 @@ impl Default for Intent {
     }
 }
 
-/// The reason why an intent is refused, apart from the network.
+/// A problem of an intent that does not depend on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentError {
     /// The name is not 1 to 63 letters, digits, `.`, `_`, `-`.
     BadName(String),
-    /// There is no metric to watch.
+    /// No metric is given.
     NothingWatched,
-    /// The flows have no entries.
+    /// The flows expand to no entries, or to too many.
     Flows(FlowsError),
     /// The `sample` is 0.
     NoSample,
-    /// A per-hop or per-flow filter compares exactly one metric.
+    /// A per-hop or per-flow filter needs exactly one threshold, not this number.
     FilterThresholds(usize),
-    /// Filters do not apply to SF-INT.
+    /// Filters do not work with SF-INT.
     FilterOfSf,
-    /// A threshold for a metric that is not watched, or that is no number.
+    /// The threshold is for a metric that is not watched, or that has no numeric value.
     Threshold(Metric),
     /// The rule does not compile.
     Rule(String),
-    /// A filter by rule without `rule`.
+    /// The filter `rule` is set, but `rule` is not.
     FilterWithoutRule,
-    /// There is `then` without `rule`.
+    /// The drill-down `then` is set, but `rule` is not.
     ThenWithoutRule,
-    /// A drill-down shorter than [`SHORTEST_DRILL_DOWN`].
+    /// The drill-down is shorter than [`SHORTEST_DRILL_DOWN`].
     ThenTooShort,
     /// The end lies in the past.
     Expired,
-    /// A budget without anything that could become coarser.
+    /// A budget is set, but nothing can become coarser.
     BudgetWithoutBounds,
-    /// A budget of events without anything that could become coarser.
+    /// A budget of events is set, but nothing that reduces events can become coarser.
     EventBudgetWithoutBounds,
-    /// The budget may not make the sample coarser than it is.
+    /// The coarsest sampling is not coarser than `sample`.
     CoarsestSample(u32),
-    /// A greatest threshold below the threshold, or without one.
+    /// The maximum threshold of this metric is not above its threshold, or it has no threshold.
     Coarsest(Metric),
 }
 
@@ -230,7 +230,7 @@ impl Intent {
     /// Checks everything that does not depend on the network. `now` is in ns since 1970.
     ///
     /// # Errors
-    /// The first contradiction as an [`IntentError`].
+    /// [`IntentError`], the first contradiction found.
     pub fn check(&self, now: u64) -> Result<(), IntentError> {
         if !crate::inventory::is_name(&self.name) {
             return Err(IntentError::BadName(self.name.clone()));
@@ -248,6 +248,7 @@ impl Intent {
         self.check_reporting()
     }
 
+    /// Checks thresholds, filter, rule, drill-down and budget against each other.
     fn check_reporting(&self) -> Result<(), IntentError> {
         let Reporting {
             thresholds,
@@ -308,7 +309,7 @@ impl Intent {
         Ok(())
     }
 
-    /// Returns the bounds within which budgets change its threshold and its sample, or `None` if nothing can become coarser.
+    /// Returns the bounds for changes of threshold and sampling by budgets, or `None` if nothing can become coarser.
     pub fn bounds(&self) -> Option<Bounds> {
         if self.compared().is_none() && self.reporting.coarsest_sample.is_none() {
             return None;
@@ -335,7 +336,7 @@ impl Intent {
         })
     }
 
-    /// Returns this intent with another detail, which no budget changes any more.
+    /// Returns a copy of this intent with a fixed detail, which budgets do not change.
     #[must_use]
     pub fn with_detail(&self, detail: Detail) -> Self {
         let mut intent = self.clone();
@@ -349,7 +350,7 @@ impl Intent {
         intent
     }
 
-    /// Returns the only threshold, if it can be raised: that of a filter, or that of the collector.
+    /// Returns the threshold that budgets can raise: the filter's, or without a filter the only one. `None` if it is 0.
     fn compared(&self) -> Option<(Metric, u64)> {
         let compares = match self.reporting.filter {
             None => self.reporting.thresholds.len() == 1,
@@ -362,20 +363,20 @@ impl Intent {
         (*least > 0).then_some((*metric, *least))
     }
 
-    /// Returns whether devices must be able to sample for it.
+    /// Returns whether devices must support sampling for this intent.
     pub fn samples(&self) -> bool {
         self.sample > 1 || self.reporting.coarsest_sample.is_some()
     }
 
-    /// Returns the entries of a watchlist that express its flows, wherever they are.
+    /// Returns the watchlist entries for its flows, independent of `at`.
     ///
     /// # Errors
-    /// [`FlowsError`] if no packet can match, or there are too many entries.
+    /// [`FlowsError`] if no packet can match or there are too many entries.
     pub fn entries(&self) -> Result<Vec<FlowMatch>, FlowsError> {
         self.flows.entries(self.both_directions)
     }
 
-    /// Returns the instruction bits that give what is watched.
+    /// Returns the instruction bits that the watched metrics need. `synchronised` says whether the domain's clocks are.
     pub fn bits(&self, synchronised: bool) -> Bits {
         let all = self
             .watch
@@ -385,7 +386,7 @@ impl Intent {
     }
 }
 
-/// Returns whether `name` matches `pattern`, in which `*` stands for any text.
+/// Returns whether `name` matches `pattern`, where `*` stands for any text.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -394,7 +395,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     };
     let mut last = None;
     for part in parts {
-        // All but the last part match as early as possible.
+        // The text parts before the last one match as early as possible.
         if let Some(part) = last.replace(part) {
             let Some((_, after)) = rest.split_once(part) else {
                 return false;

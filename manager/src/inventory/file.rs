@@ -1,4 +1,4 @@
-//! The inventory as a file: `[[devices]]`, `[[links]]`, `[[hosts]]`.
+//! Reads the inventory from TOML: the tables `[[devices]]`, `[[links]]` and `[[hosts]]`.
 
 use std::net::IpAddr;
 
@@ -72,10 +72,10 @@ section! {
     }
 }
 
-/// Reads an inventory; `file` is its name in messages.
+/// Reads an inventory. `file` is its name in messages.
 ///
 /// # Errors
-/// [`ConfigError`]: every problem with its line and what to do.
+/// [`ConfigError`], which lists every problem with its line and a fix.
 pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     let mut reader = Reader::new(text);
     let mut inventory = Inventory::default();
@@ -87,16 +87,16 @@ pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     reader.finish(file).map(|()| inventory)
 }
 
-/// Builds the inventory from settings that were [`checked`].
+/// Builds the inventory from settings that passed [`checked`].
 pub fn from_settings(settings: &InventorySettings) -> Inventory {
     let mut reader = Reader::new("");
-    // Every problem was reported where the settings were read.
+    // Problems were reported when the settings were read.
     reader
         .parse(tables::<InventorySettings>)
         .map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
 }
 
-/// Builds the inventory from a table of a larger file. `node` is that table, in which `reader` locates problems.
+/// Builds the inventory from a table of a larger file. `node` is that table, where `reader` locates the problems.
 pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reader<'_>) -> Inventory {
     let mut inventory = Inventory::default();
     add_devices(&mut inventory, settings, node, reader);
@@ -113,7 +113,7 @@ pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reade
     inventory
 }
 
-/// Adds the devices with a node id first, so that those without get ids that are really free.
+/// Adds devices with an explicit node id first, so that the others get ids that are really free.
 fn add_devices(
     inventory: &mut Inventory,
     settings: &InventorySettings,
@@ -182,7 +182,7 @@ fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String
         .map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
     let node = inventory.node(device).map_err(|error| {
         let names: Vec<&str> = inventory.devices().map(|device| device.name.as_str()).collect();
-        // Nearly every other short name is near.
+        // Short names are not compared, because most of them differ little.
         let near = if device.len() > 3 {
             nearest(device, &names)
         } else {
@@ -205,7 +205,7 @@ fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String
     };
     let a = port(inventory, a)?;
     let b = port(inventory, b)?;
-    // One file is one origin, in which a later line would silently replace an earlier one.
+    // All lines of a file have the same origin, so a later line would silently replace an earlier one.
     for (end, other) in [(a, b), (b, a)] {
         let peer = Peer::Port(other.0, other.1);
         if inventory

@@ -1,17 +1,17 @@
 //! The inventory: devices, their ports, links and hosts, each fact with its origin.
 //!
 //! # Contradictions
-//! Facts of different origins are kept side by side. If they disagree about a port, or the two ends of a link do, the port is
-//! [`PortRole::Disputed`]: it is shown with all claims, and treated as an edge port, because a sink too many costs a report and a
-//! sink too few a host its packet. No origin overrules another in silence.
+//! Facts from different origins are stored side by side; no origin silently overrules another. If they disagree about a port,
+//! or the two ends of a link disagree, the port is [`PortRole::Disputed`]. It is shown with all claims and treated as an edge
+//! port, because a sink too many costs a report, while a missing sink costs a host its packet.
 //!
-//! # Which facts open a border
-//! A wrong link is a leak: INT would leave by a port that leads to a host. So a port is [`PortRole::Fabric`] only by the file, or if
-//! the devices at both ends claim the link: one device alone may have received the forged LLDPDU of a host. Such a claim is a
-//! [`Suggestion`] for a person.
+//! # Facts that open a border
+//! A wrong link is a leak: INT would leave by a port that leads to a host. A port is therefore [`PortRole::Fabric`] only if
+//! the file says so, or if the devices at both ends claim the link. A claim of one device is not enough, because a host may
+//! have forged the LLDPDU; it becomes a [`Suggestion`] for the operator.
 //!
-//! What the collector learns changes no role at all. Reports may be forged, old, or lack a node, so that they neither open a
-//! border nor close a link; what they say is shown as suggestion or contradiction.
+//! Facts that the collector learns never change a role. Reports may be forged, old, or lack a node; therefore such facts are
+//! only shown as suggestions or contradictions.
 
 mod file;
 mod neighbour;
@@ -29,11 +29,11 @@ pub use self::neighbour::Unresolved;
 
 use crate::device::{NodeId, PortId};
 
-/// Upper limit of the number of devices.
+/// Maximum number of devices.
 pub const MAX_DEVICES: usize = 4096;
-/// Upper limit of the ports of a device.
+/// Maximum number of ports per device.
 pub const MAX_PORTS: usize = 1024;
-/// Upper limit of the number of hosts.
+/// Maximum number of hosts.
 pub const MAX_HOSTS: usize = 1 << 17;
 
 wire::named! {
@@ -63,7 +63,7 @@ choice! {
 }
 
 impl DeviceRole {
-    /// Returns whether INT ends before it: it has no ports of the domain, and no intent concerns it.
+    /// Returns whether the device is outside the INT domain: it has no ports of the domain, and intents do not apply to it.
     pub fn is_outside(self) -> bool {
         self != Self::Switch
     }
@@ -76,22 +76,22 @@ pub struct Device {
     pub name: String,
     /// Unique node id, not 0.
     pub node: NodeId,
-    /// The kind of its driver: `hopwise`, `p4runtime`, `gnmi`, `files`.
+    /// Kind of its driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
     pub driver: String,
-    /// Address by which the driver finds it.
+    /// Address at which the driver reaches the device.
     pub address: String,
-    /// Options of only some drivers.
+    /// Options that only some drivers have.
     pub options: DriverOptions,
-    /// Labels, for people and for `at.edges`.
+    /// Labels, for display and for `at.edges` of intents.
     pub labels: Vec<String>,
     /// Role in the domain.
     pub role: DeviceRole,
 }
 
-/// Options of a device that only some drivers need, as they are written.
+/// Options that only some drivers have, as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverOptions {
-    /// `files`: when the device has what was written.
+    /// For the driver `files`: when rules count as applied.
     pub confirm: Option<String>,
 }
 
@@ -111,20 +111,20 @@ pub struct Host {
     pub name: String,
     /// IP addresses of the host.
     pub addresses: Vec<IpAddr>,
-    /// Port that it is connected to.
+    /// Port that the host is connected to, if known.
     pub at: Option<(NodeId, PortId)>,
 }
 
 /// The role of a port in the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortRole {
-    /// It leads to a port of another device: INT may pass.
+    /// The port leads to a port of another device: INT may pass.
     Fabric(NodeId, PortId),
-    /// It leads to hosts: INT begins and ends here.
+    /// The port leads to hosts: INT begins and ends here.
     Edge,
-    /// Neither a link nor a host is known. It is a sink, since a host may be connected at any time, and not a source.
+    /// No link or host is known. The port is a sink, because a host may be connected at any time, but not a source.
     Unused,
-    /// File and devices contradict each other. A sink until they agree.
+    /// File and devices contradict each other. The port is a sink until they agree.
     Disputed,
 }
 
@@ -140,46 +140,46 @@ impl PortRole {
     }
 }
 
-/// Facts that contradict each other.
+/// A port about which facts contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// Port that the facts are about.
     pub port: (NodeId, PortId),
-    /// Claims of each origin about it; for a link whose ends disagree, the claim of each end.
+    /// The claim of each origin about the port. For a link whose ends disagree, also the claims at the other end.
     pub claims: Vec<(Origin, Peer)>,
 }
 
-/// A link that is claimed, but not by enough to let INT pass: a person may write it into the file.
+/// A link with too few claims to let INT pass. The operator may add it to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// Both ends, the lower one first.
+    /// Both ends of the link, the lower one first.
     pub between: [(NodeId, PortId); 2],
-    /// Origins that claim it, and at which end.
+    /// Each claim's origin, and the end of the link that it is about.
     pub claims: Vec<(Origin, (NodeId, PortId))>,
 }
 
 /// The reason why a fact was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InventoryError {
-    /// Two devices with one name.
+    /// Two devices have the same name.
     DuplicateName(String),
-    /// Two devices with one node id.
+    /// Two devices have the same node id.
     DuplicateNode(NodeId, String),
-    /// Node id 0 means "unknown" in INT.
+    /// The node id is 0, which means "unknown" in INT.
     NodeZero(String),
     /// The name is not 1 to 63 letters, digits, `.`, `_`, `-`.
     BadName(String),
-    /// No device with this name.
+    /// No device has this name.
     UnknownDevice(String),
-    /// No device with this node id.
+    /// No device has this node id.
     UnknownNode(NodeId),
-    /// A link from a device to itself.
+    /// A link connects a device to itself.
     Loop(String),
-    /// Two hosts with one name or one address.
+    /// Two hosts have the same name or address.
     DuplicateHost(String),
-    /// A port of a device outside the domain.
+    /// A port, link or host belongs to a device outside the domain.
     Outside(String),
-    /// There are too many of something.
+    /// The limit for this kind of object is exceeded.
     TooMany(&'static str, usize),
 }
 
@@ -227,7 +227,7 @@ impl fmt::Display for InventoryError {
 
 impl std::error::Error for InventoryError {}
 
-/// Facts about a port.
+/// Facts about a port, with the peer that each origin claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PortFacts {
     name: Option<String>,
@@ -242,6 +242,7 @@ pub struct Inventory {
     names: BTreeMap<String, NodeId>,
     ports: BTreeMap<NodeId, BTreeMap<PortId, PortFacts>>,
     hosts: BTreeMap<String, Host>,
+    /// Name of the host that has each address.
     addresses: BTreeMap<IpAddr, String>,
 }
 
@@ -287,7 +288,8 @@ impl Inventory {
             .unwrap_or(NodeId::MAX)
     }
 
-    /// Removes a device with its ports, and the claims of others about links to it: nothing is then known of those ports.
+    /// Removes a device with its ports, and all claims about links to it. Nothing is then known about the other ends of these
+    /// links. Hosts at the device remain, without a port.
     pub fn remove_device(&mut self, node: NodeId) {
         if let Some(device) = self.devices.remove(&node) {
             self.names.remove(&device.name);
@@ -303,10 +305,10 @@ impl Inventory {
         }
     }
 
-    /// Declares a port, with its interface's name and MTU if known.
+    /// Declares a port, and updates its interface name and MTU (bytes) if given.
     ///
     /// # Errors
-    /// [`InventoryError`] if the device is unknown, or has too many ports.
+    /// [`InventoryError`] if the device is unknown, outside the domain, or has too many ports.
     pub fn add_port(
         &mut self,
         port: (NodeId, PortId),
@@ -338,10 +340,10 @@ impl Inventory {
         Ok(ports.entry(port.1).or_default())
     }
 
-    /// Sets the other end of a port as this origin claims it; `None` withdraws the claim.
+    /// Sets this origin's claim about the other end of a port; `None` withdraws the claim.
     ///
     /// # Errors
-    /// [`InventoryError`] if a device is unknown, or both ends are the same device.
+    /// [`InventoryError`] if a device is unknown or outside the domain, or if both ends are the same device.
     pub fn set_peer(
         &mut self,
         port: (NodeId, PortId),
@@ -368,10 +370,10 @@ impl Inventory {
         Ok(())
     }
 
-    /// Sets a link at both of its ends.
+    /// Sets this origin's claim about a link at both of its ends.
     ///
     /// # Errors
-    /// As [`Inventory::set_peer`] for either end.
+    /// [`InventoryError`] from [`Inventory::set_peer`] for either end.
     pub fn add_link(
         &mut self,
         a: (NodeId, PortId),
@@ -382,10 +384,10 @@ impl Inventory {
         self.set_peer(b, Some(Peer::Port(a.0, a.1)), origin)
     }
 
-    /// Adds a host; its port is then an edge port by this origin.
+    /// Adds a host. This origin then claims its port to be an edge port.
     ///
     /// # Errors
-    /// [`InventoryError`] if its name or an address is invalid or used, or its device is unknown.
+    /// [`InventoryError`] if the name is invalid, the name or an address is in use, or the device is unknown.
     pub fn add_host(&mut self, host: Host, origin: Origin) -> Result<(), InventoryError> {
         if !is_name(&host.name) {
             return Err(InventoryError::BadName(host.name));
@@ -431,7 +433,7 @@ impl Inventory {
     /// Returns the node id of the device with this name.
     ///
     /// # Errors
-    /// [`InventoryError::UnknownDevice`] if there is none.
+    /// [`InventoryError::UnknownDevice`] if there is none with this name.
     pub fn node(&self, name: &str) -> Result<NodeId, InventoryError> {
         self.names
             .get(name)
@@ -439,7 +441,7 @@ impl Inventory {
             .ok_or_else(|| InventoryError::UnknownDevice(name.to_owned()))
     }
 
-    /// Returns a device's name, or its node id as text.
+    /// Returns a device's name, or `node N` for an unknown device.
     pub fn name(&self, node: NodeId) -> String {
         self.devices
             .get(&node)
@@ -485,7 +487,7 @@ impl Inventory {
         peers.map(|(origin, peer)| (*origin, peer.clone())).collect()
     }
 
-    /// Returns the claim about a port on which file and device agree: `Ok(None)` if there is none.
+    /// Returns the claim about a port that file and device share; `Ok(None)` if there is none, `Err` if they disagree.
     fn agreed(&self, port: (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
         let Some(facts) = self.facts(port) else {
             return Ok(None);
@@ -520,20 +522,20 @@ impl Inventory {
         }
     }
 
-    /// Returns whether a link on which all claims agree is one by which INT may leave.
+    /// Returns whether a link without contradicting claims is certain enough to let INT pass.
     fn is_certain(&self, a: (NodeId, PortId), b: (NodeId, PortId)) -> bool {
         self.has_claim(a, Origin::File)
             || self.has_claim(b, Origin::File)
             || (self.has_claim(a, Origin::Device) && self.has_claim(b, Origin::Device))
     }
 
-    /// Returns whether this origin claims a peer of the port.
+    /// Returns whether this origin makes a claim about the port.
     fn has_claim(&self, port: (NodeId, PortId), origin: Origin) -> bool {
         self.facts(port)
             .is_some_and(|facts| facts.peers.contains_key(&origin))
     }
 
-    /// Returns the links that are claimed, but not by enough to let INT pass.
+    /// Returns the links with too few claims to let INT pass.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         let mut found: BTreeMap<[(NodeId, PortId); 2], Suggestion> = BTreeMap::new();
         for port in self
@@ -594,7 +596,7 @@ impl Inventory {
             .flat_map(|(node, ports)| ports.keys().map(move |port| (*node, *port)))
     }
 
-    /// Derives the topology from the facts.
+    /// Derives the topology from all facts.
     pub fn topology(&self) -> Topology {
         let mut topology = Topology::default();
         for device in self.devices().filter(|device| !device.role.is_outside()) {
@@ -602,7 +604,7 @@ impl Inventory {
         }
         for port in self.all_ports() {
             match self.role(port) {
-                // A port of which only the other end knows is in the link, too.
+                // If only the other end claims the link, it is still set at both ends.
                 PortRole::Fabric(node, other) => {
                     topology.link(port, (node, other));
                     topology.link((node, other), port);
@@ -630,7 +632,7 @@ pub struct DevicePorts {
 }
 
 impl DevicePorts {
-    /// Returns the ports by which INT must never leave, whatever the state of other devices.
+    /// Returns the ports that INT must never leave by, whatever the state of other devices.
     pub fn border(&self) -> impl Iterator<Item = PortId> {
         self.edge.iter().chain(&self.closed).copied()
     }
@@ -639,7 +641,7 @@ impl DevicePorts {
 /// Devices and links of the domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Ports by the node id of their device.
+    /// Ports of each device, by node id.
     pub devices: BTreeMap<NodeId, DevicePorts>,
 }
 
@@ -656,10 +658,11 @@ impl Topology {
         }
     }
 
-    /// Counts the links along the longest of the shortest paths between two devices with edge ports; 0 if there is at most one
-    /// such device, or no path between any.
+    /// Returns the number of links on the longest of the shortest paths between two devices with edge ports. Returns 0 if
+    /// there is at most one such device or no path between any two.
     pub fn longest_path(&self) -> u32 {
         let index: BTreeMap<NodeId, usize> = self.devices.keys().enumerate().map(|(i, n)| (*n, i)).collect();
+        // Adjacency matrix as bit sets, one row of `words` 64-bit words per device.
         let words = index.len().div_ceil(64);
         let mut adjacent = vec![vec![0_u64; words]; index.len()];
         let mut edges = vec![0_u64; words];
@@ -680,8 +683,8 @@ impl Topology {
     }
 }
 
-/// Returns the largest distance from `start` to a member of `targets`, by breadth-first search over sets of bits: one step of the
-/// search is a disjunction of rows, so that a thousand devices take milliseconds.
+/// Returns the largest distance from `start` to a member of `targets`, by breadth-first search over bit sets. One step of the
+/// search ORs the rows of the frontier, so that a thousand devices take milliseconds.
 fn eccentricity(start: usize, adjacent: &[Vec<u64>], targets: &[u64]) -> u32 {
     let mut seen = vec![0_u64; targets.len()];
     seen[start / 64] |= 1 << (start % 64);
@@ -704,6 +707,7 @@ fn eccentricity(start: usize, adjacent: &[Vec<u64>], targets: &[u64]) -> u32 {
     farthest
 }
 
+/// Returns the indices of the set bits in ascending order.
 fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     words.iter().enumerate().flat_map(|(at, word)| {
         let mut word = *word;

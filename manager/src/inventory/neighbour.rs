@@ -1,10 +1,10 @@
-//! Resolves a neighbour that LLDP announced to a port of the inventory.
+//! Resolves a neighbour announced by LLDP (IEEE 802.1AB) to a port of the inventory.
 
 use super::Inventory;
 use crate::device::{NodeId, PortId};
 use crate::driver::Neighbour;
 
-/// The reason why a neighbour is no port of the inventory.
+/// The reason why a neighbour is not a known port of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// No device has this system name.
@@ -14,8 +14,8 @@ pub enum Unresolved {
 }
 
 impl Inventory {
-    /// Returns the port that announces itself: the device with the neighbour's system name (or with its first label, if the
-    /// system name is a domain name), and of its ports the one with this interface name, or this number.
+    /// Returns the port that announced itself. The device is the one with the neighbour's system name, or with its first DNS
+    /// label. The port is the one with the announced interface name or number.
     ///
     /// # Errors
     /// [`Unresolved`] if there is no such device or port.

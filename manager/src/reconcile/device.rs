@@ -1,4 +1,4 @@
-//! The state of one device: the outstanding request, its known rules, and its phase.
+//! The reconciler's state of one device: outstanding request, known rules, differences from the target, and phase.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,18 @@ use super::{Phase, Target, Timing};
 use crate::device::{Change, Election, Etag, OtherEntries, Request, RequestId, Restart, Rule, Rules};
 use crate::instruction::{self, Bits};
 
-/// A request that awaits its answer.
+/// A request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outstanding {
     pub(super) id: RequestId,
     pub(super) kind: RequestKind,
+    /// Time at which it was sent, and time at which it fails, ns.
     pub(super) sent: u64,
     pub(super) deadline: u64,
 }
 
-/// The kind of a request. A device may be quick to answer one and slow, or unable, to answer another.
+/// The kind of a request. Timeouts and backoff are separate for each kind, because a device may answer one quickly and be slow
+/// or unable to answer another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Claim,
@@ -34,57 +36,57 @@ impl From<&Request> for RequestKind {
     }
 }
 
-/// The time limits and failures of requests of one kind.
+/// The timeout and backoff of requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Failures since the last success.
+    /// Number of failures since the last success.
     pub(super) failures: u32,
-    /// Time limit of the next one, ns, if it is more than that of all devices.
+    /// Time limit of the next request, ns, if it exceeds the default.
     limit: u64,
 }
 
 impl Pace {
-    /// Returns the time limit of the next request, ns.
+    /// Returns the time limit of the next request, ns, between the default and the maximum.
     pub(super) fn limit(&self, timing: &Timing) -> u64 {
         self.limit
             .clamp(timing.timeout, timing.longest.max(timing.timeout))
     }
 
-    /// Records an answer that came after `elapsed` ns: others may take several times as long.
+    /// Records an answer that took `elapsed` ns. Later requests may take [`LONGER`] times as long.
     pub(super) fn answered(&mut self, elapsed: u64) {
         self.limit = elapsed.saturating_mul(LONGER);
     }
 
-    /// Doubles the time limit because there was no answer in time.
+    /// Doubles the time limit after a request without an answer.
     pub(super) fn was_late(&mut self, timing: &Timing) {
         self.limit = self.limit(timing).saturating_mul(2);
     }
 
-    /// Returns the time until the next attempt, ns.
+    /// Returns the backoff until the next attempt, ns: exponential in the number of failures.
     pub(super) fn back_off(&self, timing: &Timing) -> u64 {
         let (first, longest) = timing.retry;
         first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
     }
 }
 
-/// A request may take this many times as long as the last one of its kind. Between two reads, a device rests for at least this
-/// many times the duration of the last read.
+/// A request may take this many times as long as the previous one of its kind. After a read, the device rests for at least
+/// this many times the duration of the read.
 pub(super) const LONGER: u64 = 4;
 
-/// The properties of a device that the guards need, derived from its rules.
+/// Properties of a device, derived from its rules, that the guards check. They are pessimistic while changes are pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// All border ports are certainly sinks, and INT is encoded as in the whole domain.
+    /// True if all border ports are certainly sinks and the encoding of INT is certainly the domain's.
     pub(super) ready: bool,
-    /// Bits that the device may insert into packets.
+    /// Instruction bits that the device may insert into packets.
     pub(super) may_insert: Bits,
-    /// Bits that it should execute and possibly does not.
+    /// Instruction bits that it should execute and possibly does not.
     pub(super) missing_bits: Bits,
-    /// The encoding differs from that of the domain.
+    /// True if the encoding possibly differs from the domain's.
     pub(super) wrong_encoding: bool,
-    /// Sinks on ports to other devices, possibly.
+    /// Number of sinks that are possibly present on ports to other devices.
     pub(super) facing: usize,
-    /// Packets may get more INT from it than links have room for.
+    /// True if it may insert more INT into packets than the links have room for.
     pub(super) overfills: bool,
 }
 
@@ -94,34 +96,36 @@ pub(super) struct Device {
     pub(super) target: Target,
     pub(super) phase: Phase,
     pub(super) outstanding: Option<Outstanding>,
-    /// The outstanding request, until it is sent.
+    /// The request of `outstanding` until it is sent.
     pub(super) queued: Option<Request>,
-    /// The claim is valid: requests may be sent, and the state is current.
+    /// True if the claim is valid: requests may be sent, and the known state is current.
     pub(super) claimed: bool,
     /// Election of the last claim.
     pub(super) election: Election,
-    /// The last claim was refused for a newer lease.
+    /// True if the last claim was refused in favour of a newer lease.
     pub(super) superseded: bool,
-    /// Rules as last read under the current lease.
+    /// Rules as last read under the current lease; `None` if unknown.
     pub(super) actual: Option<Rules>,
-    /// Changes that were sent and not confirmed by a read: each may or may not have been executed.
+    /// Changes that were sent but not confirmed by a read. Each may or may not have been executed.
     pub(super) pending: Vec<Change>,
     pub(super) etag: Etag,
     pub(super) foreign: Vec<String>,
     pub(super) others: OtherEntries,
-    /// Time limits of claims, reads and changes.
+    /// Timeout and backoff of claims, reads and changes, by [`RequestKind`].
     paces: [Pace; 3],
-    /// No changes are sent before this time, after a refusal.
+    /// After a refusal, no changes are sent before this time, ns.
     pub(super) hold_until: u64,
     pub(super) hold_reason: String,
+    /// Time of the next periodic read, ns.
     pub(super) next_poll: u64,
-    /// The device reported a change while a request was outstanding.
+    /// True if the device reported a change while a request was outstanding.
     pub(super) read_again: bool,
     pub(super) facts: Facts,
-    /// Time since which its border has not been closed.
+    /// Time since which its border has not been closed, ns.
     pub(super) unready_since: u64,
+    /// Condition that the next change waits for.
     pub(super) waits: Option<Wait>,
-    /// Rules of the target that are missing, and unexpected rules; sinks of ports to devices not counted.
+    /// Missing rules of the target (`missing`), and unexpected rules (`extra`), where sinks on ports to devices do not count.
     pub(super) missing: Vec<Rule>,
     pub(super) extra: Vec<Rule>,
 }
@@ -156,7 +160,7 @@ impl Device {
         device
     }
 
-    /// Discards all that is known of the device's rules: knowledge from another lease may be wrong by now.
+    /// Discards everything known about the device's rules, because knowledge from another lease may be outdated.
     pub(super) fn forget(&mut self, now: u64) {
         self.claimed = false;
         self.superseded = false;
@@ -169,17 +173,17 @@ impl Device {
         self.derive(now);
     }
 
-    /// Returns the time limits and failures of a kind of request.
+    /// Returns the timeout and backoff of a kind of request.
     pub(super) fn pace(&mut self, kind: RequestKind) -> &mut Pace {
         &mut self.paces[kind as usize]
     }
 
-    /// Returns whether the last request of some kind failed.
+    /// Returns whether the last request of any kind failed.
     pub(super) fn is_failing(&self) -> bool {
         self.paces.iter().any(|pace| pace.failures > 0)
     }
 
-    /// Returns the time at which it is to be claimed again, if it waits for that.
+    /// Returns the time of the next claim, ns, if the device is backing off from one.
     pub(super) fn next_try(&mut self) -> Option<&mut u64> {
         match &mut self.phase {
             _ if self.claimed || self.outstanding.is_some() => None,
@@ -188,8 +192,9 @@ impl Device {
         }
     }
 
-    /// Records that the connection or the device was lost. The known rules stay true as far as the border goes: the device keeps
-    /// them, or forwards nothing until it gets that rule. Of a device that forwards without rules, nothing is known any more.
+    /// Records that the connection or the device was lost. The known rules remain valid for the border, because the device
+    /// keeps its rules, or forwards nothing until [`Rule::Forwarding`] is installed. For a device that forwards without rules,
+    /// nothing is known any more.
     pub(super) fn lose(&mut self, now: u64) {
         self.claimed = false;
         self.outstanding = None;
@@ -201,12 +206,12 @@ impl Device {
         self.derive(now);
     }
 
-    /// Returns the name of the device, for messages.
+    /// Returns the device's name, for messages.
     pub(super) fn name(&self) -> String {
         self.target.name.clone()
     }
 
-    /// Returns whether `rule` is certainly present.
+    /// Returns whether `rule` is certainly present on the device.
     pub(super) fn has(&self, rule: &Rule) -> bool {
         self.actual.as_ref().is_some_and(|actual| actual.contains(rule))
             && !self
@@ -215,12 +220,12 @@ impl Device {
                 .any(|change| matches!(change, Change::Remove(removed) if removed == rule))
     }
 
-    /// Returns whether the device forwards packets, as far as that depends on rules.
+    /// Returns whether the device forwards packets, as far as that depends on its rules.
     pub(super) fn forwards(&self) -> bool {
         self.target.restart != Restart::Waits || self.has(&Rule::Forwarding)
     }
 
-    /// Recomputes facts and differences after its rules or its target changed.
+    /// Recomputes facts and differences after a change of the device's rules or its target.
     pub(super) fn derive(&mut self, now: u64) {
         let was_ready = self.facts.ready;
         self.facts = self.current_facts();
@@ -240,9 +245,9 @@ impl Device {
             .difference(&self.target.rules)
             .filter(|rule| match rule {
                 Rule::Sink(port) => !links.contains_key(port),
-                // Whatever is planned, a device that forwards goes on forwarding.
+                // No plan stops a device that forwards.
                 Rule::Forwarding => false,
-                // A device that has DTA collectors keeps them until it gets others.
+                // A device keeps its DTA collectors until it gets others.
                 Rule::DtaMap(_) => has_map,
                 _ => true,
             })
@@ -250,6 +255,7 @@ impl Device {
             .collect();
     }
 
+    /// Derives the facts from the known rules and the pending changes; the most pessimistic if nothing is known.
     fn current_facts(&self) -> Facts {
         if self.target.outside {
             return Facts {
@@ -310,7 +316,7 @@ impl Device {
             .collect()
     }
 
-    /// Returns whether changes may be sent now.
+    /// Returns whether changes may be sent now: the device is claimed, its rules are known, and nothing is outstanding.
     pub(super) fn is_settled(&self) -> bool {
         self.claimed && self.outstanding.is_none() && self.actual.is_some() && self.pending.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Reconciles all devices of a domain.
+//! The [`Reconciler`]: brings all devices of a domain to their desired rules. It claims them, reads them, sends the changes
+//! that the guard permits, and retries with backoff.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,26 +14,28 @@ use crate::device::{
     State,
 };
 
-/// Upper limit of the claims by which a device may be ahead of the last claim of a lease.
+/// Maximum number of epochs by which a device's election may exceed this manager's within the same term. More cannot be true.
 const MAX_EPOCHS: u64 = 1 << 32;
 
-/// Brings the devices of a domain to their targets.
+/// Reconciles the devices of a domain with their targets.
 #[derive(Debug)]
 pub struct Reconciler {
     guard: Guard,
     devices: Devices,
-    /// Election of the last claim; `None` while another manager acts.
+    /// Election of the last claim; `None` in standby.
     election: Option<Election>,
     next_id: RequestId,
     notices: Vec<Notice>,
-    /// Ports that became edge ports, and since when they are certainly sinks.
+    /// Ports that became edge ports, each with the time since which it is certainly a sink, ns, or `None` if it is not.
     opening: BTreeMap<(NodeId, PortId), Option<u64>>,
+    /// True if a message may have made further changes safe.
     dirty: bool,
+    /// Earliest time at which waiting changes may become safe, ns.
     wake: Option<u64>,
 }
 
 impl Reconciler {
-    /// Creates a reconciler without devices. It acts when it has a term ([`Reconciler::set_term`]).
+    /// Creates a reconciler without devices, in standby until it gets a term ([`Reconciler::set_term`]).
     pub fn new(timing: Timing, order: Order) -> Self {
         let guard = Guard::new(order, timing);
         Self {
@@ -47,8 +50,8 @@ impl Reconciler {
         }
     }
 
-    /// Sets or withdraws the right to act. `term` numbers the lease: it grows with each new holder, and no two managers have the
-    /// same.
+    /// Activates this manager with `term`, or puts it in standby with `None`. The term numbers the lease: it grows with each
+    /// new holder, and no two managers have the same.
     pub fn set_term(&mut self, term: Option<u64>, now: u64) {
         if self.election.map(|election| election.term) == term {
             return;
@@ -72,29 +75,29 @@ impl Reconciler {
         self.dirty = true;
     }
 
-    /// Returns the term with which this manager acts.
+    /// Returns the term while this manager is active, or `None` in standby.
     pub fn term(&self) -> Option<u64> {
         self.election.map(|election| election.term)
     }
 
-    /// Returns whether this manager acts.
+    /// Returns whether this manager is active.
     pub fn is_acting(&self) -> bool {
         self.election.is_some()
     }
 
-    /// Notes that devices may have an earlier encoding, also those that do not answer: their INT is removed everywhere before
-    /// another is used.
+    /// Records that devices, even unreachable ones, may use an earlier encoding. All INT is withdrawn before the new one is
+    /// used.
     pub fn reencode(&mut self) {
         self.guard.is_reencoding = true;
         self.dirty = true;
     }
 
-    /// Returns whether packets with INT of an earlier encoding may be in flight.
+    /// Returns whether packets with an earlier encoding of INT may be in flight.
     pub fn is_reencoding(&self) -> bool {
         self.guard.is_reencoding
     }
 
-    /// Replaces the targets of the devices. A device that is not in `targets` any more is no longer driven.
+    /// Replaces the targets of the devices. A device without a target is no longer driven.
     pub fn set_targets(&mut self, targets: Targets, now: u64) {
         self.guard.wanted = targets
             .values()
@@ -131,14 +134,14 @@ impl Reconciler {
         self.dirty = true;
     }
 
-    /// Requests [`Notice::EdgeReady`] of a port that is to become an edge port. A port that was in a link and no longer is one in
-    /// the targets is announced without a request; a manager that restarted meanwhile must request it.
+    /// Requests [`Notice::EdgeReady`] for a port that is to become an edge port. A port whose link disappears from the targets
+    /// is announced without a request, but a manager that restarted in between must request it.
     pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
         self.opening.entry((node, port)).or_default();
         self.dirty = true;
     }
 
-    /// Processes an answer. Answers to anything but the outstanding request are ignored: they are late or duplicated.
+    /// Processes an answer. Answers to any request but the outstanding one are late or duplicated, and are ignored.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -164,7 +167,7 @@ impl Reconciler {
             Answer::NotPrimary(highest) => self.superseded(node, highest, now),
             Answer::State(state) => self.read(node, state, elapsed, now),
             Answer::Unconfirmed(reason) => self.unconfirmed(node, reason, now),
-            // The result is read from the device, not believed.
+            // The result is read back from the device instead of trusted.
             Answer::Applied => self.send(node, Request::Read, Phase::Applying, now),
             Answer::Stale => self.stale(node, kind, now),
             Answer::Refused(reason) if kind == RequestKind::Apply => {
@@ -180,7 +183,7 @@ impl Reconciler {
         }
     }
 
-    /// Processes an event that a device reported by itself.
+    /// Processes an event that a device reported unasked.
     pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -193,7 +196,7 @@ impl Reconciler {
             }
             DeviceEvent::Lost(reason) => {
                 let soon = now.saturating_add(self.guard.timing.retry.0);
-                // A device that is already backing off keeps its backoff.
+                // A device that is already backing off keeps its earlier retry time.
                 let next_try = device.next_try().map_or(now, |next_try| soon.min(*next_try));
                 device.lose(now);
                 self.enter(node, Phase::Unreachable { reason, next_try });
@@ -212,7 +215,7 @@ impl Reconciler {
         }
     }
 
-    /// Advances to `now`, and appends the requests to send.
+    /// Advances the state to `now` and appends the requests to send.
     pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
         if self.election.is_some() {
             self.expire(now);
@@ -221,7 +224,7 @@ impl Reconciler {
         self.append_commands(out);
     }
 
-    /// Returns the latest time at which to call [`Reconciler::poll`] again, ns.
+    /// Returns the time, ns, by which [`Reconciler::poll`] must be called again, or `None` in standby.
     pub fn next_timeout(&self) -> Option<u64> {
         self.election?;
         let timeouts = self
@@ -242,7 +245,7 @@ impl Reconciler {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns the status of each device, for people.
+    /// Returns the status of each device, for display.
     pub fn statuses(&self) -> Vec<DeviceStatus> {
         let statuses = self.devices.values().zip(self.states());
         statuses
@@ -255,7 +258,7 @@ impl Reconciler {
             .collect()
     }
 
-    /// Returns the status of each device without its rules and the entries of others, which may be many.
+    /// Returns the status of each device without its rules and foreign entries, which may be many.
     pub fn states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.devices.iter().map(|(node, device)| DeviceStatus {
             node: *node,
@@ -270,7 +273,7 @@ impl Reconciler {
         })
     }
 
-    /// Returns the rules of a device as last read under this lease.
+    /// Returns the rules of a device as last read under this lease, or `None` if unknown.
     pub fn rules(&self, node: NodeId) -> Option<&crate::device::Rules> {
         self.devices.get(&node)?.actual.as_ref()
     }
@@ -280,17 +283,17 @@ impl Reconciler {
         self.devices.get(&node).is_some_and(|device| device.claimed)
     }
 
-    /// Returns the state of a device, or `None` if it is not driven.
+    /// Returns the phase of a device, or `None` if it is not driven.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         Some(&self.devices.get(&node)?.phase)
     }
 
-    /// Returns the devices with their states.
+    /// Returns each device's node id and phase.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.devices.iter().map(|(node, device)| (*node, &device.phase))
     }
 
-    /// Counts the devices that have the rules that they should have. One whose target has just changed is not among them.
+    /// Returns the number of devices that have exactly the desired rules, without those whose target has just changed.
     pub fn in_sync(&self) -> usize {
         self.devices
             .values()
@@ -300,6 +303,7 @@ impl Reconciler {
             .count()
     }
 
+    /// Sets the phase of a device. A change produces a notice; if too many accumulate, the older half is dropped.
     fn enter(&mut self, node: NodeId, phase: Phase) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -313,7 +317,7 @@ impl Reconciler {
         }
     }
 
-    /// Queues a request; [`Reconciler::poll`] sends it.
+    /// Queues a request, which [`Reconciler::poll`] sends.
     fn send(&mut self, node: NodeId, request: Request, phase: Phase, now: u64) {
         self.next_id += 1;
         let Some(device) = self.devices.get_mut(&node) else {
@@ -328,7 +332,7 @@ impl Reconciler {
             deadline: now.saturating_add(limit),
         });
         device.queued = Some(request);
-        // A failure stays shown until an attempt succeeds.
+        // A failure remains visible until an attempt succeeds.
         let failed = matches!(device.phase, Phase::Unreachable { .. } | Phase::Failed { .. });
         if phase == Phase::Applying || !failed || !device.is_failing() {
             self.enter(node, phase);
@@ -350,12 +354,12 @@ impl Reconciler {
         }
     }
 
-    /// Claims a device with a new epoch: everything sent before is fenced off.
+    /// Claims a device with a new epoch, which fences off all earlier requests.
     fn claim(&mut self, node: NodeId, now: u64) {
         let Some(election) = self.election.as_mut() else {
             return;
         };
-        // No manager claims so often: see `superseded`.
+        // The epoch never saturates in practice; `superseded` rejects implausible epochs.
         election.epoch = election.epoch.saturating_add(1);
         let election = *election;
         if let Some(device) = self.devices.get_mut(&node) {
@@ -371,8 +375,9 @@ impl Reconciler {
         self.claim(node, now);
     }
 
-    /// Processes the answer that a device has another election. One device is not believed for all: it is tried again later, and
-    /// this manager goes on with the others, which is safe, since a newer one takes each by a claim of its own.
+    /// Handles a device that has another election. A single device is not trusted to speak for all: it is retried later, and
+    /// this manager continues with the others. That is safe, because a newer manager takes over each device by its own claim.
+    /// If at least half of the devices were claimed by a newer lease, this manager goes to standby.
     fn superseded(&mut self, node: NodeId, highest: Election, now: u64) {
         let Some(own) = self.election.as_mut() else { return };
         let Some(device) = self.devices.get_mut(&node) else {
@@ -380,7 +385,7 @@ impl Reconciler {
         };
         let reason = if highest.term > own.term {
             let claims = *device.pace(RequestKind::Claim);
-            // The other manager changes its rules.
+            // The other manager changes the device's rules, so our knowledge is outdated.
             device.forget(now);
             *device.pace(RequestKind::Claim) = claims;
             device.superseded = true;
@@ -389,7 +394,7 @@ impl Reconciler {
                 highest.term
             )
         } else if highest.term == own.term && highest.epoch <= own.epoch.saturating_add(MAX_EPOCHS) {
-            // An earlier claim of this lease arrived twice, or its answer was lost.
+            // A duplicated claim of this lease, or a claim whose answer was lost.
             own.epoch = own.epoch.max(highest.epoch);
             "it was claimed twice; it is claimed again".to_owned()
         } else {
@@ -402,7 +407,7 @@ impl Reconciler {
         if others * 2 < self.devices.len() {
             return self.unreachable(node, RequestKind::Claim, reason, now);
         }
-        // The holder of a newer lease decides for the whole domain. The knowledge of this manager is outdated.
+        // The holder of a newer lease is active for the whole domain.
         self.notices.push(Notice::Superseded(node));
         self.set_term(None, now);
     }
@@ -413,7 +418,7 @@ impl Reconciler {
         }
     }
 
-    /// Schedules another claim because a request failed in a way that leaves its effect unknown. Returns the time of the claim.
+    /// Schedules another claim after a failure that leaves the request's effect unknown. Returns the time of the claim, ns.
     fn lose(&mut self, node: NodeId, kind: RequestKind, now: u64) -> Option<u64> {
         let timing = self.guard.timing;
         let device = self.devices.get_mut(&node)?;
@@ -423,7 +428,7 @@ impl Reconciler {
         Some(now.saturating_add(wait))
     }
 
-    /// Processes a missing answer: the next request of this kind gets more time.
+    /// Handles a missing answer. The next request of this kind gets more time.
     fn late(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
         let timing = self.guard.timing;
         if let Some(device) = self.devices.get_mut(&node) {
@@ -432,7 +437,7 @@ impl Reconciler {
         self.unreachable(node, kind, reason, now);
     }
 
-    /// Processes a refused claim or read: the rules are not known, and the device may have lost its program.
+    /// Handles a refused claim or read: the rules are unknown, and the device may have lost its program.
     fn refused(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
         let reason = match kind {
             RequestKind::Claim => format!("it refuses to be claimed: {reason}"),
@@ -444,7 +449,7 @@ impl Reconciler {
         }
     }
 
-    /// Processes an outdated version or claim. Once, that is a race; repeatedly, another writer changes the device.
+    /// Handles an outdated ETag or claim. A single case is a race; repeated cases mean that another writer changes the device.
     fn stale(&mut self, node: NodeId, kind: RequestKind, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -462,8 +467,7 @@ impl Reconciler {
         self.claim_again(node, now);
     }
 
-    /// Processes a missing confirmation. Any part of the changes may have been executed; without any, another writer changed the
-    /// device.
+    /// Handles a missing confirmation. Pending changes may have been executed; without any, another writer changed the device.
     fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
         let poll = self.guard.timing.poll;
         let Some(device) = self.devices.get_mut(&node) else {
@@ -478,6 +482,7 @@ impl Reconciler {
         self.enter(node, Phase::Unconfirmed { reason });
     }
 
+    /// Stores the state that was read, and detects changes that the device accepted but did not apply.
     fn read(&mut self, node: NodeId, state: State, elapsed: u64, now: u64) {
         let timing = self.guard.timing;
         let Some(device) = self.devices.get_mut(&node) else {
@@ -518,7 +523,7 @@ impl Reconciler {
         self.settle(node, now);
     }
 
-    /// Updates the state of a device that has been read and has no request outstanding.
+    /// Updates the phase of a device that has been read and has no outstanding request.
     fn settle(&mut self, node: NodeId, now: u64) {
         let Some(device) = self.devices.get(&node) else {
             return;
@@ -537,7 +542,7 @@ impl Reconciler {
         self.enter(node, phase);
     }
 
-    /// Fails requests without an answer. Their effect is not known: the next claim fences them off.
+    /// Fails overdue requests. Their effect is unknown; the next claim fences them off.
     fn expire(&mut self, now: u64) {
         let late: Vec<NodeId> = self
             .devices
@@ -564,6 +569,7 @@ impl Reconciler {
         }
     }
 
+    /// Sends the claims and reads that are due, then all changes that became safe.
     fn advance(&mut self, now: u64) {
         let claims: Vec<NodeId> = self
             .devices
@@ -596,7 +602,7 @@ impl Reconciler {
         }
     }
 
-    /// Sends every change that is safe now.
+    /// Sends all changes that are safe now, and computes when to try the others.
     fn apply(&mut self, now: u64) {
         self.guard.refresh(&self.devices, now);
         let nodes: Vec<NodeId> = self
@@ -636,7 +642,7 @@ impl Reconciler {
             self.notices.push(Notice::Applying(node, changes));
             self.send(node, request, Phase::Applying, now);
         }
-        // The requests that were sent have made the facts more pessimistic.
+        // The changes sent above made the facts more pessimistic.
         self.guard.refresh(&self.devices, now);
         self.announce(now);
         let opening = self
@@ -651,7 +657,7 @@ impl Reconciler {
         self.wake = wake;
     }
 
-    /// Announces ports that hosts may be connected to.
+    /// Announces the edge ports that hosts may be connected to.
     fn announce(&mut self, now: u64) {
         let guard = &self.guard;
         let devices = &self.devices;

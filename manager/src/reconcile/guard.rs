@@ -1,7 +1,8 @@
-//! Decides which changes are safe now.
+//! The guard: decides which changes are safe now, so that no INT ever reaches a host.
 //!
-//! Every change that passes is safe by itself, whatever happens to the others of its batch: executed, refused or lost. Facts about a
-//! device are pessimistic while a request is outstanding: a sink counts when it is certain, a source when it is possible.
+//! Each permitted change is safe on its own, whether the other changes of its batch are executed, refused or lost. Facts about
+//! a device are pessimistic while a request is outstanding: a sink counts only when it is certain, a source as soon as it is
+//! possible.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +12,32 @@ use super::{Order, Timing};
 use crate::device::{Change, NodeId, PortId, Rule};
 use crate::instruction::{self, Bits};
 
-/// The state of the domain as a whole.
+/// Facts about the domain as a whole, from which the guard decides.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     pub(super) order: Order,
     pub(super) timing: Timing,
-    /// At least one intent embeds INT.
+    /// True if at least one target embeds INT in packets.
     pub(super) wanted: bool,
-    /// Bits that some device may insert.
+    /// Instruction bits that some device may insert.
     possible: Bits,
-    /// Last time at which a bit, or any, could be inserted.
+    /// Last time, ns, at which each bit (`last`), or any bit (`last_any`), could have been inserted; 0 if never.
     last: [u64; 16],
     last_any: u64,
-    /// Devices by which INT could leave although their own border is closed, or that are not ready with INT around.
+    /// A ready device by which INT could leave the domain, because a neighbour without a closed border is reachable from it.
     open: Option<String>,
-    /// Instructions that reachable devices lack.
+    /// Instructions that reachable devices may lack, and one such device.
     lacking: Bits,
     lacking_at: Option<String>,
+    /// A device that may insert INT.
     inserter: Option<String>,
+    /// True if all INT must be withdrawn, because the encoding changes.
     withdraw: bool,
+    /// Number of devices whose border is not certainly closed.
     unready: usize,
-    /// Devices may still insert INT of an earlier encoding, and which ones is not known.
+    /// True if unknown devices may still insert INT of an earlier encoding.
     pub(super) is_reencoding: bool,
-    /// A device that may insert more INT than links have room for, and when there last was one.
+    /// A device that may insert more INT than links have room for, and the last time at which there was one, ns.
     overfills: Option<String>,
     last_overfilled: u64,
 }
@@ -50,9 +54,9 @@ impl Guard {
         }
     }
 
-    /// Recomputes the state of the domain.
+    /// Recomputes the facts about the domain.
     pub(super) fn refresh(&mut self, devices: &Devices, now: u64) {
-        // INT that was possible until now may have been sent in a packet just now.
+        // INT that was possible until now may have been sent just now.
         self.mark(now);
         let all = self.order.sinks_wait_for_claims;
         let counted = devices.values().filter(|device| all || device.actual.is_some());
@@ -91,7 +95,7 @@ impl Guard {
         self.overfills = overfills;
     }
 
-    /// Records that all possible bits may be in packets that are sent now.
+    /// Records that packets sent now may carry all possible bits.
     fn mark(&mut self, now: u64) {
         for number in instruction::numbers(self.possible) {
             self.last[usize::from(number)] = now;
@@ -101,12 +105,12 @@ impl Guard {
         }
     }
 
-    /// Returns whether packets with INT can be anywhere.
+    /// Returns whether packets with INT may exist anywhere: inserted now, or still in flight.
     pub(super) fn int_possible(&self, now: u64) -> bool {
         self.possible != 0 || (self.last_any != 0 && now < self.last_any.saturating_add(self.timing.drain))
     }
 
-    /// Returns the earliest time after `now` at which more may be allowed.
+    /// Returns the earliest time after `now` at which more changes may become safe, ns.
     pub(super) fn wake(&self, devices: &Devices, now: u64) -> Option<u64> {
         let last = self.last.iter().chain([&self.last_any, &self.last_overfilled]);
         let drains = last.map(|last| last.saturating_add(self.timing.drain));
@@ -124,7 +128,7 @@ impl Guard {
             && !self.withdraw
     }
 
-    /// Returns the changes of a device that are safe now, and the condition that the first of the others waits for.
+    /// Returns the changes of a device that are safe now, and the condition that the first blocked change waits for.
     pub(super) fn changes(&self, node: NodeId, devices: &Devices, now: u64) -> (Vec<Change>, Option<Wait>) {
         let Some(device) = devices.get(&node) else {
             return (Vec::new(), None);
@@ -139,7 +143,7 @@ impl Guard {
         let mut changes: Vec<Change> = Vec::new();
         for rule in &device.extra {
             let successor = device.missing.iter().find(|new| new.same_entry(rule));
-            // An entry is removed together with the addition of its successor, so that its flows stay watched meanwhile.
+            // An entry is removed together with the addition of its successor, so that its flows remain measured.
             let may_replace = successor
                 .map_or(Ok(()), |new| view.may_add(new))
                 .or_else(|wait| view.unless_withdrawn(rule, wait));
@@ -179,7 +183,7 @@ impl Guard {
     }
 }
 
-/// Returns whether a change is allowed; if it is not, stores the first condition that a change waits for.
+/// Returns whether a change is allowed. If not, stores its condition in `waits`, unless another change's is stored.
 fn note(result: Result<(), Wait>, waits: &mut Option<Wait>) -> bool {
     match result {
         Ok(()) => true,
@@ -190,7 +194,7 @@ fn note(result: Result<(), Wait>, waits: &mut Option<Wait>) -> bool {
     }
 }
 
-/// Returns whether INT that reaches a ready device stays among ready devices.
+/// Returns whether INT that reaches a ready device stays among ready devices: each link leads to one, or has a sink.
 fn is_closed(device: &Device, devices: &Devices) -> bool {
     let mut links = device.target.ports.links.iter();
     device.facts.ready
@@ -199,7 +203,7 @@ fn is_closed(device: &Device, devices: &Devices) -> bool {
         })
 }
 
-/// One device together with all others.
+/// One device in the context of all others, with the checks of its changes.
 struct View<'a> {
     guard: &'a Guard,
     device: &'a Device,
@@ -208,11 +212,12 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns whether the border of `device` has been open for longer than the grace period.
     fn is_overdue(&self, device: &Device) -> bool {
         !device.facts.ready && self.now >= device.unready_since.saturating_add(self.guard.timing.grace)
     }
 
-    /// Returns whether its sources must be removed: while the encoding changes, or because its border stays open.
+    /// Returns whether the device's sources must be removed: the encoding changes, or its border remains open.
     fn must_withdraw(&self) -> bool {
         self.guard.withdraw || (self.device.facts.may_insert != 0 && self.is_overdue(self.device))
     }
@@ -225,7 +230,7 @@ impl View<'_> {
         }
     }
 
-    /// Checks that nothing with INT is in flight, and nothing will be.
+    /// Checks that no packet with INT is in flight and no device inserts INT.
     fn silent(&self) -> Result<(), Wait> {
         self.no_source()?;
         if self.guard.int_possible(self.now) {
@@ -235,7 +240,7 @@ impl View<'_> {
         }
     }
 
-    /// Checks that no device inserts INT.
+    /// Checks that no device may insert INT.
     fn no_source(&self) -> Result<(), Wait> {
         match &self.guard.inserter {
             Some(device) if self.guard.possible != 0 => Err(Wait::Sources(device.clone())),
@@ -264,7 +269,7 @@ impl View<'_> {
         if waits { Err(Wait::Encoding) } else { Ok(()) }
     }
 
-    /// Checks whether the encoding may change.
+    /// Checks whether the encoding of INT may change.
     fn may_encode(&self) -> Result<(), Wait> {
         if self.guard.order.encodings_wait_for_drain {
             self.silent()
@@ -289,6 +294,7 @@ impl View<'_> {
         }
     }
 
+    /// Checks whether a source may insert these bits: all borders are closed, and all nodes execute the bits.
     fn may_insert(&self, bits: Bits) -> Result<(), Wait> {
         let guard = self.guard;
         if guard.order.sources_wait_for_sinks {
@@ -310,6 +316,7 @@ impl View<'_> {
         }
     }
 
+    /// Checks whether a device that waits after a restart may forward packets.
     fn may_forward(&self) -> Result<(), Wait> {
         if self.device.target.outside {
             return Ok(());
@@ -339,6 +346,7 @@ impl View<'_> {
         }
     }
 
+    /// Checks whether an instruction may be removed: no packet requests it.
     fn may_forget(&self, number: u8) -> Result<(), Wait> {
         let guard = self.guard;
         if guard.possible & instruction::bit(number) != 0 {
@@ -353,7 +361,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns the change of the sink on a port to another device: it is present while that device's border is not closed.
+    /// Returns the change, if any, of the sink on a port to a device. It is present while that device's border is open.
     fn facing(&self, port: PortId, waits: &mut Option<Wait>) -> Option<Change> {
         let sink = Rule::Sink(port);
         let (peer, _) = self.device.target.ports.links.get(&port)?;
@@ -367,7 +375,7 @@ impl View<'_> {
         if !around || !self.guard.order.links_wait_for_peers {
             return Some(Change::Remove(sink));
         }
-        // The peer alone is not enough: from there, INT goes on to every ready device.
+        // Checking the peer alone is not enough: from it, INT continues to every ready device.
         let open = self
             .guard
             .open
@@ -380,7 +388,7 @@ impl View<'_> {
         note(may_remove, waits).then_some(Change::Remove(sink))
     }
 
-    /// Checks that no packet has more INT than links have room for: a new link may have a smaller MTU than those before.
+    /// Checks that no packet carries more INT than links have room for, because a new link may have a smaller MTU.
     fn has_room(&self) -> Result<(), Wait> {
         let guard = self.guard;
         let drained = guard.last_overfilled == 0

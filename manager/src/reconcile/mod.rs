@@ -1,8 +1,8 @@
-//! Changes the rules of devices to the desired ones, in an order in which no INT reaches a host.
+//! The reconciler: changes the rules of devices to the desired ones, in an order in which no INT reaches a host.
 //!
-//! A [`Reconciler`] is a state machine over `now` and messages: the caller passes in answers, events and the time, sends the
-//! [`Command`](crate::device::Command)s that come out, and calls again at [`Reconciler::next_timeout`]. `docs/design/manager.md`
-//! explains why the order is safe.
+//! A [`Reconciler`] is a state machine without I/O. The caller passes in answers, events and the time, sends the returned
+//! [`Command`](crate::device::Command)s, and calls again at [`Reconciler::next_timeout`]. `docs/design/manager.md` explains
+//! why the order is safe.
 
 mod device;
 mod fleet;
@@ -21,32 +21,33 @@ pub use self::wait::Wait;
 use crate::device::{Change, NodeId, OtherEntries, PortId, Restart, Rules};
 use crate::inventory::DevicePorts;
 
-/// The conditions of each step. The default requires all of them; tests switch some off to prove that each is necessary.
+/// The conditions that changes wait for. The default requires all of them; tests prove that each is necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Sources are added when all borders are closed.
+    /// Sources are added only when all borders are closed.
     pub sources_wait_for_sinks: bool,
-    /// Sources are added when all nodes execute the instructions that packets will ask for.
+    /// Sources are added only when all nodes execute the instructions that packets will request.
     pub sources_wait_for_transits: bool,
-    /// Instructions are removed when no device inserts INT that asks for them. Without it, they do not wait for the drain either.
+    /// Instructions are removed only when no device inserts INT that requests them. Without this, they do not wait for the
+    /// drain either.
     pub transits_wait_for_sources: bool,
-    /// Instructions are removed when no packet that asks for them can be in flight.
+    /// Instructions are removed only when no packet that requests them can be in flight.
     pub transits_wait_for_drain: bool,
-    /// Sinks are removed when no device inserts INT. Without it, they do not wait for the drain either.
+    /// Sinks are removed only when no device inserts INT. Without this, they do not wait for the drain either.
     pub sinks_wait_for_sources: bool,
-    /// Sinks are removed when no packet with INT can be in flight.
+    /// Sinks are removed only when no packet with INT can be in flight.
     pub sinks_wait_for_drain: bool,
-    /// A device of which nothing is known inserts INT, as far as this manager knows.
+    /// A device with unknown rules is assumed to insert INT.
     pub sinks_wait_for_claims: bool,
-    /// The encoding changes when no packet with INT can be in flight.
+    /// The encoding changes only when no packet with INT can be in flight.
     pub encodings_wait_for_drain: bool,
-    /// The sink of a port to a device is removed when that device's border is closed.
+    /// The sink on a port to a device is removed only when that device's border is closed.
     pub links_wait_for_peers: bool,
-    /// The sink of a port to a device is removed when no packet can be in flight whose INT has no room there.
+    /// The sink on a port to a device is removed only when no packet in flight has more INT than the link has room for.
     pub links_wait_for_room: bool,
-    /// A device that waits after a restart forwards when its border is closed.
+    /// A device that waits after a restart may forward only when its border is closed.
     pub forwarding_waits_for_sinks: bool,
-    /// A port is announced as an edge port when its sink is there and no packet with INT can be in its queue.
+    /// A port is announced as an edge port only when its sink is installed and no packet with INT can be in its queue.
     pub edges_wait_for_sinks: bool,
 }
 
@@ -69,23 +70,22 @@ impl Default for Order {
     }
 }
 
-/// Times and limits of requests and changes. All times are in ns.
+/// Timeouts and limits of requests and changes. All times are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A request without an answer for this long has failed, until the device has shown that it needs longer: each time that it is late it
-    /// gets twice as long.
+    /// Default timeout of a request. Each timeout doubles the device's limit, up to `longest`; a slow answer raises it, too.
     pub timeout: u64,
-    /// The longest time that a request may take, if that is more.
+    /// Maximum timeout of a request, if greater than `timeout`.
     pub longest: u64,
-    /// A device that reports no change is read again after this time.
+    /// Interval between reads of a device that reports no changes.
     pub poll: u64,
-    /// Time that others wait for a device before they close their ports to it.
+    /// Grace period: an unready device gets this long before its neighbours close their ports to it.
     pub grace: u64,
-    /// The longest time that a packet with INT can be in flight: the sum of the queues and links of the longest path.
+    /// Maximum time that a packet with INT can be in flight: the queues and links of the longest path.
     pub drain: u64,
-    /// First and longest time between two attempts.
+    /// Backoff between attempts: the first and the maximum.
     pub retry: (u64, u64),
-    /// Upper limit of the changes in one request.
+    /// Maximum number of changes in one request.
     pub batch: usize,
 }
 
@@ -111,22 +111,22 @@ pub struct Target {
     pub name: String,
     /// Ports of the device.
     pub ports: DevicePorts,
-    /// Rules that it should have.
+    /// Rules that the device should have.
     pub rules: Arc<Rules>,
     /// Behaviour after a restart.
     pub restart: Restart,
-    /// Bytes of INT for which each link of the domain has room; `None` if that is not known.
+    /// Bytes of INT that fit in packets on each link of the domain; `None` if unknown.
     pub room: Option<u32>,
-    /// It is outside the domain: INT never reaches it, so that it waits for no other device, and none for it.
+    /// True if the device is outside the INT domain: INT never reaches it, and no device waits for another because of it.
     pub outside: bool,
 }
 
-/// The state of a device. `Display` writes its name and, for people, the reason.
+/// The phase of a device. `Display` writes its name and, if there is one, the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The device does not answer.
     Unreachable {
-        /// Reason, as text for people.
+        /// Reason, as text for the operator.
         reason: String,
         /// Time of the next attempt, ns.
         next_try: u64,
@@ -137,28 +137,28 @@ pub enum Phase {
     Reading,
     /// The device has the desired rules.
     InSync,
-    /// The rules differ, and a part of the difference waits.
+    /// The rules differ from the target; the remaining changes wait.
     Drift,
     /// Changes are being applied.
     Applying,
-    /// It refused changes, or accepted them without effect, or refuses to be read.
+    /// The device refused changes, accepted them without effect, or refuses to be read.
     Failed {
-        /// Reason, as text for people.
+        /// Reason, as text for the operator.
         reason: String,
         /// Time of the next attempt, ns.
         next_try: u64,
     },
-    /// It was handed changes, and has not confirmed that it has them.
+    /// The device was handed changes and has not confirmed them.
     Unconfirmed {
-        /// Missing confirmation, for people.
+        /// The missing confirmation, as text for the operator.
         reason: String,
     },
-    /// Another manager acts instead.
+    /// This manager is in standby; another one is active.
     Standby,
 }
 
 impl Phase {
-    /// Returns the name of this state in the API.
+    /// Returns the name of this phase in the API.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
@@ -185,49 +185,49 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The status of a device for people.
+/// The status of a device, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
     /// Node id of the device.
     pub node: NodeId,
     /// Name of the device.
     pub name: String,
-    /// State of the device.
+    /// Phase of the device.
     pub phase: Phase,
-    /// The rules as last read; `None` if they were never read under this lease, or are left out.
+    /// The rules as last read. `None` if they were not read under this lease, or if the caller did not request them.
     pub rules: Option<Rules>,
     /// Numbers of missing rules and of unexpected rules.
     pub difference: (usize, usize),
     /// Condition that the next change waits for.
     pub waits: Option<Wait>,
-    /// Entries of others, as text.
+    /// Entries of other controllers, as text.
     pub foreign: Vec<String>,
-    /// Entries in its tables that belong to none of its rules.
+    /// Counts of entries in its tables that belong to none of its rules.
     pub others: OtherEntries,
-    /// The device's border is closed: INT that reaches it stays inside the domain.
+    /// True if the device's border is closed, so that INT that reaches the device stays inside the domain.
     pub ready: bool,
 }
 
-/// An event for the log and for the history.
+/// A notice for the log and the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The state of a device changed.
+    /// The phase of a device changed.
     Phase(NodeId, Phase),
-    /// Changes are sent to a device.
+    /// The changes are being sent to a device.
     Applying(NodeId, Vec<Change>),
-    /// A port that was in a link has been a sink for long enough: hosts may be connected.
+    /// An edge port that was in a link has been a sink for long enough; hosts may be connected.
     EdgeReady(NodeId, PortId),
-    /// Another manager has a higher election: this one no longer acts.
+    /// Another manager has a higher election; this one is now in standby.
     Superseded(NodeId),
 }
 
-/// Upper limit of the notices that are kept until the caller drains them; older ones are dropped first.
+/// Maximum number of notices that wait for the caller; beyond it, the oldest are dropped.
 pub const MAX_NOTICES: usize = 1 << 16;
 
 /// The desired state of each device of a domain.
 pub type Targets = BTreeMap<NodeId, Target>;
 
-/// Returns the ports of a device that became edge or unused ports, compared with `old`.
+/// Returns the ports of a device that are border ports (edge, unused or disputed) in `new` but not in `old`.
 fn new_border_ports(old: &DevicePorts, new: &DevicePorts) -> Vec<PortId> {
     let before: BTreeSet<PortId> = old.border().collect();
     new.border().filter(|port| !before.contains(port)).collect()

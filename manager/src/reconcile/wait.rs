@@ -1,21 +1,21 @@
-//! Conditions that changes wait for.
+//! Conditions that a change waits for, with their texts for the operator.
 
 use std::fmt;
 
 use crate::instruction::{self, Bits};
 
-/// The condition that a change waits for. `Display` is for people.
+/// The condition that a change waits for. `Display` explains it to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The border of a device is not closed.
+    /// The border of this device is not closed.
     Border(String),
-    /// A device does not execute instructions that packets would ask for.
+    /// This device does not execute instructions that packets would request.
     Transit(String, Bits),
     /// Packets with INT may be in flight.
     Drain,
-    /// A device, not known or out of reach, may still insert INT.
+    /// This device may still insert INT, or its rules are unknown.
     Sources(String),
-    /// The encoding of INT changes: all sources are removed first.
+    /// The encoding of INT is changing; all sources are removed first.
     Encoding,
 }
 

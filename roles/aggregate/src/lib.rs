@@ -1,4 +1,4 @@
-//! The role of an aggregator: it receives postcards and sends aggregates, with its sockets, thread, settings and view.
+//! The aggregator role: receives postcards, and sends aggregates to collectors, with its sockets, thread, settings and view.
 #![forbid(unsafe_code)]
 
 pub mod role;

@@ -1,5 +1,5 @@
-//! The aggregator role: postcards from a UDP socket through the aggregator to UDP sockets. One thread does everything, and
-//! publishes its counters for the others.
+//! The aggregator role: receives INT postcards on a UDP socket, aggregates them, and sends the aggregates to the collectors
+//! over UDP. A single thread receives, aggregates and sends; it publishes its counters for the API.
 
 use std::{
     net::SocketAddr,
@@ -28,9 +28,9 @@ use terminal::CliError;
 const BURST: usize = 64;
 /// Longest sleep, ms, which bounds the time to notice a stop and the age of the published counters.
 const SLEEP: u32 = 50;
-/// Time between two publications, ns.
+/// Interval at which the counters are published, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Maximum number of nodes in the view.
+/// Maximum number of nodes listed in the view.
 const MAX_NODES: usize = 1024;
 
 /// An aggregator with its sockets open, before its thread starts.
@@ -53,16 +53,16 @@ pub struct Role {
 /// The published counters, for the API.
 pub type Handle = Arc<Mutex<AggregatorView>>;
 
-/// The last published counters. A thread that panicked left a complete value.
+/// Returns the last published counters, which are complete even after a panic, because they are replaced as a whole.
 pub fn view(handle: &Handle) -> AggregatorView {
     lock(handle).clone()
 }
 
 impl Ready {
-    /// Opens sockets and allocates registers. `profile` decodes the postcards.
+    /// Opens the sockets and allocates the registers. `profile` selects the decoder of the postcards.
     ///
     /// # Errors
-    /// A port in use, no route, or invalid settings.
+    /// A port is in use, a destination has no route, or the settings are invalid.
     pub fn open(settings: &AggregatorSettings, profile: Profile) -> Result<Self, CliError> {
         let aggregator = Aggregator::new(settings.config(profile)).map_err(error)?;
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
@@ -94,10 +94,10 @@ impl Ready {
         })
     }
 
-    /// Starts the thread.
+    /// Starts the aggregator's thread.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let address = self.receiver.local_addr();
         let Self {
@@ -134,12 +134,12 @@ impl Ready {
 }
 
 impl Role {
-    /// The published counters, for the API.
+    /// Returns a handle to the published counters, for the API.
     pub fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
 
-    /// The address that receives postcards.
+    /// Returns the local address on which postcards arrive.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -150,7 +150,7 @@ fn error(error: impl std::fmt::Display) -> CliError {
 }
 
 impl Drop for Role {
-    /// Sends the pending postcards.
+    /// Stops the thread, which sends the pending postcards before it ends.
     fn drop(&mut self) {
         self.thread.stop();
         let Stats { postcards, .. } = view(&self.shared).stats;
@@ -167,14 +167,15 @@ impl Drop for Role {
 struct Worker {
     settings: AggregatorSettings,
     receiver: Receiver,
-    /// Who may send; `None`: everyone.
+    /// Allowed senders; `None` allows every sender.
     senders: Option<Senders>,
-    /// Datagrams of other senders.
+    /// Datagrams from senders that are not allowed.
     not_allowed: u64,
     aggregator: Aggregator,
     destinations: AggregateSenders,
-    /// Datagrams that were longer than a slot.
+    /// Datagrams truncated to the slot size of the receive burst.
     cut: u64,
+    /// Time of the last publication, ns of the monotonic clock.
     published: u64,
 }
 
@@ -221,8 +222,8 @@ impl Worker {
         aggregator.ingest(now, allowed.map(|packet| packet.data), destinations);
     }
 
-    /// Time to wait for datagrams, ms: until the next deadline of a register, at most [`SLEEP`]. Rounded up, because the
-    /// socket's timeout has a resolution of 1 ms.
+    /// Returns how long to wait for datagrams, ms: until the next register's deadline, but at most [`SLEEP`]. It is rounded
+    /// up, because the socket's timeout has a resolution of 1 ms and 0 would mean polling.
     fn timeout(&self) -> u32 {
         let Some(deadline) = self.aggregator.deadline() else {
             return SLEEP;
@@ -291,11 +292,13 @@ impl Worker {
     }
 }
 
-/// A destination, and the datagrams that wait to be sent to it.
+/// A destination with the datagrams queued for it.
 #[derive(Debug)]
 struct AggregateSender {
     sender: Sender,
+    /// Payloads of the queued datagrams, concatenated.
     bytes: Vec<u8>,
+    /// End of each payload in `bytes`.
     ends: Vec<usize>,
     counts: ForwardView,
 }
@@ -315,7 +318,7 @@ impl AggregateSender {
         })
     }
 
-    /// Passes the waiting datagrams to the kernel; blocks while the socket's buffer is full. Refused datagrams are counted and skipped.
+    /// Passes the queued datagrams to the kernel. Blocks while the socket's buffer is full. Counts and skips refused ones.
     fn flush(&mut self) {
         let mut first = 0;
         while first < self.ends.len() {
@@ -337,8 +340,9 @@ impl AggregateSender {
         self.bytes.clear();
     }
 
+    /// Counts the refused datagram at `first` and returns the index of the next one.
     fn refused(&mut self, first: usize, errno: Option<i32>) -> usize {
-        /// `ENOBUFS`, `ENOMEM` and `EAGAIN` of Linux.
+        /// Linux error numbers for lack of memory: `ENOBUFS`, `ENOMEM` and `EAGAIN`.
         const NO_ROOM: [i32; 3] = [105, 12, 11];
         if errno.is_some_and(|errno| NO_ROOM.contains(&errno)) {
             self.counts.no_buffers += 1;
@@ -349,7 +353,7 @@ impl AggregateSender {
     }
 }
 
-/// The payload with this index; `bytes` are all payloads, concatenated.
+/// Returns the payload at `index` of the concatenated `bytes`, or an empty slice beyond the last.
 fn payload<'a>(bytes: &'a [u8], ends: &[usize], index: usize) -> &'a [u8] {
     let Some(end) = ends.get(index) else { return &[] };
     let start = index
@@ -360,7 +364,7 @@ fn payload<'a>(bytes: &'a [u8], ends: &[usize], index: usize) -> &'a [u8] {
     bytes.get(start..*end).unwrap_or(&[])
 }
 
-/// All destinations, by their index.
+/// All destinations; the aggregator addresses them by index.
 #[derive(Debug)]
 struct AggregateSenders(Vec<AggregateSender>);
 

@@ -1,4 +1,4 @@
-//! `[aggregator]`: an aggregator between switches and collector.
+//! Settings of the aggregator: the table `[aggregator]`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -60,7 +60,7 @@ section! {
 }
 
 impl AggregatorSettings {
-    /// The configuration of the aggregator. `profile` decodes the postcards.
+    /// Returns the configuration of the aggregator. `profile` decodes the postcards.
     pub fn config(&self, profile: Profile) -> Config {
         Config {
             kind: self.kind,
@@ -80,7 +80,7 @@ impl AggregatorSettings {
     }
 }
 
-/// Reports inconsistent settings. `profile` decodes the postcards; `refuse` takes the path of the setting and a message.
+/// Reports inconsistent settings to `refuse`: the setting's path and a message. `profile` decodes the postcards.
 pub fn check(settings: &AggregatorSettings, profile: Profile, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.listen.interface().is_some() {
         let message = "an aggregator reads UDP sockets; write \"udp://*:32766\"";

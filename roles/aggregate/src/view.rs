@@ -1,4 +1,4 @@
-//! The view of an aggregator, which the API shows.
+//! Views of the aggregator for the API. The doc comments of the view types are the descriptions in the API's schema.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,15 @@
-//! A queue of records between threads: bounded in bytes, shared fairly by the senders, with priority for changes.
+//! The bounded queue between a collector worker and the writers of its results (store, exports): limited in bytes, fair among
+//! senders, and with priority for changes over routine records.
 //!
-//! # What is shed
+//! # Shedding
 //!
-//! Changes (events, drops, losses, recordings) and routine records (rollups, flow rows, `latest` events, single reports) have the same
-//! limit. A change that does not fit displaces the newest routine records. A sender may occupy as many bytes as are still
-//! free, so one sender that floods gets at most half, two get a third each, and every other sender still finds space.
-//! Records without a sender (of entries that expire) count as those of one more sender; rollups and flow rows come from
-//! tables of bounded size, and have no such limit.
+//! Changes are events, drops, losses and recordings. Routine records are rollups, flow rows, `latest` events and single
+//! reports. Both classes share one byte limit; a change that does not fit displaces the newest routine records.
+//!
+//! A sender (the reporter's address) may occupy at most as many bytes as are still free. So one sender that floods gets half
+//! of the queue, two get a third each, and every other sender still finds space. Records without a sender, such as events of
+//! expiring entries, are accounted to sender 0. Rollups, flow rows and recordings are exempt: their number is bounded at the
+//! source.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,10 +21,10 @@ use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output, Rollup, flight:
 use store::ReportRow;
 use wire::Hop;
 
-/// Names of the active rules, in order.
+/// Names of the active rules; a result refers to a rule by its index here.
 pub type RuleNames = Arc<[String]>;
 
-/// Records that leave the queue together.
+/// Records of one chunk, which are dequeued together.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -37,7 +40,7 @@ pub enum RecordBatch {
 }
 
 impl RecordBatch {
-    /// The number of records.
+    /// Returns the number of records.
     pub fn count(&self) -> u64 {
         match self {
             Self::Results(batch, _) => batch.len() as u64,
@@ -50,13 +53,13 @@ impl RecordBatch {
 /// A record to enqueue.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// An event: the interval of the collector, the event, and the nodes of its path.
+    /// An event: the hash of its sender's address, the event, and the node IDs of its path.
     Event(u32, &'a Event, &'a [u32]),
-    /// Totals of a series in one second.
+    /// The totals of one series for one second.
     Rollup(&'a Rollup),
-    /// The latest state of a flow, and the nodes of its path.
+    /// The latest state of a flow, and the node IDs of its path.
     Flow(&'a FlowRow, &'a [u32]),
-    /// A packet that a node dropped.
+    /// A packet that a node dropped, after the hash of its sender's address.
     Drop(u32, &'a Drop),
     /// Reports lost between a reporter and the collector.
     Loss(&'a Loss),
@@ -66,7 +69,7 @@ pub enum Record<'a> {
     Recording(Recording),
 }
 
-/// The records of a batch; changes first.
+/// Iterates over the records of a batch, changes first, so that routine records are the ones that find the queue full.
 pub fn records(batch: &Batch) -> impl Iterator<Item = Record<'_>> {
     let events = batch
         .events_by_sender()
@@ -98,7 +101,7 @@ impl Record<'_> {
         content + OVERHEAD
     }
 
-    /// A hash of its sender's address; 0 when it has none.
+    /// Returns a hash of the sender's address, or 0 for a record without a sender.
     fn sender(&self) -> u32 {
         match self {
             Self::Event(sender, ..) | Self::Drop(sender, _) => *sender,
@@ -121,12 +124,12 @@ impl Record<'_> {
     }
 }
 
-/// Records that were shed, by reason.
+/// Numbers of records shed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shed {
-    /// The queue was full.
+    /// Records that found the queue full.
     pub full: u64,
-    /// The sender occupied as many bytes as were free.
+    /// Records of a sender that already occupied as many bytes as were free.
     pub share: u64,
     /// Routine records that changes displaced.
     pub displaced: u64,
@@ -139,22 +142,22 @@ impl Shed {
     }
 }
 
-/// The reason for which a record is shed.
+/// The reason for shedding a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The queue is full.
     Full,
-    /// The source of the record has used its share of the queue.
+    /// The sender has used up its share of the queue.
     Share,
 }
 
-/// See the module documentation.
+/// The queue of records; see the module documentation.
 #[derive(Debug)]
 pub struct Backlog {
     limit: usize,
     changes: Class,
     routine: Class,
-    /// The number of the next chunk.
+    /// The number of the newest chunk; numbers order the chunks of both classes.
     next: u64,
     shed: Shed,
 }
@@ -167,8 +170,8 @@ struct Class {
     by_sender: HashMap<u32, usize, SenderHash>,
 }
 
-/// Hashes senders by a secret factor: senders that share a place in the table cannot be chosen. A look-up is needed for every
-/// record, and the standard library's hash takes several times as long.
+/// Multiplicative hash of senders with a secret odd factor, so that a sender cannot provoke collisions. Every record needs a
+/// look-up, and the standard library's SipHash takes several times as long.
 #[derive(Clone, Copy, Debug)]
 struct SenderHash(u64);
 
@@ -206,23 +209,23 @@ impl Hasher for SenderHasher {
 
     fn write_u32(&mut self, sender: u32) {
         let product = u128::from(self.hash ^ u64::from(sender)) * u128::from(self.factor);
-        // All bits of the sender and of the factor have an effect on these.
+        // The middle 64 bits depend on all bits of the sender and of the factor.
         self.hash = (product >> 32) as u64;
     }
 }
 
-/// Records that leave together.
+/// Consecutive records that are dequeued or displaced together.
 #[derive(Debug)]
 struct Chunk {
     number: u64,
     records: RecordBatch,
     bytes: usize,
-    /// Bytes of records in a row that have the same sender.
+    /// Runs of consecutive records with the same sender: the sender and its bytes.
     by_sender: Vec<(u32, usize)>,
 }
 
 impl Backlog {
-    /// An empty queue for `limit` bytes.
+    /// Creates an empty queue for `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -233,17 +236,17 @@ impl Backlog {
         }
     }
 
-    /// Bytes in use; never more than the limit.
+    /// Returns the bytes in use, which never exceed the limit.
     pub fn bytes(&self) -> usize {
         self.changes.bytes + self.routine.bytes
     }
 
-    /// The records shed so far.
+    /// Returns the counts of records shed so far.
     pub fn shed(&self) -> Shed {
         self.shed
     }
 
-    /// Enqueues a record, or sheds it and counts the reason.
+    /// Enqueues a record, or sheds it and counts the reason. `rules` names the rules that the record refers to.
     pub fn offer(&mut self, record: Record<'_>, rules: &RuleNames) {
         match self.refusal(&record) {
             None => self.put(record, rules),
@@ -257,7 +260,8 @@ impl Backlog {
         self.shed.full += records;
     }
 
-    /// Whether the record does not fit unless others are displaced. An empty backlog is never full, so that a sender that blocks does not wait forever.
+    /// Returns whether the record fits only if others are displaced. An empty queue is never full, so that a blocking sender
+    /// of an oversized record does not wait forever.
     pub fn is_full_for(&self, record: &Record<'_>) -> bool {
         let bytes = self.bytes();
         bytes > 0 && bytes + record.bytes() > self.limit
@@ -276,7 +280,7 @@ impl Backlog {
         (record.has_limit() && own > free.max(MIN_SHARE.min(self.limit / 4))).then_some(Reason::Share)
     }
 
-    /// Enqueues a record for which there is space, after displacing routine records if necessary.
+    /// Enqueues a record for which there is space, displacing routine records if necessary.
     pub fn put(&mut self, record: Record<'_>, rules: &RuleNames) {
         let bytes = record.bytes();
         while self.bytes() + bytes > self.limit
@@ -311,7 +315,7 @@ impl Backlog {
         *class.by_sender.entry(sender).or_default() += bytes;
     }
 
-    /// Dequeues the oldest records.
+    /// Dequeues the oldest chunk, or returns `None` if the queue is empty.
     pub fn pop(&mut self) -> Option<RecordBatch> {
         let changes_first = self.changes.first_number() < self.routine.first_number();
         let class = if changes_first {
@@ -324,7 +328,7 @@ impl Backlog {
 }
 
 impl Class {
-    /// The number of the oldest chunk; `u64::MAX` without one.
+    /// Returns the number of the oldest chunk, or `u64::MAX` if there is none.
     fn first_number(&self) -> u64 {
         self.chunks.front().map_or(u64::MAX, |chunk| chunk.number)
     }
@@ -402,13 +406,13 @@ impl Chunk {
     }
 }
 
-/// Bytes of a record's place in the lists of its chunk, and of its part in the accounts of its sender.
+/// Estimated bookkeeping per record, bytes: its entry in the chunk's lists and in the accounts of its sender.
 const OVERHEAD: usize = 32;
-/// Bytes after which a chunk is full. A change displaces, and the receiver dequeues, whole chunks.
+/// Size at which a chunk is full, bytes. Displacing and dequeuing work on whole chunks.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Records of each kind in a chunk; paths have room for eight nodes per record.
+/// Capacity of a chunk for each kind of record; its path storage holds eight nodes per record.
 const CHUNK_RECORDS: usize = 1024;
-/// Bytes that every sender may occupy while the queue is not full.
+/// Bytes that a sender may always occupy while the queue is not full, however little is free.
 const MIN_SHARE: usize = 4 << 10;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Dropping Linux capabilities. Capabilities belong to threads, and a thread inherits them from its parent. So the process
-//! drops most while it has one thread, starts the thread that reopens inputs, and then drops the rest in the main thread,
-//! the parent of all others.
+//! Drops Linux capabilities in two steps. Capabilities belong to threads, and a thread inherits those of its parent.
+//!
+//! 1. While the process has a single thread, it drops what no part of it needs.
+//! 2. After it has started the thread that reopens inputs, the main thread, the parent of all later threads, drops the rest.
 
 use crate::settings::Capabilities;
 use nic::capabilities::{Cap, CapSet, current, drop_thread_to, drop_to};
 
-/// Capabilities to open an interface. CAP_PERFMON is only for detection (`mode = "kernel"`) and collector memory (`mode = "xdp"`)
-/// in the kernel: without it the verifier refuses a program that computes an address from the bytes of a frame.
+/// Capabilities for opening an interface. CAP_PERFMON is needed only for programs that compute an address from the bytes of a
+/// frame (detection, `mode = "kernel"`, and collector memory, `mode = "xdp"`): the verifier rejects them without it.
 const OPENING: [Cap; 5] = [
     Cap::BPF,
     Cap::NET_ADMIN,
@@ -15,7 +16,7 @@ const OPENING: [Cap; 5] = [
     Cap::PERFMON,
 ];
 
-/// Capabilities, dropped in two steps.
+/// The capabilities to drop, between the two steps.
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityDrop {
     wanted: Capabilities,
@@ -24,11 +25,11 @@ pub struct CapabilityDrop {
 }
 
 impl CapabilityDrop {
-    /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
-    /// again when they fail. `devices`: memory is registered with RDMA devices later.
+    /// Performs the first step, once the inputs are open and before other threads exist. `opens_again`: some inputs are
+    /// reopened after a failure. `devices`: memory is registered with RDMA devices later, which needs CAP_IPC_LOCK.
     pub fn begin(wanted: Capabilities, opens_again: bool, devices: bool) -> Self {
-        // The API may listen on a port below 1024. Root may have a store in a directory of another user, whose files
-        // are created when they are needed.
+        // NET_BIND_SERVICE: the API may listen on a port below 1024. DAC_OVERRIDE: root may have a store in another user's
+        // directory, and creates files there as needed.
         let root = current().is_ok_and(|capabilities| capabilities.root);
         let mut retained = vec![Cap::NET_BIND_SERVICE];
         retained.extend(root.then_some(Cap::DAC_OVERRIDE));
@@ -48,7 +49,7 @@ impl CapabilityDrop {
         this
     }
 
-    /// The second step, when the thread that reopens inputs runs.
+    /// Performs the second step, once the thread that reopens inputs runs.
     pub fn end(self) {
         if self.wanted == Capabilities::All {
             return;
@@ -60,10 +61,10 @@ impl CapabilityDrop {
     }
 }
 
-/// For a thread that reads an open interface: from the thread that opens it, it inherits more capabilities than it needs.
+/// Drops the capabilities of a thread that reads an open interface. It inherited more from the thread that opened it.
 pub fn drop_to_reading(wanted: Capabilities) {
     if wanted != Capabilities::All {
-        // Before Linux 5.19 even reading a map needs CAP_BPF. A thread that keeps more than it needs works as well.
+        // Before Linux 5.19 even reading a map needs CAP_BPF. A failure is harmless: the thread only keeps more than it needs.
         let _ = drop_thread_to(CapSet::of(&[Cap::BPF]));
     }
 }

@@ -1,4 +1,4 @@
-//! Reading captures: the datagrams in them that may be telemetry, and an account of everything else.
+//! Reads pcap and pcapng captures: extracts the UDP datagrams to telemetry ports, and accounts for every other frame.
 
 mod merge;
 
@@ -18,30 +18,30 @@ use terminal::progress::Progress;
 
 pub use self::merge::{Merged, Run, merged};
 
-/// One frame of a capture, as far as it could be read.
+/// A frame of a capture, parsed as far as possible.
 #[derive(Debug)]
 pub enum CapturedFrame<'a> {
-    /// A UDP datagram to a telemetry port, and the frame that it came in.
+    /// A UDP datagram to a telemetry port, and the frame that carried it.
     Datagram(Datagram<'a>, Layer<'a>),
-    /// A frame whose headers are inconsistent with its bytes, and its source address if known.
+    /// A frame whose headers contradict its bytes, and its source address if known.
     Refused(Refusal, Option<IpAddr>),
 }
 
-/// Where the frames of a capture went: `frames` = datagrams + refused + skipped.
+/// Outcome of each frame of a capture: `frames` = `datagrams` + refused + skipped.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Account {
     /// Frames in the files.
     pub frames: u64,
     /// Datagrams to a telemetry port.
     pub datagrams: u64,
-    /// Frames with broken headers, by cause.
+    /// Frames with malformed headers, by cause.
     pub refused: BTreeMap<&'static str, u64>,
     /// Frames that are not telemetry, by class.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
 impl Account {
-    /// All frames that are not telemetry.
+    /// Returns the number of frames that are not telemetry.
     pub fn skipped_total(&self) -> u64 {
         self.skipped.values().sum()
     }
@@ -49,7 +49,7 @@ impl Account {
 
 /// Reads one capture from its first frame to its last, or to the point where it is truncated.
 ///
-/// `each` gets the receive time, the frame's bytes, and what was found in it. An error of `each` ends the reading.
+/// `each` receives the time of capture (ns since the epoch) and the parsed frame. An error from `each` stops the reading.
 pub fn read(
     path: &Path,
     ports: &[u16],
@@ -66,11 +66,12 @@ pub fn read(
     })
 }
 
-/// A refused frame: why, and its source address if known.
+/// The reason a frame was refused, and its source address if known.
 pub type Refused = (Refusal, Option<IpAddr>);
 
-/// The datagram in a frame and the index of its port, if it is to one of `ports`. Every frame is counted in the account, except
-/// for [`Account::frames`].
+/// Returns the datagram in a frame and the index of its destination port in `ports`. A frame without such a datagram is an
+/// error: `Some` if its headers are malformed, `None` if it is not telemetry. Counts the frame in everything but
+/// [`Account::frames`].
 #[inline]
 pub fn telemetry<'a>(
     frame: &Frame<'a>,
@@ -87,7 +88,7 @@ pub fn telemetry<'a>(
     Err(account_other(frame, parsed.err(), ports, account))
 }
 
-/// The datagram in a frame; an error without a refusal if the link type is not supported.
+/// Parses the datagram in a frame. The error is `None` if the link type is not supported.
 #[inline]
 fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
     match frame.layer() {
@@ -98,7 +99,7 @@ fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
     }
 }
 
-/// Counts a frame without a datagram to one of `ports`. `error` is that of [`datagram`].
+/// Accounts for a frame without a datagram to one of `ports`. `error` is [`datagram`]'s result; `None` if it found one.
 #[cold]
 fn account_other(
     frame: &Frame<'_>,
@@ -135,8 +136,8 @@ fn envelope(frame: &Frame<'_>) -> PartialHeaders {
     }
 }
 
-/// The class of a refused frame that is not telemetry; `None` if it is telemetry, or could be. A malformed datagram to another port
-/// is not telemetry; the first fragment of a datagram to a telemetry port is a report that cannot be read.
+/// Returns the class of a refused frame that is not telemetry, or `None` if it is or could be. A malformed datagram to another
+/// port is not telemetry; the first fragment of a datagram to a telemetry port is a report that cannot be read.
 fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Option<&'static str> {
     match (dst_port, refusal) {
         (Some(dst_port), _) if ports.contains(&dst_port) => None,
@@ -146,7 +147,7 @@ fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Optio
     }
 }
 
-/// Opens a capture; `-` is standard input.
+/// Opens a capture file, or standard input for `-`.
 fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
     if path != Path::new(STDIN) {
         return capture::Reader::open(path).map_err(|error| unreadable(path, &error));
@@ -156,14 +157,14 @@ fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
     capture::Reader::from_file(stdin.into()).map_err(|error| unreadable(path, &error))
 }
 
-/// Whether a capture is read while it is made: from a pipe, or another file without an end.
+/// Returns whether a capture is still being written: a pipe, or another file without an end.
 pub fn is_live(path: &Path) -> bool {
     path == Path::new(STDIN) || std::fs::metadata(path).is_ok_and(|file| !file.is_file())
 }
 
 const STDIN: &str = "-";
 
-/// Reads all frames of one capture.
+/// Reads all frames of one capture, one call of `each` per frame.
 pub fn frames(
     path: &Path,
     account: &mut Account,
@@ -188,7 +189,7 @@ pub fn frames(
     Ok(())
 }
 
-/// Reads all frames of one capture in bursts, which `each` counts in the account.
+/// Reads all frames of one capture in bursts. `each` adds them to [`Account::frames`].
 pub fn bursts(
     path: &Path,
     account: &mut Account,
@@ -220,7 +221,7 @@ fn unreadable(path: &Path, error: &capture::Error) -> CliError {
     }
 }
 
-/// Total size of the files, for progress; `None` if one of them is unknown.
+/// Returns the total size of the files, for the progress display, or `None` if the size of one is unknown.
 pub fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     paths
         .iter()

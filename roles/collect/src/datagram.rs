@@ -1,5 +1,5 @@
-//! Datagrams inside the program: their kind by port, the profile that reads them, and the conversion from packets of a source
-//! to datagrams of the collector.
+//! Telemetry datagrams inside the collector: their contents by destination port, the profile (INT version and units) that
+//! decodes them by source address, and the conversion from the receiver's packets to the collector's [`Datagram`]s.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -7,23 +7,23 @@ use collector::Datagram;
 use detect::Prefix;
 use nic::source::Packet;
 
-/// The contents of a datagram, by its port.
+/// The contents of a datagram, determined by its destination port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// The datagram holds telemetry reports.
     Reports,
-    /// The later reports of a datagram, from this number on. The first ones went to another worker, which counts the datagram.
+    /// The reports of a datagram from this index on. Another worker received the first ones and counts the datagram.
     LaterReports(u16),
-    /// Aggregates of an aggregator.
+    /// The datagram holds aggregates from an aggregator.
     Aggregates,
 }
 
-/// The ports of aggregates.
+/// The UDP ports on which aggregates arrive.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AggregatePorts(pub Arc<[u16]>);
 
 impl AggregatePorts {
-    /// The kind of datagrams to a port.
+    /// Returns the contents of datagrams to a port.
     #[inline]
     pub fn contents(&self, port: u16) -> Contents {
         if self.0.contains(&port) {
@@ -34,7 +34,7 @@ impl AggregatePorts {
     }
 }
 
-/// Passes packets to `take` as the collector's datagrams, a few at a time, each time of one kind, without allocating.
+/// Converts packets to datagrams and passes them to `process` in chunks of up to 64 with equal contents. Allocates nothing.
 pub fn each_chunk(
     packets: &[Packet<'_>],
     listener: u16,
@@ -67,10 +67,10 @@ pub fn each_chunk(
     }
 }
 
-/// Maximum number of datagrams per call of the collector.
+/// Maximum number of datagrams per call of `process`.
 const CHUNK: usize = 64;
 
-/// An address as 16 bytes, IPv4 mapped into IPv6.
+/// Returns an address as 16 bytes, with IPv4 mapped into IPv6 (`::ffff:a.b.c.d`).
 #[inline]
 pub fn octets(address: IpAddr) -> [u8; 16] {
     match address {
@@ -79,17 +79,17 @@ pub fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Profiles by source address.
+/// Decoding profiles by source address.
 #[derive(Clone, Debug)]
 pub struct Profiles {
     /// The profile of sources that no prefix covers.
     pub default: wire::Profile,
-    /// The longest prefix first.
+    /// Profiles by source prefix, longest prefix first.
     pub by_source: Vec<(Prefix, wire::Profile)>,
 }
 
 impl Profiles {
-    /// The number of a source's profile.
+    /// Returns the index of a source's profile; the default profile has the index after the last prefix.
     pub fn index_of(&self, source: &[u8; 16]) -> usize {
         let index = self
             .by_source
@@ -98,14 +98,14 @@ impl Profiles {
         index.unwrap_or(self.by_source.len())
     }
 
-    /// The profile of this number.
+    /// Returns the profile with this index.
     pub fn at(&self, index: usize) -> &wire::Profile {
         self.by_source
             .get(index)
             .map_or(&self.default, |(_, profile)| profile)
     }
 
-    /// The profile of a source.
+    /// Returns the profile of a source.
     pub fn of_source(&self, source: &[u8; 16]) -> &wire::Profile {
         self.at(self.index_of(source))
     }

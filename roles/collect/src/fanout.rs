@@ -1,10 +1,16 @@
-//! Fan-out from receiving threads to several workers, by inner flow, so that one busy reporter
-//! can use every worker and a flow's reports stay in order.
+//! Fans datagrams out from receiving threads to several workers, by a hash of the monitored (inner) flow, so that one busy
+//! reporter can use every worker and the reports of a flow stay in order.
 //!
-//! The frames of a ring are valid only during one call. So datagrams are copied into the queues of their workers. A thread whose
-//! worker is behind waits and does not read its socket or ring meanwhile: the kernel buffers what arrives, and counts what it
-//! drops, as with one worker. Sequence accounting happens here, where datagrams are still in order; the
-//! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
+//! ```text
+//! input threads                        workers
+//!  Spreader ── LoadSender lane ──┐
+//!  Spreader ── LoadSender lane ──┴──> LoadReceiver ──> Worker
+//! ```
+//!
+//! A ring's frames are valid only during one call, so datagrams are copied into their worker's queue. A thread whose worker is
+//! behind waits and leaves its socket or ring unread: the kernel buffers what arrives and counts what it drops, as with one
+//! worker. Sequence accounting happens here, while datagrams are still in order. All threads of one input share a [`Ledger`],
+//! because a reporter's datagrams may arrive at several receive queues of an interface.
 
 mod order;
 mod queue;
@@ -32,14 +38,14 @@ use queue::Received;
 pub use queue::{LoadReceiver, LoadSender, load_queue};
 use runtime::lock::lock;
 
-/// Datagrams in one buffer, with their offsets. Its memory has the same size throughout.
+/// A buffer of datagrams, with their offsets. It never grows after allocation.
 #[derive(Debug)]
 struct Load {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
 
-/// A datagram of a load: it ends at `end` and begins where the one before ends.
+/// The metadata of one datagram in a load. Its bytes extend from the previous entry's `end` to its own.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     end: usize,
@@ -50,13 +56,13 @@ struct Entry {
     received: Nanos,
 }
 
-/// A datagram for a worker, or the part of one with reports of that worker's flows.
+/// A datagram for one worker, or a part of it: the reports that belong to that worker's flows.
 #[derive(Clone, Copy, Debug)]
 struct Arrival<'p> {
-    /// The header of the datagram that precedes a part; empty for a whole datagram.
+    /// A copy of the datagram's group header, put before a part; empty for a whole datagram.
     header: &'p [u8],
     data: &'p [u8],
-    /// The datagram's entry in a load, without the end of its bytes.
+    /// The load entry for this datagram; `end` is not set yet.
     entry: Entry,
 }
 
@@ -67,7 +73,7 @@ impl Arrival<'_> {
 }
 
 impl Load {
-    /// An empty load with memory for a datagram of `len` bytes.
+    /// Creates an empty load with memory for a datagram of `len` bytes.
     fn with_room_for(len: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(len.max(LOAD_BYTES)),
@@ -75,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Bytes of memory of [`Load::with_room_for`].
+    /// Returns the bytes of memory that [`Load::with_room_for`] allocates.
     fn memory_for(len: usize) -> usize {
         len.max(LOAD_BYTES) + LOAD_DATAGRAMS * size_of::<Entry>()
     }
@@ -85,12 +91,12 @@ impl Load {
         self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Whether it has the size of most loads.
+    /// Returns whether the load has the standard size and can be reused.
     fn is_regular(&self) -> bool {
         self.bytes.capacity() == LOAD_BYTES
     }
 
-    /// Whether a datagram of `len` bytes fits without allocation.
+    /// Returns whether a datagram of `len` bytes fits without allocation.
     fn fits(&self, len: usize) -> bool {
         self.entries.len() < LOAD_DATAGRAMS && self.bytes.len() + len <= self.bytes.capacity()
     }
@@ -115,7 +121,7 @@ impl Load {
 pub struct FanoutStats {
     /// Number of datagrams received.
     pub datagrams: u64,
-    /// Datagrams whose worker has ended.
+    /// Datagrams dropped because their worker has ended.
     pub ended: u64,
 }
 
@@ -124,11 +130,11 @@ pub struct FanoutStats {
 pub struct FanoutGauge {
     /// Counters of distributed and dropped datagrams.
     pub stats: Mutex<FanoutStats>,
-    /// The streams and their losses, and the losses of evicted streams, as of the last second.
+    /// Streams with their losses, the occupancy of the stream table, and the losses of evicted streams; updated each second.
     pub streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, Losses)>,
 }
 
-/// The losses of one input, shared by the threads that receive for it.
+/// Sequence accounting of one input, shared by all threads that receive for it.
 pub struct Ledger {
     accounts: Mutex<Accounts>,
     gauge: Arc<FanoutGauge>,
@@ -148,12 +154,13 @@ struct Noted {
     stream: StreamId,
     seq: u32,
     received: Nanos,
-    /// The datagram may not be a report: its number counts only if the stream expects it.
+    /// The datagram may not be a report, so its number counts only if it is the one that the stream expects.
     refused: bool,
 }
 
 impl Ledger {
-    /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from targeting one slot of the table.
+    /// Creates the ledger of one input. `max_sources` limits the streams that are tracked; the secret `seed` keeps senders
+    /// from targeting one slot of the table.
     pub fn new(outlet: QueueSender, max_sources: usize, seed: u64) -> Self {
         let batch = outlet.batch();
         let sequencer = Sequencer::new(max_sources, seed);
@@ -175,7 +182,7 @@ impl Ledger {
         Arc::clone(&self.gauge)
     }
 
-    /// Accounts the sequence numbers of a thread.
+    /// Accounts the sequence numbers that the thread of `lane` received.
     fn observe(&self, lane: usize, noted: &[Noted]) {
         let accounts = &mut *lock(&self.accounts);
         if accounts.order.is_trivial() {
@@ -188,8 +195,8 @@ impl Ledger {
         }
     }
 
-    /// A thread has noted everything that arrived before `until`, all threads of all inputs what arrived before `now`. Reports losses, about once
-    /// a second.
+    /// Accounts sequence numbers up to a watermark, and reports losses about once a second. The thread of `lane` has observed
+    /// everything that arrived before `until`, and all threads of all inputs everything that arrived before `now`.
     fn poll(&self, lane: usize, until: Nanos, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
         accounts.order.set(lane, until);
@@ -211,7 +218,7 @@ impl Ledger {
         accounts.observe_ordered();
     }
 
-    /// At the end, missing sequence numbers count as lost.
+    /// Counts all sequence numbers still missing as lost. Called when the input has ended.
     pub fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
         accounts.sequencer.finish(now, &mut accounts.batch);
@@ -220,7 +227,7 @@ impl Ledger {
 }
 
 impl Accounts {
-    /// Accounts the sequence numbers that need not wait for those of other threads.
+    /// Accounts the sequence numbers that no other thread can still precede.
     fn observe_ordered(&mut self) {
         let Self {
             sequencer,
@@ -257,18 +264,18 @@ fn observe(sequencer: &mut Sequencer, batch: &mut Batch, noted: &Noted) {
     }
 }
 
-/// Shared by the spreaders of one input.
+/// The shared configuration of one input's spreaders.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Queues to the workers, by the worker's index.
     pub workers: Vec<LoadSender>,
-    /// Parser of a datagram's flow.
+    /// Decoding profiles, used to find a datagram's flow.
     pub profiles: Arc<Profiles>,
-    /// Who may report: the numbers of others are not accounted for. The workers refuse and count their datagrams.
+    /// Allowed senders. Datagrams from others are not in the sequence accounting; the workers refuse and count them.
     pub access: Arc<Access>,
-    /// Keeps a sender from targeting one worker.
+    /// A secret seed of the flow hash, so that a sender cannot target one worker.
     pub seed: u64,
-    /// The number of the input.
+    /// Index of the input in the configuration.
     pub listener: u16,
     /// Accounts for the input's lost datagrams.
     pub ledger: Arc<Ledger>,
@@ -278,13 +285,13 @@ pub struct Plan {
     pub watermarks: Arc<Watermarks>,
 }
 
-/// Distributes the datagrams of one thread.
+/// Distributes the datagrams that one receiving thread reads.
 #[derive(Debug)]
 pub struct Spreader {
     plan: Plan,
-    /// The number of its thread in the ledger.
+    /// The thread's lane in the ledger.
     lane: usize,
-    /// The datagrams of a burst, by worker.
+    /// The parts of the current burst, by worker.
     shares: Vec<Vec<Share>>,
     noted: Vec<Noted>,
     next: u64,
@@ -301,15 +308,15 @@ struct Share {
     entry: Entry,
 }
 
-/// Properties of a datagram that depend on its sender alone. Most datagrams have the sender of the one before.
+/// Properties that depend on a datagram's sender and port alone, cached because consecutive datagrams usually share them.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     address: SocketAddr,
-    /// The port to which it sends.
+    /// The destination port of its datagrams.
     port: u16,
     octets: [u8; 16],
     contents: Contents,
-    /// Parser of its reports.
+    /// The index of the profile that decodes its reports.
     profile: usize,
 }
 
@@ -329,7 +336,7 @@ impl Sender {
 }
 
 impl Spreader {
-    /// A spreader of that plan.
+    /// Creates the spreader of one thread, and its lane in the ledger.
     pub fn new(plan: Plan) -> Self {
         let shares = plan.workers.iter().map(|_| Vec::new()).collect();
         let nobody = SocketAddr::from(([0; 16], 0));
@@ -352,7 +359,7 @@ impl Spreader {
         }
     }
 
-    /// Copies datagrams into the queues of their workers; waits while one of these is full.
+    /// Copies datagrams into the queues of their workers, and waits while one of these is full.
     pub fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
         for (index, packet) in packets.iter().enumerate() {
@@ -394,8 +401,9 @@ impl Spreader {
         self.flush(packets);
     }
 
-    /// Divides a datagram of several reports among the workers of their flows. Consecutive reports of one worker stay together. Returns
-    /// whether it did: a datagram of one report, and one whose lengths contradict each other, goes to one worker.
+    /// Splits a datagram of several reports (Telemetry Report 2.0 groups them) among the workers of their flows. Consecutive
+    /// reports for the same worker stay together. Returns `false` for a datagram that must go to one worker: it has a single
+    /// report, or its length fields contradict each other.
     fn divide(&mut self, index: usize, packet: &Packet<'_>, entry: &Entry) -> bool {
         if entry.contents != Contents::Reports {
             return false;
@@ -439,6 +447,7 @@ impl Spreader {
         true
     }
 
+    /// Queues the collected shares of a burst for their workers.
     fn flush(&mut self, packets: &[Packet<'_>]) {
         let mut ended = 0;
         for (worker, share) in self
@@ -463,7 +472,7 @@ impl Spreader {
         }
     }
 
-    /// Accounts the sequence number of a report; returns its flow.
+    /// Records the sequence number of a report datagram, and returns the flow that selects its worker.
     fn note_report(&mut self, packet: &Packet<'_>, sender: &Sender) -> Option<FlowKey> {
         let profile = self.plan.profiles.at(sender.profile);
         let peeked = peek(packet.data, profile);
@@ -488,8 +497,8 @@ impl Spreader {
             .or_else(|| report.and_then(postcard_id).map(FlowKey::of_id))
     }
 
-    /// Accounts the sequence number of an aggregate. All aggregates of one aggregator go to one worker, so that the postcards of a packet
-    /// can be joined.
+    /// Records the sequence number of an aggregate datagram. The worker is selected by aggregator, so that all postcards of a
+    /// packet meet in one worker and can be joined.
     fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
         let header = Header::parse(packet.data).ok()?;
         let node = Some(header.aggregator);
@@ -511,7 +520,7 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Everything that arrived before `until` has been distributed. Reports losses at intervals.
+    /// Advances the thread's watermark: everything that arrived before `until` is distributed. Reports losses once a second.
     pub fn poll(&mut self, until: Nanos, now: Nanos) {
         let settled = self.plan.watermarks.time(now);
         self.plan.ledger.poll(self.lane, until, settled);
@@ -524,14 +533,14 @@ impl Drop for Spreader {
     }
 }
 
-/// Returns the index of a flow's worker. Reports without a flow and other datagrams go to the workers round robin: `next` is the turn.
+/// Returns the index of a flow's worker. Datagrams without a flow are assigned round robin; `next` is the counter.
 fn worker_of(flow: Option<FlowKey>, plan: &Plan, next: &mut u64) -> usize {
     *next = next.wrapping_add(1);
     let hash = flow.map_or(*next, |flow| flow.hash(plan.seed));
     (hash % plan.workers.len() as u64) as usize
 }
 
-/// The stream to which a datagram's sequence number belongs.
+/// Returns the stream to which a datagram's sequence number belongs.
 fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     let version = match peek.version {
         Version::V05 => 5,
@@ -547,7 +556,8 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     }
 }
 
-/// The Flow ID of a postcard without a packet (wire-formats 4.1), of a report's own bytes.
+/// Returns the Flow ID in the domain-specific metadata of a postcard that carries no packet headers (wire-formats 4.1).
+/// `report` starts at the individual report header.
 fn postcard_id(report: &[u8]) -> Option<u32> {
     let types = report.first()?;
     let bits = u16_at(report, 4)?;
@@ -556,6 +566,7 @@ fn postcard_id(report: &[u8]) -> Option<u32> {
     let is_postcard = types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
         && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
+    // Word count of the hop metadata before the domain-specific part. The bits of 0x0e00 stand for two words each.
     let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
     let id = report
         .get(12 + words * 4..16 + words * 4)
@@ -577,7 +588,7 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-/// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
+/// Runs a worker behind a queue until all receivers have ended and their datagrams are processed.
 pub fn work(queue: &LoadReceiver, mut worker: Worker) {
     let mut wait = Duration::from_nanos(TICK);
     let mut pace = Pace::new(NAP);
@@ -590,7 +601,7 @@ pub fn work(queue: &LoadReceiver, mut worker: Worker) {
             Received::Nothing => pace.note(0, usize::MAX, nic::time::monotonic()),
             Received::End => break,
         }
-        // The watermarks first: what arrives at the queue after they were read is later.
+        // Read the watermarks before the queue: whatever is queued after this read arrived later than they say.
         let now = nic::time::now();
         let passed_on = worker.watermarks().time(now);
         let until = queue.oldest().unwrap_or(passed_on).min(passed_on);
@@ -601,6 +612,7 @@ pub fn work(queue: &LoadReceiver, mut worker: Worker) {
 }
 
 impl Load {
+    /// Calls `process` for runs of datagrams with equal contents, in slices of at most [`SHARE`].
     fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
         let none = Datagram {
             payload: &[],
@@ -638,15 +650,15 @@ impl Load {
     }
 }
 
-/// Prefetch distance, in datagrams ahead of the one that is being distributed.
+/// Prefetch distance, in datagrams ahead of the current one.
 const AHEAD: usize = 4;
 /// Maximum number of datagrams per call of the worker.
 const SHARE: usize = 64;
 /// Maximum number of datagrams in a load.
 const LOAD_DATAGRAMS: usize = 128;
-/// Bytes of datagrams in a load, except that a longer datagram has a load of its own.
+/// Capacity of a load, bytes. A longer datagram gets a load of exactly its size.
 const LOAD_BYTES: usize = 32 << 10;
-/// Time for which a worker sleeps when its queue is empty and datagrams arrive at a high rate.
+/// Sleep of a worker whose queue is empty while datagrams arrive at a high rate; senders then need not wake it.
 const NAP: Duration = Duration::from_micros(500);
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;

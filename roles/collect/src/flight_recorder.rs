@@ -1,5 +1,8 @@
-//! The flight recorder: each worker copies its datagrams into a ring, and a thread reads from the rings what concerns certain events.
-//! What it decides is in [`collector::flight`].
+//! The flight recorder: keeps the latest datagrams of each worker in memory, and stores the reports around certain events.
+//!
+//! Each worker copies its datagrams into a ring of chunks (a [`Tap`]). When an event with a configured cause occurs, the
+//! recorder's thread collects the reports of the affected flows or nodes in a time window around it. [`collector::flight`]
+//! holds the windows and the selection.
 
 use std::{
     sync::{
@@ -26,7 +29,7 @@ use crate::{
 use runtime::{control::Control, lock::lock};
 use terminal::CliError;
 
-/// A worker's end: its ring.
+/// A worker's end of the recorder: its ring of datagrams.
 #[derive(Debug)]
 pub struct Tap {
     ring: Ring,
@@ -34,18 +37,18 @@ pub struct Tap {
     shared: Arc<Shared>,
 }
 
-/// Between a worker and the recorder's thread.
+/// State shared by a worker and the recorder's thread.
 #[derive(Debug)]
 struct Shared {
     kept: Mutex<Kept>,
-    /// The recorder wants the chunk that is being filled, too.
+    /// The recorder waits for the chunk that is still being filled.
     wanted: AtomicBool,
 }
 
 /// Counters of events by outcome, and the number of stored reports.
 type Done = Arc<Mutex<(FlightStats, u64)>>;
 
-/// The counters, for display.
+/// A handle to the counters, for display.
 #[derive(Clone, Debug)]
 pub struct FlightGauge {
     done: Done,
@@ -62,11 +65,11 @@ pub struct FlightCounts {
     pub stats: FlightStats,
     /// Reports that were stored.
     pub reports: u64,
-    /// Events that the recorder was too busy to look at.
+    /// Triggering events discarded because the recorder's thread was too busy.
     pub shed: u64,
 }
 
-/// The recorder before its thread is started.
+/// The recorder before its thread starts.
 #[derive(Debug)]
 pub struct FlightRecorder {
     config: Config,
@@ -77,12 +80,13 @@ pub struct FlightRecorder {
 }
 
 impl FlightRecorder {
-    /// A recorder for so many workers, with the end of each.
+    /// Creates a recorder for `workers` workers, and the tap of each.
     pub fn new(config: Config, workers: usize) -> (Self, Vec<Tap>) {
+        // The configured memory is divided equally; two chunks are the minimum, one full and one being filled.
         let chunks = (config.memory / Chunk::BYTES / workers.max(1)).max(2);
         let taps: Vec<Arc<Shared>> = (0..workers)
             .map(|_| {
-                // One more is being filled.
+                // The chunk that is being filled is not among the kept ones.
                 let kept = Mutex::new(Kept::new(chunks - 1));
                 Arc::new(Shared {
                     kept,
@@ -104,7 +108,7 @@ impl FlightRecorder {
         )
     }
 
-    /// An end for an outlet.
+    /// Returns a sender for triggering events, for another output of the collector.
     pub fn triggers(&self) -> Triggers {
         self.triggers.clone()
     }
@@ -118,10 +122,10 @@ impl FlightRecorder {
         }
     }
 
-    /// Starts the thread. It ends when all ends of outlets are gone.
+    /// Starts the recorder's thread. It ends when all senders of triggering events are dropped.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The system cannot start a thread.
     pub fn start(
         self,
         recorder: ReportRecorder,
@@ -168,16 +172,16 @@ impl Tap {
         }
     }
 
-    /// Gives away the chunk that is being filled, if the recorder waits for it.
+    /// Hands over the chunk that is being filled, if the recorder waits for it.
     pub fn poll(&mut self) {
-        // Relaxed: what it is about is behind a lock.
+        // Relaxed: the chunk itself is exchanged under a lock.
         if self.shared.wanted.load(Ordering::Relaxed) {
             self.rotate();
             self.shared.wanted.store(false, Ordering::Release);
         }
     }
 
-    /// Gives away the last chunk: the worker ends.
+    /// Hands over the last chunk when the worker ends.
     pub fn end(&mut self) {
         self.rotate();
         self.shared.wanted.store(false, Ordering::Release);
@@ -191,7 +195,7 @@ impl Tap {
 }
 
 impl FlightGauge {
-    /// The counters as they are now.
+    /// Returns the current values of the counters.
     pub fn counts(&self) -> FlightCounts {
         let (stats, reports) = *lock(&self.done);
         let shed = self.shed.load(Ordering::Relaxed);
@@ -212,11 +216,12 @@ struct Thread {
     outlet: QueueSender,
     done: Done,
     windows: Windows,
-    /// Windows whose time is over, and until when the chunks of all workers are waited for.
+    /// Windows that have ended, each with the deadline for the workers' last chunks.
     waiting: Vec<(Window, Instant)>,
 }
 
 impl Thread {
+    /// Collects triggers into windows, and records each window once it has ended, until all workers have ended.
     fn run(&mut self, receiver: &Receiver<TriggeringEvents>) {
         loop {
             match receiver.recv_timeout(LOOK) {
@@ -236,7 +241,7 @@ impl Thread {
                 .as_nanos();
             self.end_windows(u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(GRACE));
         }
-        // The workers have ended, and have given away their chunks.
+        // All workers have ended and handed over their chunks.
         self.windows.end();
         self.end_windows(u64::MAX);
         for (window, _) in std::mem::take(&mut self.waiting) {
@@ -244,7 +249,7 @@ impl Thread {
         }
     }
 
-    /// Asks the workers for the chunks of windows whose time is over.
+    /// Requests the current chunk of every worker for windows that ended before `now`.
     fn end_windows(&mut self, now: Nanos) {
         while let Some(window) = self.windows.due(now) {
             self.taps
@@ -255,9 +260,9 @@ impl Thread {
         lock(&self.done).0 = self.windows.stats();
     }
 
-    /// Records the windows whose chunks are there, or have not come for long: their worker is stuck.
+    /// Records the windows for which all chunks have arrived, or whose deadline is over because a worker is stuck.
     fn record_due(&mut self) {
-        // Acquire: the chunk was added before.
+        // Acquire: pairs with the Release store after the chunk was added.
         let is_there = self.taps.iter().all(|tap| !tap.wanted.load(Ordering::Acquire));
         let now = Instant::now();
         for (window, deadline) in std::mem::take(&mut self.waiting) {
@@ -269,7 +274,7 @@ impl Thread {
         }
     }
 
-    /// `lacks`: the last chunk of a worker did not come.
+    /// Selects and stores the reports of one window. `lacks`: a worker's last chunk is missing, so it is incomplete.
     fn record(&mut self, window: Window, lacks: bool) {
         let Window { from, to, .. } = window;
         let mut selection = Selection::new(window, self.config.windows.reports);
@@ -291,6 +296,7 @@ impl Thread {
             }
         }
         let (mut recordings, mut rows) = selection.finish(late);
+        // All reports are stored already: the recording only refers to them.
         if self.config.has_all_reports {
             rows.clear();
             recordings.iter_mut().for_each(|recording| recording.every = 1);
@@ -303,7 +309,7 @@ impl Thread {
 
 /// Interval at which the recorder looks for windows that have ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time for which events of a window may still come from the workers, ns.
+/// Time that a window stays open after its end for events that the workers still deliver, ns.
 const GRACE: Nanos = 100_000_000;
-/// Longest wait for the chunks of the workers.
+/// Longest wait for the workers' last chunks.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,7 +1,8 @@
-//! A copy of all workers' flows, from which lists of flows are made: workers only copy, others sort, filter and count.
+//! A copy of all workers' flows, from which the API answers lists of flows. Workers only copy; sorting, filtering and counting
+//! happen in the thread that asks.
 //!
-//! Nothing is copied unless somebody asks. One copy serves all requests until it has an age in proportion to its size, so that
-//! copying takes a small part of a worker's time, however many ask.
+//! Nothing is copied without a request. One copy serves all requests until its age exceeds a limit that grows with its size,
+//! so that copying takes only a small part of a worker's time at any request rate.
 
 use std::{
     sync::Arc,
@@ -11,7 +12,7 @@ use std::{
 use collector::{FlowSummary, event::Nanos};
 use wire::FlowKey;
 
-/// The flows of all workers.
+/// A snapshot of the flows of all workers.
 #[derive(Debug)]
 pub struct FlowIndex {
     workers: Vec<Vec<FlowSummary>>,
@@ -21,7 +22,7 @@ pub struct FlowIndex {
 }
 
 impl FlowIndex {
-    /// A copy that was begun at `begun`, `as_of` in ns since the epoch, and is complete.
+    /// Creates an index from complete copies. The copying began at `begun`, which is `as_of` in ns since the epoch.
     pub fn new(workers: Vec<Vec<FlowSummary>>, begun: Instant, as_of: Nanos) -> Self {
         Self {
             workers,
@@ -31,48 +32,49 @@ impl FlowIndex {
         }
     }
 
-    /// The flows, in no order.
+    /// Iterates over the flows, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = &FlowSummary> {
         self.workers.iter().flatten()
     }
 
-    /// The flow with this id.
+    /// Returns the flow with this ID.
     pub fn find(&self, id: u64) -> Option<FlowKey> {
         self.flows()
             .map(|summary| summary.flow)
             .find(|flow| flow.id() == id)
     }
 
-    /// When the copy was begun, ns since the epoch.
+    /// Returns the time at which the copying began, ns since the epoch.
     pub fn as_of(&self) -> Nanos {
         self.as_of
     }
 
-    /// Whether it was begun at `then` or later.
+    /// Returns whether the copying began at `then` or later.
     pub fn is_since(&self, then: Instant) -> bool {
         self.begun >= then
     }
 
-    /// Whether it is new enough at `now`.
+    /// Returns whether the copy is fresh enough at `now` to serve another request.
     fn is_new(&self, now: Instant) -> bool {
         let flows = self.workers.iter().map(Vec::len).max().unwrap_or(0);
         now.saturating_duration_since(self.complete) < AGE_PER_FLOW * u32::try_from(flows).unwrap_or(u32::MAX)
     }
 }
 
-/// The latest copy, if somebody asked lately.
+/// The latest copy, if there was a request recently.
 #[derive(Debug, Default)]
 pub struct LatestIndex(Option<Arc<FlowIndex>>);
 
 impl LatestIndex {
-    /// A copy for a request of `arrival`: begun since then, or unless `current` new enough.
+    /// Returns a copy for a request that arrived at `arrival`. The copying began after that; unless `current` is set, an
+    /// earlier copy that is still fresh serves too.
     pub fn get(&self, arrival: Instant, current: bool) -> Option<Arc<FlowIndex>> {
         let index = self.0.as_ref()?;
         let fits = index.is_since(arrival) || !current && index.is_new(arrival);
         fits.then(|| Arc::clone(index))
     }
 
-    /// The memory of the latest copy, for the next one, if nobody reads it any more.
+    /// Returns the memory of the latest copy for the next one, or nothing if the copy is still being read.
     pub fn reclaim_memory(&mut self) -> Vec<Vec<FlowSummary>> {
         self.0
             .take()
@@ -86,17 +88,17 @@ impl LatestIndex {
         Arc::clone(self.0.insert(Arc::new(index)))
     }
 
-    /// Frees the copy if nobody has asked for a while.
+    /// Frees the copy once it is a minute old.
     pub fn expire(&mut self, now: Instant) {
         self.0
             .take_if(|index| now.saturating_duration_since(index.complete) > UNUSED);
     }
 }
 
-/// Empty memory for `flows` flows, touched once: a worker should not wait for the system to provide its pages.
+/// Returns memory for `flows` flows whose pages have been touched, so that workers take no page faults while copying.
 pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     memory.clear();
-    // A little more than the flows of the last tick.
+    // Slack for flows added since the last tick.
     let room = flows + flows / 16;
     if memory.capacity() < room {
         memory.reserve_exact(room);
@@ -106,9 +108,9 @@ pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     memory
 }
 
-/// Maximum age of a copy, for each flow of the worker that has the most: copying a flow takes 1 to 5 % of this.
+/// Maximum age of a copy, per flow of the worker with the most flows. Copying a flow takes 1 to 5 % of this.
 const AGE_PER_FLOW: Duration = Duration::from_micros(1);
-/// A copy is freed this long after it was made.
+/// Age at which a copy is freed.
 const UNUSED: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

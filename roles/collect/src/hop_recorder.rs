@@ -1,5 +1,6 @@
-//! Hops of reports, for exports with the stream `hops`: decoded separately from the collector, so that nothing is done for them by default,
-//! and only datagrams that were chosen are decoded.
+//! Records the hops of reports for exports of the stream `hops`: decodes sampled datagrams, or datagrams with events, a second
+//! time, and writes one spool record per hop to each interested export. Without such an export there is no recorder and no
+//! cost.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +11,7 @@ use wire::{Decoder, FlowKey, Peek, Report};
 use crate::datagram::Profiles;
 use runtime::hop_queue::HopTap;
 
-/// Turns datagrams into hops.
+/// Decodes datagrams and writes their hops to the taps of exports.
 #[derive(Debug)]
 pub struct HopRecorder {
     profiles: Profiles,
@@ -20,7 +21,7 @@ pub struct HopRecorder {
     marks: Marks,
 }
 
-/// A tap with what was not taken over yet.
+/// An export's tap, with the hops that its queue has not accepted yet.
 #[derive(Debug)]
 struct Tap {
     tap: HopTap,
@@ -28,17 +29,18 @@ struct Tap {
     hops: u64,
 }
 
-/// Events of the datagrams that are being processed: when, of which flow, at which node.
+/// Events found in the current datagrams, for taps that want only reports with events.
 #[derive(Debug, Default)]
 pub struct Marks {
+    /// Receive time, flow and node of each event.
     marks: Vec<(Nanos, Option<FlowKey>, Option<u32>)>,
     are_wanted: bool,
-    /// There are more: each report of these datagrams counts as one with an event.
+    /// There were too many events to list, so every report of these datagrams counts as one with an event.
     are_all: bool,
 }
 
 impl Marks {
-    /// An event was found.
+    /// Notes an event that the collector found.
     pub fn add(&mut self, event: &Event) {
         if self.are_wanted && self.marks.len() < MAX_MARKS {
             self.marks.push((event.ts, event.flow, event.node));
@@ -68,7 +70,7 @@ impl Marks {
     }
 }
 
-/// The units of each source's profile, and of nodes that have one of their own.
+/// Units of metadata values: by the profile of the source, or by a node's own profile, which takes precedence.
 #[derive(Debug)]
 struct Units {
     of_sources: Vec<Unit>,
@@ -76,6 +78,7 @@ struct Units {
     of_nodes: HashMap<u32, Unit>,
 }
 
+/// Factors from the raw INT metadata to ns, and to the collector's unit of link utilization.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     latency_ns: u64,
@@ -104,7 +107,7 @@ impl Units {
 }
 
 impl HopRecorder {
-    /// A recorder that reads sources as the collector with this configuration does. `None`: nobody wants hops.
+    /// Creates a recorder that decodes sources with the collector's profiles. Returns `None` if no export wants hops.
     pub fn new(config: &Config, taps: &[HopTap]) -> Option<Self> {
         if taps.is_empty() {
             return None;
@@ -143,12 +146,12 @@ impl HopRecorder {
         })
     }
 
-    /// Where events are marked.
+    /// Returns the list to which the collector's output adds events.
     pub fn marks(&mut self) -> &mut Marks {
         &mut self.marks
     }
 
-    /// Records the hops of chosen datagrams. The collector counts refused ones.
+    /// Records the hops of the selected datagrams. Ignores malformed and refused ones, which the collector counts.
     pub fn record(&mut self, datagrams: &[Datagram<'_>]) {
         let Self {
             profiles,
@@ -172,7 +175,7 @@ impl HopRecorder {
             {
                 continue;
             }
-            // Sequence numbers come again, after some seconds or a restart; the content of the datagram hardly does.
+            // Sequence numbers repeat. A checksum of the datagram keeps the report's ID unique.
             let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
             let mut decoder = Decoder::new(*profile);
             for report in decoder.reports(datagram.payload).flatten() {
@@ -189,7 +192,7 @@ impl HopRecorder {
         marks.clear();
     }
 
-    /// Hands over what was not yet.
+    /// Hands collected hops over to the exports.
     pub fn send(&mut self) {
         self.taps
             .iter_mut()
@@ -215,6 +218,7 @@ impl Tap {
         }
     }
 
+    /// Writes a record for each hop of a report. `hash` and `content` make the report's ID unique.
     fn write(
         &mut self,
         received: Nanos,
@@ -266,6 +270,7 @@ impl Tap {
     }
 
     fn send(&mut self) {
+        // Urgent: the hops of one more report might not fit into the chunk.
         let is_urgent = self.chunk.len() >= 2 * CHUNK - MAX_REPORT;
         self.tap.queue.offer(&mut self.chunk, &mut self.hops, is_urgent);
     }
@@ -275,7 +280,7 @@ fn flow_of(report: &Report<'_>) -> Option<FlowKey> {
     report.flow.or_else(|| report.flow_id.map(FlowKey::of_id))
 }
 
-/// Hashes the reporter and number of a datagram, so that all collectors that receive it get the same value.
+/// Hashes a datagram's reporter and sequence number, so that all collectors sample the same datagrams.
 fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
     let source = u128::from_be_bytes(datagram.source);
     let reporter = match peek.node_id {
@@ -288,11 +293,11 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
     )
 }
 
-/// Bytes of hops that are handed over together.
+/// Size at which collected hops are handed over, bytes.
 const CHUNK: usize = 64 << 10;
 /// Maximum size of the hops of one report, bytes.
 const MAX_REPORT: usize = 48 << 10;
-/// Events of datagrams that are processed together.
+/// Maximum number of events listed per call of [`HopRecorder::record`].
 const MAX_MARKS: usize = 4096;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Inputs of reports: sockets and rings, each read by its own thread. With one worker the thread does the work itself; with
-//! several it does the sequence accounting, while datagrams are still in order, and distributes them by inner flow.
+//! Inputs of reports: UDP sockets, AF_XDP rings, packet sockets, and the detection program in the kernel. Each source is read
+//! by its own thread. With one worker that thread also processes the datagrams; with several, it does the sequence accounting
+//! and distributes them by inner flow (see [`crate::fanout`]).
 //!
-//! An input is opened by its [`Open`] at the start, and again when [`watch`] finds that it no longer works; its counters
-//! continue.
+//! An [`Open`] opens its input at the start, and again when [`watch`] finds it broken; the input's counters continue.
 
 pub mod device;
 mod gauge;
@@ -33,11 +33,11 @@ use runtime::{control::Control, current::Current, lock::lock};
 use terminal::CliError;
 pub use udp::inside;
 
-/// Something that one thread reads.
+/// A packet source that one thread reads.
 pub enum RxSource {
-    /// All datagrams to this input.
+    /// A source of all datagrams to the input.
     Source(Box<dyn Source>),
-    /// The datagrams that the kernel program passed to user space.
+    /// A source of the datagrams that the kernel program passed to user space.
     Kernel(Box<dyn KernelRxSource>),
 }
 
@@ -53,7 +53,7 @@ pub struct Opened {
     pub sources: Vec<RxSource>,
     /// The setup, for the API.
     pub setup: Setup,
-    /// Checks whether it still works.
+    /// The check for failures that the threads do not notice.
     pub health: Box<dyn Check>,
 }
 
@@ -65,31 +65,32 @@ impl fmt::Debug for Opened {
 
 /// Opens an input, at the start and after failures.
 pub trait Open: Send {
-    /// Opens it.
+    /// Opens the input.
     ///
     /// # Errors
     /// The cause and a remedy, in one sentence.
     fn open(&mut self) -> Result<Opened, String>;
 
-    /// Whether another attempt may find a better receive path.
+    /// Returns whether reopening may find a faster receive path.
     fn could_be_better(&mut self) -> bool {
         false
     }
 }
 
-/// Checked each second: whether an open input still works.
+/// Health check of an open input, called each second.
 pub trait Check: Send {
+    /// Checks whether the input still works.
     /// # Errors
     /// The cause, in one sentence.
     fn check(&mut self) -> Result<(), String>;
 
-    /// Counters outside its sources, since it was opened.
+    /// Returns the counters kept outside its sources (by the device or the XDP program), since it was opened.
     fn counters(&mut self) -> Counters {
         Counters::default()
     }
 }
 
-/// An input whose own thread notices every failure.
+/// The health check of an input whose threads notice every failure.
 #[derive(Debug)]
 struct AlwaysHealthy;
 
@@ -102,9 +103,9 @@ impl Check for AlwaysHealthy {
 /// The consumer of an input's datagrams.
 #[derive(Clone, Debug)]
 pub enum Dispatch {
-    /// The receiving threads themselves, with a collector that they share.
+    /// The receiving threads process datagrams themselves, with one worker that they share.
     Inline(Arc<Mutex<Worker>>),
-    /// Workers, to which datagrams are distributed.
+    /// The receiving threads distribute datagrams to workers.
     Spread(Plan),
 }
 
@@ -123,7 +124,7 @@ impl Dispatch {
         }
     }
 
-    /// Runs timers and queries while nothing is received. Workers do this themselves.
+    /// Runs timers and queries while the input is closed. Workers with a queue do this themselves.
     fn poll(&self) {
         if let Self::Inline(worker) = self {
             poll(worker, true);
@@ -131,30 +132,30 @@ impl Dispatch {
     }
 }
 
-/// Runs due work, and queries if the worker has `caught_up` with its input. Returns how long to wait for datagrams at most, ms.
-/// Locking the worker may take a while, so the time is read after it.
+/// Runs due work, and queries if the worker has `caught_up` with its input. Returns the maximum time to wait, ms.
 fn poll(worker: &Mutex<Worker>, caught_up: bool) -> u32 {
     let mut worker = lock(worker);
+    // Read the time after locking, which may take a while.
     let now = nic::time::now();
     let until = worker.watermarks().time(now);
     worker.poll(now, until);
     worker.serve(caught_up)
 }
 
-/// The processing of a receiving thread.
+/// The processing of one receiving thread.
 #[derive(Debug)]
 enum Handler {
     Inline(Arc<Mutex<Worker>>),
     Spread(Box<Spreader>),
 }
 
-/// An open input without a reader.
+/// An open input whose threads have not started.
 pub struct Input {
     opened: Opened,
     opener: Option<Box<dyn Open>>,
     gauge: Arc<InputGauge>,
     listener: u16,
-    /// The entry of `[collector] listen` that it is a part of.
+    /// The index of the `[collector] listen` entry that it belongs to.
     entry: usize,
 }
 
@@ -164,10 +165,10 @@ impl fmt::Debug for Input {
     }
 }
 
-/// Opens the inputs of the configuration, in order.
+/// Opens all configured inputs, in order.
 ///
 /// # Errors
-/// The first that cannot be opened; the message says what to do.
+/// The first input that cannot be opened; the message suggests a fix.
 pub fn open(active_config: &Arc<Current<CollectSettings>>) -> Result<Vec<Input>, CliError> {
     let settings = active_config.get();
     let mut inputs = Vec::new();
@@ -207,20 +208,20 @@ impl Input {
         Arc::clone(&self.gauge)
     }
 
-    /// Returns the number of the input as a listener.
+    /// Returns the input's index, which identifies it as a listener in results.
     pub fn listener(&self) -> u16 {
         self.listener
     }
 
-    /// The entry of `[collector] listen` that it is a part of.
+    /// Returns the index of the `[collector] listen` entry that it belongs to.
     pub fn entry(&self) -> usize {
         self.entry
     }
 
-    /// Starts the input's threads if it needs no supervision; else returns the input for its supervisor.
+    /// Starts the threads of an input that needs no supervision; returns any other input for its supervisor.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn read(
         self,
         dispatch: Dispatch,
@@ -248,15 +249,15 @@ impl Input {
         }
     }
 
-    /// Whether it needs supervision.
+    /// Returns whether the input needs supervision.
     pub fn is_watched(&self) -> bool {
         self.opener.is_some()
     }
 }
 
-/// An input with its reader.
+/// An input after [`Input::read`].
 pub enum Reading {
-    /// Read by these threads, until `stop` is set and all datagrams received until then are processed.
+    /// The input's threads, which run until `stop` is set and all datagrams received until then are processed.
     Threads(Vec<JoinHandle<()>>),
     /// A supervised input, for [`watch::Watch::add`].
     Watched(Box<watch::Watched>),
@@ -268,7 +269,7 @@ impl fmt::Debug for Reading {
     }
 }
 
-/// The context for reading an input, kept over reopenings.
+/// The context for reading an input, which survives reopening.
 struct Work {
     gauge: Arc<InputGauge>,
     dispatch: Dispatch,
@@ -277,6 +278,7 @@ struct Work {
 }
 
 impl Work {
+    /// Starts a reader thread for each source.
     fn start(
         &self,
         sources: Vec<RxSource>,

@@ -1,6 +1,6 @@
-//! Remembers which node was behind each egress interface, and when: known from reports while packets pass, and remembered after a
-//! link has failed, so that packets that are dropped before it can be put down to it. It is in a file beside the store, so that it
-//! survives a restart.
+//! A table of the node behind each egress interface, with the times at which reports showed it there. It outlives a link
+//! failure, so that packets dropped in front of the link can be attributed to it. It is saved in a file beside the store, and
+//! so survives a restart.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use runtime::{lock::lock, save::SavedFile};
 
-/// The nodes that were seen behind interfaces, and the file that they are saved in.
+/// The table of nodes behind interfaces, and the file that it is saved in.
 #[derive(Debug)]
 pub struct KnownLinks {
     file: Option<Arc<SavedFile>>,
@@ -22,22 +22,22 @@ pub struct KnownLinks {
     saving: Mutex<Saving>,
 }
 
-/// When it was saved.
+/// State of the periodic saving.
 #[derive(Debug, Default)]
 struct Saving {
     last: Option<Instant>,
-    /// The last attempt failed, and the log says so.
+    /// The last attempt failed, and this has been logged.
     failed: bool,
 }
 
-/// The nodes behind interfaces.
+/// Nodes behind interfaces, with the times at which packets passed.
 #[derive(Debug, Default)]
 pub struct LinkMemory {
-    /// By node and egress interface, in the order in which they were learned.
+    /// Nodes by (node, egress interface), in the order in which they were learned.
     ends: HashMap<(u32, u32), Vec<End>>,
-    /// Something is known that is not saved: a node behind an interface, or only until when it was there.
+    /// The most important change not saved yet: a later time (`Time`) or a new node behind an interface (`Node`).
     unsaved: Option<Unsaved>,
-    /// Whether the log says that there are too many.
+    /// The warning that the table is full has been logged.
     is_cut: bool,
 }
 
@@ -47,7 +47,7 @@ enum Unsaved {
     Node,
 }
 
-/// A node behind an interface, as packets showed between these times.
+/// A node behind an interface, with the first and last time at which a packet showed it there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct End {
     to: u32,
@@ -56,31 +56,31 @@ struct End {
 }
 
 impl End {
-    /// Whether it was seen in an interval, both ends included.
+    /// Returns whether the node was seen in an interval, both ends included.
     fn overlaps(&self, from: Nanos, to: Nanos) -> bool {
         self.first <= to && self.last >= from
     }
 }
 
-/// Content of the file: node, interface, node behind it, first and last time (ns).
+/// Content of the file. Each link is (node, egress interface, node behind it, first time, last time), times in ns.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     links: Vec<(u32, u32, u32, Nanos, Nanos)>,
 }
 
-/// The neighbour behind an interface.
+/// The neighbour behind an interface in some interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Behind {
     /// The node with this ID.
     Node(u32),
-    /// No packet had passed it, as far as is known.
+    /// No report has shown a neighbour.
     Unknown,
-    /// Several nodes: it was connected to another one in that time, or leads to something that forwards without reports.
+    /// More than one node: the interface was recabled, or leads to a device that forwards without reporting.
     Several,
 }
 
 impl KnownLinks {
-    /// Goes on with what this file says. One that cannot be read is not worth more than what packets show from now on.
+    /// Loads the table from `file`. An unreadable file is only logged: new reports restore the table.
     pub fn open(file: Option<PathBuf>) -> Self {
         let file = file.map(|path| SavedFile::new(path, 0o600));
         let mut memory = LinkMemory::default();
@@ -109,12 +109,12 @@ impl KnownLinks {
         }
     }
 
-    /// Returns the nodes behind interfaces, locked.
+    /// Returns the table, locked.
     pub fn memory(&self) -> MutexGuard<'_, LinkMemory> {
         lock(&self.memory)
     }
 
-    /// Saves what is new, at intervals: a new node soon, times later. `now`: in any case. May wait for the disk.
+    /// Saves changes at intervals: a new node soon, later times less often, everything if `now` is set. May block on the disk.
     pub fn save(&self, now: bool) {
         let Some(file) = &self.file else { return };
         let mut saving = lock(&self.saving);
@@ -147,7 +147,7 @@ impl KnownLinks {
 }
 
 impl LinkMemory {
-    /// Takes in links that are in use.
+    /// Updates the table with links in use.
     pub fn learn<'l>(&mut self, links: impl IntoIterator<Item = &'l LinkUse>) {
         for link in links {
             if let Some(interface) = link.egress_if {
@@ -156,13 +156,13 @@ impl LinkMemory {
         }
     }
 
-    /// A packet passed an interface at this time, and this node came next.
+    /// Records that a packet passed an interface at `ts`, and that node `to` came next.
     pub fn see(&mut self, interface: (u32, u32), to: u32, ts: Nanos) {
         if self.ends.len() >= MAX_INTERFACES && !self.ends.contains_key(&interface) {
             self.forget_oldest();
         }
         let ends = self.ends.entry(interface).or_default();
-        // Not one of a clock that was ahead, nor of a capture of a later time.
+        // Skip entries of the future: from a clock that was ahead, or from a capture of a later time.
         let latest = (0..ends.len())
             .filter(|i| ends[*i].to == to && ends[*i].first <= ts.saturating_add(DELAY))
             .max_by_key(|i| ends[*i].last);
@@ -171,7 +171,8 @@ impl LinkMemory {
             if ts <= known.last {
                 return;
             }
-            // After another one, it is there again. If that takes no time, both are there.
+            // Extend the entry, unless another node was seen in between and the gap is long: then `to` has come back. With
+            // short gaps both nodes are behind the interface at once.
             let has_another = ends
                 .iter()
                 .any(|end| end.to != to && known.last < end.first && end.first < ts);
@@ -194,6 +195,7 @@ impl LinkMemory {
         self.unsaved = Some(Unsaved::Node);
     }
 
+    /// Evicts the least recently used quarter of the interfaces.
     fn forget_oldest(&mut self) {
         let mut times: Vec<Nanos> = self.ends.values().map(|ends| last_of(ends)).collect();
         let middle = times.len() / 4;
@@ -213,15 +215,14 @@ impl LinkMemory {
         }
     }
 
-    /// Returns the neighbour behind an interface of a node between two times. Where nothing is known of that time, the
-    /// time before it decides.
+    /// Returns the neighbour behind an interface between two times, or if no packet passed then, the latest one before.
     pub fn behind(&self, node: u32, interface: u32, from: Nanos, to: Nanos) -> Behind {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
         let before = ends
             .iter()
             .filter(|end| end.first <= from)
             .max_by_key(|end| end.last);
-        // The first packets were seen a little later than they passed.
+        // Links are learned with a delay, so accept one that was first seen shortly after the start of the interval.
         let soon = ends
             .iter()
             .filter(|end| end.first <= from.saturating_add(DELAY))
@@ -270,19 +271,19 @@ fn last_of(ends: &[End]) -> Nanos {
     ends.iter().map(|end| end.last).max().unwrap_or(0)
 }
 
-/// In the directory of the store.
+/// The file's name in the directory of the store.
 pub const FILE: &str = "links.json";
-/// Interfaces that are remembered: some 6 MB.
+/// Maximum number of interfaces in the table, about 6 MB.
 const MAX_INTERFACES: usize = 65_536;
-/// Nodes behind one interface that are remembered.
+/// Maximum number of nodes remembered behind one interface.
 const MAX_ENDS: usize = 8;
-/// Maximum delay between a link's first packet and its detection, ns: links are looked at every few seconds.
+/// Maximum delay between a link's first packet and its detection, ns. Links are polled every few seconds.
 const DELAY: Nanos = 15_000_000_000;
-/// Two nodes that alternate like this are both behind the interface.
+/// Two nodes that alternate within this time are both behind the interface, ns.
 const TOGETHER: Nanos = 60_000_000_000;
-/// Delay before a new node is saved.
+/// Minimum interval between saves for a new node.
 const SOON: Duration = Duration::from_secs(10);
-/// Delay before the last time at which a node was seen is saved.
+/// Minimum interval between saves for updated times.
 const LATER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

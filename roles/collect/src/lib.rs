@@ -1,4 +1,5 @@
-//! The role of the collector: inputs, fan-out, workers, recorders and queues, with their settings.
+//! The collector role: inputs, fan-out to workers, recorders, result queues and replay of captures, with their settings. The
+//! `collector` crate holds the processing of reports itself.
 #![forbid(unsafe_code)]
 
 pub mod backlog;

@@ -1,8 +1,7 @@
-//! The live streams: they send telemetry events, or what changes at the manager, to all subscribed clients, each through its own
-//! bounded queue.
+//! Live streams of the API: telemetry events and manager changes for subscribed clients, each behind a bounded queue.
 //!
-//! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event is serialised
-//! only if its text can be queued for a client whose filter it passes.
+//! A client that reads too slowly loses events, is told how many, and does not affect the others. An event is serialised once,
+//! and only if at least one client with a matching filter has room in its queue.
 
 use std::{
     cell::OnceCell,
@@ -77,17 +76,17 @@ impl Topic {
     }
 }
 
-/// The receiver of rules that become true, and of counts of events.
+/// The manager's subscription: rules that become true, and counts of events.
 #[derive(Debug, Default)]
 struct Follower {
     rules: BTreeSet<String>,
     queue: Option<mpsc::Sender<RuleOn>>,
     missed: u64,
-    /// Groups of flows whose events are counted.
+    /// Groups of flows whose events are counted, such as the flows of an intent.
     counted: Vec<Counted>,
 }
 
-/// The events of some flows.
+/// A named group of flows, with the number of its events so far.
 #[derive(Debug)]
 struct Counted {
     name: String,
@@ -96,6 +95,7 @@ struct Counted {
 }
 
 impl Follower {
+    /// Counts the events of the followed flows, and queues the rules that became true.
     fn publish(&mut self, batch: &Batch, rules: &[String]) {
         if !self.counted.is_empty() {
             for flow in batch.events().filter_map(|(event, _)| event.flow) {
@@ -124,7 +124,7 @@ impl Follower {
     }
 }
 
-/// Passes events to the clients of the live streams.
+/// Distributes events to the clients of the live streams.
 #[derive(Debug)]
 pub struct Hub {
     clients: Mutex<Clients>,
@@ -139,14 +139,14 @@ struct Clients {
     list: Vec<Client>,
     sent: u64,
     shed: u64,
-    /// Clients of the manager so far.
+    /// Number of manager subscriptions since the start.
     manager: u64,
 }
 
 #[derive(Debug)]
 struct Client {
     topic: Topic,
-    /// With which it subscribed.
+    /// The API token with which the client subscribed.
     token: Option<Secret>,
     queue: mpsc::Sender<StreamMessage>,
     shed: Arc<AtomicU64>,
@@ -160,7 +160,7 @@ enum Offered {
 }
 
 impl Client {
-    /// Queues a message, unless the queue is full: then the client learns how many it has missed.
+    /// Queues a message. If the queue is full, counts it as missed instead; the client is told the number.
     fn offer(&self, message: impl FnOnce() -> StreamMessage) -> Offered {
         match self.queue.try_reserve() {
             Ok(permit) => {
@@ -186,7 +186,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Events that found the queue full since the last call.
+    /// Returns the number of events that found the queue full since the last call.
     pub fn drain_shed(&self) -> u64 {
         // Relaxed: an independent counter.
         self.shed.swap(0, Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Subscription {
 }
 
 impl Hub {
-    /// A hub for `max_clients`, each with a queue of `queue` events; `reasons` are names of drop reasons.
+    /// Creates a hub for at most `max_clients` clients, each with a queue of `queue` messages. `reasons` names drop reasons.
     pub fn new(max_clients: usize, queue: usize, reasons: ReasonNames) -> Self {
         Self {
             clients: Mutex::default(),
@@ -205,7 +205,7 @@ impl Hub {
         }
     }
 
-    /// A new client, with its token; `None` when there are too many, or their filters have too many tests.
+    /// Subscribes a client with its token. Returns `None` if there are too many clients or too many tests in their filters.
     pub fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());
@@ -230,7 +230,7 @@ impl Hub {
         Some(Subscription { events, shed })
     }
 
-    /// Offers the events of a batch to all clients. `rules` are the active names when the batch was filled. Never blocks.
+    /// Offers the events of a batch to all clients. `rules` are the rule names with which the batch was filled. Never blocks.
     pub fn publish(&self, batch: &Batch, rules: &[String]) {
         lock(&self.follower).publish(batch, rules);
         let mut clients = self.clients();
@@ -265,20 +265,20 @@ impl Hub {
         list.retain(|client| !client.queue.is_closed());
     }
 
-    /// Follows rules from now on: of those of [`Hub::set_followed`], each that becomes true is queued. One follower at a time.
+    /// Starts to queue the followed rules ([`Hub::set_followed`]) that become true. A second follower replaces the first.
     pub fn follow_rules(&self, queue: usize) -> mpsc::Receiver<RuleOn> {
         let (sender, receiver) = mpsc::channel(queue);
         lock(&self.follower).queue = Some(sender);
         receiver
     }
 
-    /// Sets the names of the rules that are followed.
+    /// Sets the names of the rules to follow.
     pub fn set_followed(&self, rules: BTreeSet<String>) {
         lock(&self.follower).rules = rules;
     }
 
-    /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names that have more flows
-    /// than there is room for are not counted.
+    /// Sets the groups of flows whose events are counted, and returns the totals by name. A group counts from its first
+    /// mention on, as long as its flows stay the same. Groups that exceed the limit on flows are not counted.
     pub fn counted_events<'a>(
         &self,
         wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
@@ -312,12 +312,12 @@ impl Hub {
             .collect()
     }
 
-    /// Rules that became true and found the queue full since the last call.
+    /// Returns the number of followed rules that became true and found the queue full since the last call.
     pub fn drain_missed_rules(&self) -> u64 {
         std::mem::take(&mut lock(&self.follower).missed)
     }
 
-    /// The number of clients that the manager has had so far, if there is one now.
+    /// Returns the number of manager subscriptions so far, or `None` if none is open.
     pub fn manager_clients(&self) -> Option<u64> {
         let clients = self.clients();
         let has_one = clients
@@ -327,7 +327,7 @@ impl Hub {
         has_one.then_some(clients.manager)
     }
 
-    /// Offers something that changed at the manager to its clients. Never blocks.
+    /// Offers a change at the manager to its subscribers. Never blocks.
     pub fn publish_change(&self, message: &StreamMessage) {
         let mut clients = self.clients();
         let Clients { list, sent, shed, .. } = &mut *clients;
@@ -341,12 +341,12 @@ impl Hub {
         list.retain(|client| !client.queue.is_closed());
     }
 
-    /// Ends the streams of clients whose token is no longer one, after what is already queued for them.
+    /// Ends the streams of clients whose token is no longer valid, after the messages already queued for them.
     pub fn retain(&self, admits: impl Fn(Option<&Secret>) -> bool) {
         self.clients().list.retain(|client| admits(client.token.as_ref()));
     }
 
-    /// Ends every client's stream, after what is already queued for it.
+    /// Ends all streams, after the messages already queued.
     pub fn close(&self) {
         self.clients().list.clear();
         lock(&self.follower).queue = None;
@@ -368,12 +368,12 @@ impl Hub {
     }
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
-        // The list is valid after each statement, so a panic elsewhere leaves it valid.
+        // The list is valid after each statement, so a poisoned lock is harmless.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tests of the filters of all clients together: they are made for each event, before it is stored.
+/// Maximum number of filter tests of all clients together: each event runs them on its way to the store.
 const MAX_TESTS: usize = 256;
 
 fn as_json(

@@ -1,4 +1,5 @@
-//! Counters of all stages, combined for the API and for Prometheus.
+//! Combines the counters of all stages (inputs, fan-out, workers, queues, store) for `/status` and Prometheus, and queries the
+//! workers' tables for the API and the manager. In the loss budget, each stage has its input, output, drops and queued items.
 
 use std::{
     cmp::Reverse,
@@ -41,7 +42,7 @@ use view::{
     TableView, TriedView, WorkerView,
 };
 
-/// The counters of all stages.
+/// Read access to the running collector.
 #[derive(Debug)]
 pub struct Monitor {
     workers: Vec<WorkerHandle>,
@@ -56,32 +57,32 @@ pub struct Monitor {
     flow_index: tokio::sync::Mutex<LatestIndex>,
 }
 
-/// Totals at one moment, for rates.
+/// Totals at one moment, from which rates are computed.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: Instant,
-    /// The same by the wall clock, ns.
+    /// The same moment by the wall clock, ns since the epoch.
     ts: u64,
     reports: u64,
     events: u64,
     datagrams: u64,
 }
 
-/// Figures of the workers' tables.
+/// Streams, losses and tables of all workers together.
 #[derive(Clone, Debug, Default)]
 pub struct Detail {
-    /// Streams with sequence numbers.
+    /// Streams of numbered datagrams, one per reporter.
     pub streams: Vec<StreamView>,
     /// Losses of these streams and of evicted ones.
     pub losses: Losses,
-    /// Tables by name, all workers together.
+    /// Table occupancy by name, summed over all workers.
     pub tables: Vec<(&'static str, Table)>,
-    /// Entries of the tables of each worker.
+    /// Table entries, by worker.
     pub entries: Vec<Arc<Entries>>,
 }
 
 impl Monitor {
-    /// A monitor of these parts. `fanouts`: one per input with several workers, otherwise none.
+    /// Creates a monitor of these parts. `fanouts` has one entry per input with several workers, and is empty with one.
     pub fn new(
         workers: Vec<WorkerHandle>,
         inputs: Vec<Arc<InputGauge>>,
@@ -105,19 +106,19 @@ impl Monitor {
         }
     }
 
-    /// The same with a flight recorder.
+    /// Adds the flight recorder's counters.
     #[must_use]
     pub fn with_flight_recorder(mut self, gauge: Option<FlightGauge>) -> Self {
         self.flight_recorder = gauge;
         self
     }
 
-    /// The counters of the flight recorder, if there is one.
+    /// Returns the counters of the flight recorder, if there is one.
     pub fn flight_recorder(&self) -> Option<FlightCounts> {
         self.flight_recorder.as_ref().map(FlightGauge::counts)
     }
 
-    /// Samples the totals, and frees what nobody asks for any more; called once a second.
+    /// Samples the totals and frees the flow index if it is unused. Called once a second.
     pub fn sample(&self) {
         if let Ok(mut latest) = self.flow_index.try_lock() {
             latest.expire(Instant::now());
@@ -137,7 +138,7 @@ impl Monitor {
         }
     }
 
-    /// Mean rates of the last five seconds.
+    /// Returns the mean rates over the last five seconds.
     pub fn rates(&self) -> Rates {
         let samples = lock(&self.samples);
         let first = samples.len().saturating_sub(RATE_SECONDS + 1);
@@ -147,15 +148,15 @@ impl Monitor {
         }
     }
 
-    /// The same for every second of the last 15 minutes, the oldest first.
+    /// Returns the rates for every second of the last 15 minutes, oldest first.
     pub fn rate_history(&self) -> Vec<RatesThen> {
         history(&lock(&self.samples))
     }
 
-    /// Queries all workers, and waits for the responses up to a time limit.
+    /// Runs a query on all workers and waits for the responses.
     ///
     /// # Errors
-    /// A worker does not answer: a partial response would look complete.
+    /// A worker did not answer in time; a partial response would look complete.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
@@ -172,10 +173,10 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// As [`Monitor::ask`], with the output of each worker for results.
+    /// Like [`Monitor::ask`], but the query may emit results to the worker's output.
     ///
     /// # Errors
-    /// A worker does not answer; others may have emitted their results.
+    /// A worker did not answer in time; others may have emitted their results.
     pub async fn emit<T: Send + 'static>(
         &self,
         work: impl Fn(&Collector, &mut dyn Output) -> T + Clone + Send + 'static,
@@ -192,18 +193,18 @@ impl Monitor {
         Ok(answers)
     }
 
-    /// Queries all workers in steps: `step` covers the table slots from one on, and returns the next slot. `process` gets each
-    /// response, with the number of its worker; those of one worker come in order.
+    /// Queries all workers in steps, so that no query holds a worker up for long. `step` covers the table slots from an index
+    /// on and returns the next index. `process` receives each response with its worker's index, in order for each worker.
     ///
     /// # Errors
-    /// As [`Monitor::ask`].
+    /// A worker did not answer in time.
     pub async fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
         mut process: impl FnMut(usize, T),
     ) -> Result<(), Busy> {
         let mut next: Vec<Option<u32>> = vec![Some(0); self.workers.len()];
-        // Each makes its step within the same tick.
+        // All workers run their steps concurrently.
         while next.iter().any(Option::is_some) {
             let asked = self.workers.iter().zip(&next).map(|(worker, first)| {
                 let step = step.clone();
@@ -221,9 +222,9 @@ impl Monitor {
         Ok(())
     }
 
-    /// Nodes, links and paths, at most a second old.
+    /// Returns nodes, links and paths. The result is at most a second old.
     pub async fn topology(&self) -> Result<Arc<Topology>, Busy> {
-        // Locked until the end, so that concurrent requests get the same result.
+        // Locked to the end, so that concurrent requests share one result.
         let mut cached = self.topology.lock().await;
         if let Some((at, topology)) = &*cached
             && at.elapsed() < Duration::from_secs(1)
@@ -245,22 +246,23 @@ impl Monitor {
         Ok(merged)
     }
 
-    /// The links of each worker.
+    /// Returns the links that the workers have seen.
     ///
     /// # Errors
-    /// As [`Monitor::ask`].
+    /// A worker did not answer in time.
     pub async fn links(&self) -> Result<Vec<LinkUse>, Busy> {
         let mut links = Vec::new();
         self.walk(links_from, |_, part| links.extend(part)).await?;
         Ok(links)
     }
 
-    /// A copy of all flows for a request of `arrival`: begun since then if it must be `current`, else possibly a little older.
+    /// Returns a copy of all flows for a request that arrived at `arrival`. If it must be `current`, its copying began after
+    /// that; otherwise it may be a little older.
     ///
     /// # Errors
-    /// As [`Monitor::ask`].
+    /// A worker did not answer in time.
     pub async fn flow_index(&self, arrival: Instant, current: bool) -> Result<Arc<FlowIndex>, Busy> {
-        // Locked until the end, so that concurrent requests get the same copy.
+        // Locked to the end, so that concurrent requests share one copy.
         let mut latest = self.flow_index.lock().await;
         if let Some(index) = latest.get(arrival, current) {
             return Ok(index);
@@ -285,7 +287,7 @@ impl Monitor {
         let as_of = nic::time::now();
         let mut next = vec![Some(0); copies.len()];
         while next.iter().any(Option::is_some) {
-            // Each worker copies one slice; the memory travels with the query.
+            // Each worker copies one slice into the memory that travels with the query.
             let asked: Vec<_> = self
                 .workers
                 .iter()
@@ -303,7 +305,7 @@ impl Monitor {
         Ok(latest.set(FlowIndex::new(copies, begun, as_of)))
     }
 
-    /// Streams, sources and tables, as last published by the workers and by the fan-outs in front of them. Never waits.
+    /// Returns streams, losses and tables as last published by the workers and the fan-outs. Never waits.
     pub fn detail(&self) -> Detail {
         let mut detail = Detail::default();
         for worker in &self.workers {
@@ -325,9 +327,9 @@ impl Monitor {
         detail
     }
 
-    /// The stages of the loss budget, in order. `missing`: those of [`Detail::losses`].
+    /// Returns the stages of the loss budget, in order. `missing` is [`Detail::losses`].
     pub fn stages(&self, missing: Losses) -> Vec<Stage> {
-        // Later stages are read first: then a stage never seems to have more output than input.
+        // Read later stages first, so that a stage never seems to have more output than input.
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let state = balance("state", "reports", workers.iter().map(Stats::state_balance));
@@ -358,7 +360,7 @@ impl Monitor {
         all
     }
 
-    /// The stages before the program: `network`, `nic` when there are interfaces, `kernel`.
+    /// Returns the stages before this process: `network`, `nic` if there are interfaces, and `kernel`.
     fn arrival(&self, missing: Losses) -> Vec<Stage> {
         let mut received = 0;
         let mut missed = 0;
@@ -370,9 +372,9 @@ impl Monitor {
             received += stats.datagrams;
             by_device += input.counters().device_dropped;
             interfaces |= input.setup().interface.is_some();
-            // The kernel's program counts the sequence numbers of events that it could not pass to user space.
+            // Sequence numbers of events that the kernel could not pass to user space are accounted, so these leave no gap.
             let numbered = input.setup().kind.starts_with("kernel");
-            // Nobody's sequence is known to lack a datagram with a wrong checksum: anyone can forge one.
+            // A datagram with a wrong checksum explains no gap in a sequence: anyone can forge one.
             let explaining = stats.lost() - stats.bad_checksum;
             missed += if numbered { 0 } else { explaining };
             for (reason, count) in drops_of(&stats) {
@@ -383,7 +385,7 @@ impl Monitor {
         let arrived = received + dropped;
         let kernel = datagram_stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
-        // Datagrams dropped here are missing in the sequence, too; they must not count twice.
+        // Datagrams dropped here leave gaps in the sequences, too; do not count them as network losses again.
         let explained = missed + by_device;
         let lost = missing.lost.saturating_sub(explained);
         let unconfirmed = missing
@@ -407,14 +409,14 @@ impl Monitor {
         stages
     }
 
-    /// Outcomes of postcards, in all workers.
+    /// Returns the outcomes of postcards, summed over all workers.
     pub fn postcards(&self) -> view::PostcardsView {
         let mut all = collector::Stats::default();
         self.workers.iter().for_each(|worker| all += &worker.stats());
         view::PostcardsView::from(&all)
     }
 
-    /// The response of `/status`.
+    /// Builds the response of `/status`. A console has no collector, and reports on its process only.
     pub fn status(&self, sources: &[SourceSettings], is_console: bool) -> StatusView {
         let program = StatusView {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -458,7 +460,7 @@ impl Monitor {
         }
     }
 
-    /// Reports refused, by reason, including those inside accepted datagrams.
+    /// Returns the refused reports by reason, including those inside accepted datagrams.
     pub fn refused(&self) -> NamedCounts {
         let mut reasons = NamedCounts::default();
         for worker in &self.workers {
@@ -467,34 +469,34 @@ impl Monitor {
         reasons
     }
 
-    /// The sum of `count` over all workers.
+    /// Returns the sum of `count` over all workers.
     pub fn total(&self, count: impl Fn(&Stats) -> u64) -> u64 {
         self.workers.iter().map(|worker| count(&worker.stats())).sum()
     }
 
-    /// Returns the state of all inputs.
+    /// Returns the status of all inputs.
     pub fn inputs(&self) -> Vec<InputView> {
         self.inputs.iter().map(|input| input_view(input)).collect()
     }
 
-    /// Returns the gauge of the pipeline.
+    /// Returns the counters of the result queues and the store.
     pub fn pipeline(&self) -> &Gauge {
         &self.pipeline
     }
 
-    /// Returns the hub of the live stream.
+    /// Returns the hub of the live streams.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 }
 
 impl Detail {
-    /// The source addresses, one entry each: several workers may have received from it.
+    /// Returns one entry per source address, summed over the workers that received from it.
     fn sources(&self) -> HashMap<[u8; 16], SourceView> {
         let mut all: HashMap<[u8; 16], SourceView> = HashMap::new();
         for source in self.entries.iter().flat_map(|entries| &entries.sources) {
@@ -597,7 +599,7 @@ fn input_view(input: &InputGauge) -> InputView {
     }
 }
 
-/// Datagrams sent to an input and not received, by reason; without zero counts.
+/// Returns the datagrams dropped in front of this process, by reason, without zero counts.
 fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
     let reasons = [
         ("socket_buffer_full", stats.kernel_drops),
@@ -666,7 +668,7 @@ fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     }
 }
 
-/// A stage that counts datagrams, and queues none.
+/// Builds a stage that counts datagrams and queues none.
 fn datagram_stage(stage: &'static str, into: u64, out: u64, drops: NamedCounts) -> Stage {
     Stage {
         stage: stage.into(),
@@ -679,7 +681,7 @@ fn datagram_stage(stage: &'static str, into: u64, out: u64, drops: NamedCounts) 
     }
 }
 
-/// Collects the links from `first` on, and returns where the next part begins.
+/// Collects the links of one step from slot `first` on. Returns the slot of the next step.
 fn links_from(collector: &Collector, first: u32) -> (Vec<LinkUse>, Option<u32>) {
     let mut links = Vec::new();
     let next = visit_network(collector, first, |entry| {
@@ -690,8 +692,8 @@ fn links_from(collector: &Collector, first: u32) -> (Vec<LinkUse>, Option<u32>) 
     (links, next)
 }
 
-/// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
-/// report.
+/// Lists the busiest streams first, then addresses without a readable report. Refusals are counted per address, and are shown
+/// with the first stream of an address.
 fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceView> {
     let sources = detail.sources();
     let mut counted = HashSet::new();
@@ -751,7 +753,7 @@ fn refused_counts(refused: &wire::RefusalCounts) -> NamedCounts {
     counts
 }
 
-/// The name of a report version.
+/// Returns the name of a report version, given [`collector::StreamId::version`].
 pub fn version_name(code: u8) -> &'static str {
     match code {
         5 => "0.5",
@@ -762,12 +764,12 @@ pub fn version_name(code: u8) -> &'static str {
     }
 }
 
-/// An address as text; IPv4 addresses are stored as mapped IPv6.
+/// Formats an address; IPv4 addresses are stored as mapped IPv6.
 fn address(octets: &[u8; 16]) -> String {
     Ipv6Addr::from(*octets).to_canonical().to_string()
 }
 
-/// Rates at every sample but the first.
+/// Returns the rates at every sample but the first.
 fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
     let rates = (1..samples.len()).map(|index| {
         let first = &samples[index.saturating_sub(RATE_SECONDS)];
@@ -780,7 +782,7 @@ fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
     rates.collect()
 }
 
-/// Rates between two samples.
+/// Returns the mean rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
     let seconds = (last.time - first.time).as_secs_f64();
     let [reports, events, datagrams] = [
@@ -854,10 +856,10 @@ impl CollectorMonitor for Monitor {
     }
 }
 
-/// Flows that were copied, and the slot of the next one.
+/// Copied flows, and the slot at which the next slice begins, if any.
 type FlowSlice = (Vec<FlowSummary>, Option<u32>);
 
-/// Asks for a slice of a worker's flows from slot `first` on, which is appended to `copies`.
+/// Asks a worker for a slice of its flows from slot `first` on, appended to `copies`.
 fn ask_for_flows(
     worker: &WorkerHandle,
     mut copies: Vec<FlowSummary>,
@@ -876,11 +878,11 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
         .map_err(|_| Busy)
 }
 
-/// Time limit for a worker to answer.
+/// Longest wait for a worker's answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Rates are averages over this many seconds.
+/// Window over which rates are averaged, s.
 const RATE_SECONDS: usize = 5;
-/// Rates are stored for this many seconds.
+/// Length of the rate history, s.
 const HISTORY_SECONDS: usize = 900;
 /// Maximum number of sources in `/status`.
 const SHOWN_SOURCES: usize = 512;

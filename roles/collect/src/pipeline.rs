@@ -1,6 +1,11 @@
-//! From the workers to the live stream and the store: two bounded queues, each drained by a thread, and balanced counters.
+//! Carries the workers' results to the live stream and the store, by two bounded queues with a thread and counters each.
 //!
-//! Nothing here ever makes a worker wait, unless `[store] policy = "block"` asks for it.
+//! ```text
+//! workers ── queue ──> "results" thread ── store queue ──> "store-feed" thread ──> store
+//!                           └──> live stream
+//! ```
+//!
+//! It never makes a worker wait, unless `[store] policy = "block"` asks for that.
 
 use crate::settings::Policy;
 use std::{
@@ -28,36 +33,38 @@ pub use crate::backlog::RuleNames;
 /// Settings of the pipeline.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Records of each kind in a batch.
+    /// Capacity of a worker's batch, records of each kind.
     pub batch: usize,
-    /// Bytes of records between the workers and the live stream.
+    /// Limit of the queue between the workers and the live stream, bytes.
     pub queue: usize,
-    /// Bytes of records between the live stream and the store.
+    /// Limit of the queue between the live stream and the store, bytes.
     pub store_queue: usize,
-    /// The action of a worker when the queue is full.
+    /// Reaction of a worker to a full queue.
     pub policy: Policy,
-    /// The store; `None`: events go to the live stream only.
+    /// The store, or `None` to publish events in the live stream only.
     pub store: Option<store::Config>,
 }
 
-/// Counters of the workers' results.
+/// Counts of the workers' results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ResultCounters {
     events: u64,
-    /// Records that a batch refused.
+    /// Records that did not fit into a batch.
     full: u64,
 }
 
-/// Shared by workers, pipeline and API.
+/// State shared by workers, pipeline and API.
 #[derive(Debug)]
 struct Shared {
     found: Mutex<ResultCounters>,
     store: RwLock<Option<Store>>,
+    /// Final counters, after the store has been closed.
     last: Mutex<Option<store::Stats>>,
+    /// Dropped-packet reports by node.
     drops: Mutex<BTreeMap<u32, u64>>,
 }
 
-/// The pipeline as a component.
+/// The two queues and their threads.
 #[derive(Debug)]
 pub struct Pipeline {
     config: Config,
@@ -65,35 +72,35 @@ pub struct Pipeline {
     control: Control,
     shared: Arc<Shared>,
     sender: Option<RecordSender>,
-    /// To the thread that feeds the store.
+    /// The sender to the thread that feeds the store.
     feed: Option<RecordSender>,
     receivers: Option<(RecordReceiver, RecordReceiver)>,
     queues: [QueueGauge; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A worker's end of the queue.
+/// A sender of results into the first queue, one per worker.
 #[derive(Debug)]
 pub struct QueueSender {
     sender: RecordSender,
     shared: Arc<Shared>,
     policy: Policy,
     batch: usize,
-    /// Where the flight recorder looks at events.
+    /// The flight recorder's view of the events.
     triggers: Option<Triggers>,
 }
 
-/// The pipeline's counters for display.
+/// Handle to the counters, for display.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     shared: Arc<Shared>,
-    /// In front of the live stream, and of the store.
+    /// The queues in front of the live stream and of the store.
     queues: [QueueGauge; 2],
     stored: bool,
 }
 
 impl Pipeline {
-    /// A pipeline that is not started.
+    /// Creates a pipeline whose threads have not started.
     pub fn new(config: Config, hub: Arc<Hub>, control: Control) -> Self {
         let (sender, receiver) = record_queue(config.queue);
         let (feed, fed) = record_queue(config.store_queue);
@@ -117,7 +124,7 @@ impl Pipeline {
         }
     }
 
-    /// An end for a worker; `None` after the stop.
+    /// Returns a sender for a worker, or `None` after the stop.
     pub fn outlet(&self) -> Option<QueueSender> {
         let sender = self.sender.clone()?;
         let Config { batch, policy, .. } = self.config;
@@ -130,7 +137,7 @@ impl Pipeline {
         })
     }
 
-    /// The counters, for display.
+    /// Returns a handle to the counters.
     pub fn gauge(&self) -> Gauge {
         let shared = Arc::clone(&self.shared);
         let queues = self.queues.clone();
@@ -141,14 +148,14 @@ impl Pipeline {
         }
     }
 
-    /// Sets the age and size at which files are deleted.
+    /// Sets the age and total size above which the store deletes files.
     pub fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
         if let Some(store) = &*self.shared.store.read().unwrap_or_else(PoisonError::into_inner) {
             store.set_retention(max_age, max_bytes);
         }
     }
 
-    /// Returns the files of the store that something else removes or replaces; `None` if no store is open.
+    /// Returns the store files that an external tool removed or replaced, or `None` if no store is open.
     pub fn moved_files(&self) -> Option<MovedFiles> {
         let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
         store.as_ref().map(Store::moved_files)
@@ -161,7 +168,7 @@ impl Pipeline {
     pub fn start(&mut self) -> Result<(), CliError> {
         let mut feed = self.feed.take();
         if let Some(config) = self.config.store.clone() {
-            // Records that do not fit into the store's queue wait in ours, which sheds by priority.
+            // Keep the store's own queue short: records wait in the second queue, which sheds by priority.
             let config = store::Config {
                 queue_batches: STORE_BATCHES,
                 ..config
@@ -188,12 +195,12 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Waits until all queued records are on disk. The workers must have stopped.
+    /// Waits until all queued records are on disk. The workers must have stopped before.
     pub fn stop(&mut self) {
         self.sender = None;
         self.feed = None;
         for thread in self.threads.drain(..) {
-            // A panic of that thread has been printed by then; the store is closed below in any case.
+            // A panic of the thread has been logged already, and the store must be closed in any case.
             let _ = thread.join();
         }
         if let Some(store) = write(&self.shared.store).take() {
@@ -203,7 +210,7 @@ impl Pipeline {
 }
 
 impl QueueSender {
-    /// The same, whose events the flight recorder looks at.
+    /// Makes the flight recorder inspect the events of this sender.
     #[must_use]
     pub fn with_triggers(mut self, triggers: Option<Triggers>) -> Self {
         self.triggers = triggers;
@@ -215,22 +222,22 @@ impl QueueSender {
         Batch::with_capacity(self.batch)
     }
 
-    /// Queues the records of `batch` and empties it. The policy applies when the queue is full.
+    /// Queues the records of `batch` and empties it. If the queue is full, the policy decides.
     pub fn send(&self, batch: &mut Batch, rules: &RuleNames) {
         self.submit(batch, rules, self.policy);
     }
 
-    /// Like `send`, but waits while the queue is full, regardless of the policy.
+    /// Like [`QueueSender::send`], but waits while the queue is full, regardless of the policy.
     pub fn send_blocking(&self, batch: &mut Batch, rules: &RuleNames) {
         self.submit(batch, rules, Policy::Block);
     }
 
-    /// Queues reports for the table of reports. The policy applies when the queue is full.
+    /// Queues reports for the store's table of reports. If the queue is full, the policy decides.
     pub fn send_reports(&self, rows: Vec<ReportRow>) {
         self.sender.send_reports(rows, self.policy == Policy::Block);
     }
 
-    /// Queues recordings. The policy applies when the queue is full.
+    /// Queues recordings of the flight recorder. If the queue is full, the policy decides.
     pub fn send_recordings(&self, recordings: Vec<Recording>) {
         self.sender
             .send_recordings(recordings, self.policy == Policy::Block);
@@ -268,17 +275,17 @@ impl Shared {
 }
 
 impl Gauge {
-    /// Events emitted since the start.
+    /// Returns the number of events emitted since the start.
     pub fn events(&self) -> u64 {
         lock(&self.shared.found).events
     }
 
-    /// Dropped-packet reports by node, since the start.
+    /// Returns the dropped-packet reports since the start, by node.
     pub fn drops_by_node(&self) -> BTreeMap<u32, u64> {
         lock(&self.shared.drops).clone()
     }
 
-    /// Counters of the store; `None` without a store.
+    /// Returns the counters of the store, or `None` without a store. After the stop these are the final ones.
     pub fn store(&self) -> Option<store::Stats> {
         let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
         store
@@ -287,14 +294,14 @@ impl Gauge {
             .or_else(|| lock(&self.shared.last).clone())
     }
 
-    /// Counters of the queue in front of the store.
+    /// Returns the counters of the queue in front of the store.
     pub fn store_queue(&self) -> Account {
         self.queues[1].account()
     }
 
-    /// The stages `queue` and `store` of the loss budget.
+    /// Returns the stages `queue` and `store` of the loss budget.
     pub fn stages(&self) -> Vec<Stage> {
-        // Later ones are read first: then a stage never seems to have more output than input.
+        // Read later stages first, so that a stage never seems to have more output than input.
         let stats = self.store().filter(|_| self.stored);
         let feed = self.store_queue();
         let queue = self.queues[0].account();
@@ -320,7 +327,7 @@ impl Gauge {
                 unit: "records".into(),
                 into: feed.offered,
                 out: stats.committed,
-                // In our queue, in that of the store, and between them.
+                // In the second queue, in the store's own queue, and between them.
                 queued: feed.offered.saturating_sub(stats.committed + dropped),
                 drops,
                 evidence: None,
@@ -339,7 +346,7 @@ fn reasons(shed: &Shed) -> NamedCounts {
     .into()
 }
 
-/// Publishes records in the live stream, and passes them on to the store.
+/// Publishes records in the live stream, and passes them on to the store's queue.
 fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&RecordSender>, block: bool) {
     receiver.run(|records| match records {
         RecordBatch::Results(batch, rules) => {
@@ -362,7 +369,7 @@ fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&R
     });
 }
 
-/// Passes records to the store; blocks while the store's queue is full.
+/// Passes records to the store. Blocks while the store's own queue is full.
 fn feed_store(receiver: RecordReceiver, shared: &Shared) {
     let mut named: Option<RuleNames> = None;
     receiver.run(|records| {
@@ -390,7 +397,7 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Batches in the store's own queue.
+/// Capacity of the store's own queue, batches.
 const STORE_BATCHES: usize = 8;
 /// Maximum number of nodes whose drops are counted individually.
 const MAX_NODES: usize = 65_536;

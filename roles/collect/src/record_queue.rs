@@ -1,4 +1,4 @@
-//! A backlog of records between threads: any number of senders, one receiver.
+//! A blocking multi-producer queue around a [`Backlog`], with one receiver and balanced counters.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use store::ReportRow;
 use crate::backlog::{Backlog, Record, RecordBatch, RuleNames, Shed, records};
 use runtime::lock::lock;
 
-/// Counters of records: `offered = delivered + sum of shed + queued`.
+/// Counters of a queue. They balance: `offered = delivered + shed + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Records that senders offered, including those that still wait for space.
@@ -22,12 +22,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// Records that wait for space, are in the queue, or are being processed.
+    /// Returns the number of records that wait for space, are queued, or are being processed.
     pub fn queued(&self) -> u64 {
         self.offered - self.delivered - self.shed.sum()
     }
 }
 
+/// State of the queue, under one lock.
 #[derive(Debug)]
 struct Inner {
     backlog: Backlog,
@@ -47,19 +48,19 @@ struct Shared {
     emptied: Condvar,
 }
 
-/// A sender's end of the queue.
+/// The sending end of the queue; the queue ends when all clones are dropped.
 #[derive(Debug)]
 pub struct RecordSender(Arc<Shared>);
 
-/// The receiver's end of the queue.
+/// The receiving end of the queue.
 #[derive(Debug)]
 pub struct RecordReceiver(Arc<Shared>);
 
-/// The counters, for display.
+/// Handle to the counters, for display.
 #[derive(Clone, Debug)]
 pub struct QueueGauge(Arc<Shared>);
 
-/// A queue for `limit` bytes.
+/// Creates a queue for `limit` bytes of records.
 pub fn record_queue(limit: usize) -> (RecordSender, RecordReceiver) {
     let inner = Inner {
         backlog: Backlog::new(limit),
@@ -77,12 +78,12 @@ pub fn record_queue(limit: usize) -> (RecordSender, RecordReceiver) {
 }
 
 impl RecordSender {
-    /// Queues the records of a batch. `block`: waits for space; otherwise records that do not fit are shed.
+    /// Queues the records of a batch. Waits for space if `block` is set; otherwise sheds records that do not fit.
     pub fn send(&self, batch: &Batch, rules: &RuleNames, block: bool) {
         self.put(batch.len() as u64, records(batch), rules, block);
     }
 
-    /// Queues reports. `block`: waits for space; otherwise reports that do not fit are shed.
+    /// Queues reports. Waits for space if `block` is set; otherwise sheds reports that do not fit.
     pub fn send_reports(&self, rows: Vec<ReportRow>, block: bool) {
         let rules = RuleNames::from([]);
         self.put(
@@ -93,7 +94,7 @@ impl RecordSender {
         );
     }
 
-    /// Queues recordings. `block`: waits for space; otherwise recordings that do not fit are shed.
+    /// Queues recordings. Waits for space if `block` is set; otherwise sheds recordings that do not fit.
     pub fn send_recordings(&self, recordings: Vec<Recording>, block: bool) {
         let rules = RuleNames::from([]);
         let count = recordings.len() as u64;
@@ -146,7 +147,7 @@ impl Drop for RecordSender {
 }
 
 impl RecordReceiver {
-    /// Waits for records and passes them to `process`, until all senders are gone and nothing is left.
+    /// Passes records to `process` until all senders are dropped and the queue is empty.
     pub fn run(self, mut process: impl FnMut(RecordBatch)) {
         loop {
             let mut inner = lock(&self.0.inner);
@@ -179,7 +180,7 @@ impl Drop for RecordReceiver {
 }
 
 impl QueueGauge {
-    /// Returns a copy of the counters, all of the same moment.
+    /// Returns a consistent copy of the counters.
     pub fn account(&self) -> Account {
         let inner = lock(&self.0.inner);
         let Inner {
@@ -197,7 +198,7 @@ impl QueueGauge {
 }
 
 fn wait<'m>(condition: &Condvar, inner: MutexGuard<'m, Inner>) -> MutexGuard<'m, Inner> {
-    // As in `lock`: the counters are valid after each statement.
+    // The counters are valid after each statement, so a poisoned lock is harmless.
     condition.wait(inner).unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
-//! Every report, for the store's table of reports (`[store] reports = true`): decoded separately from the collector,
-//! so that the default configuration has no overhead.
+//! Decodes every report into a row of the store's table of reports (`[store] reports = true`). It decodes datagrams a second
+//! time, separately from the collector, so that the default configuration has no overhead. The flight recorder uses it, too.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wire::{Decoder, report::Report};
 
 use crate::{datagram::Profiles, pipeline::QueueSender};
 
-/// Turns datagrams into rows.
+/// Decodes datagrams into rows.
 #[derive(Debug)]
 pub struct ReportRecorder {
     profiles: Profiles,
@@ -18,7 +18,7 @@ pub struct ReportRecorder {
 }
 
 impl ReportRecorder {
-    /// A recorder that reads sources by these profiles, and those only that may report.
+    /// Creates a recorder that decodes sources by these profiles, and only reports from allowed senders.
     pub fn new(profiles: Profiles, access: Arc<Access>) -> Self {
         Self {
             profiles,
@@ -27,7 +27,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
+    /// Records the reports of datagrams, and queues them in batches. Ignores malformed and refused ones.
     pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &QueueSender) {
         let mut rows = std::mem::take(&mut self.rows);
         for datagram in datagrams {
@@ -41,7 +41,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Passes the reports of a datagram to `take`, if its sender may report.
+    /// Passes the reports of a datagram to `process`, if its sender may report.
     pub fn each(&self, datagram: &Datagram<'_>, mut process: impl FnMut(&Report<'_>)) {
         let profile = self.profiles.of_source(&datagram.source);
         let access = self.access.check(datagram.listener, &datagram.source, || {
@@ -57,7 +57,7 @@ impl ReportRecorder {
             .for_each(|report| process(&report));
     }
 
-    /// Passes on a partial batch.
+    /// Queues a partial batch.
     pub fn send(&mut self, outlet: &QueueSender) {
         if !self.rows.is_empty() {
             outlet.send_reports(std::mem::take(&mut self.rows));
@@ -65,5 +65,5 @@ impl ReportRecorder {
     }
 }
 
-/// Maximum number of reports in a batch.
+/// Number of collected reports at which a batch is queued.
 const ROWS: usize = 1024;

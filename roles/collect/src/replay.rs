@@ -1,4 +1,5 @@
-//! Captures through a collector: the frames of files, on the capture's time.
+//! Replays captures through a collector, in the capture's own time: ticks and timers follow the frames' timestamps, so that a
+//! capture always yields the same results at any speed.
 
 mod clocks;
 
@@ -14,30 +15,30 @@ use self::clocks::{Clocks, Time};
 use crate::capture::{self, Account};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
-/// The speed at which the capture's time passes.
+/// Speed of the replay, relative to the capture.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Speed {
     /// As fast as this machine can.
     Max,
-    /// This many times faster than captured.
+    /// A multiple of the capture's original speed.
     Times(f64),
 }
 
-/// Capture time between two ticks, ns: as often as a running collector ticks.
+/// Interval of ticks in capture time, ns; a running collector ticks as often.
 const TICK: u64 = 20_000_000;
-/// Maximum number of ticks in a pause.
+/// Maximum number of ticks during a gap in the capture.
 const MAX_TICKS: u64 = 10_000;
-/// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
+/// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
 const OTHER_TIMERS: u64 = 300 * SECOND;
 
 /// The output of a replay.
 pub trait ReplayOutput: Output {
-    /// Called once in each second of the capture's time, before its first tick, and at the end.
+    /// Called once in each second of capture time, before its first tick, and at the end.
     fn second(&mut self, collector: &Collector) {
         let _ = collector;
     }
 
-    /// Called after each tick; `now` is in nanoseconds of the capture's time.
+    /// Called after each tick; `now` is capture time in ns.
     fn ticked(&mut self, collector: &Collector, now: u64) {
         let _ = (collector, now);
     }
@@ -46,15 +47,15 @@ pub trait ReplayOutput: Output {
 /// Settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The speed of the capture's time.
+    /// Speed of the replay, relative to the capture.
     pub speed: Speed,
-    /// The ports of reports and aggregates; the index of a port is the number of its listener.
+    /// UDP ports of reports and aggregates. A port's index is its listener's index.
     pub ports: Vec<u16>,
-    /// Those of them that receive aggregates.
+    /// The subset of the ports that receive aggregates.
     pub aggregate_ports: AggregatePorts,
 }
 
-/// The replay of captures through a collector.
+/// A replay in progress.
 #[derive(Debug)]
 pub struct Replay<O> {
     collector: Collector,
@@ -62,34 +63,37 @@ pub struct Replay<O> {
     /// Datagrams since the last call of [`Replay::tick`].
     since_tick: usize,
     pace: Pace,
+    /// Capture time of the last tick, ns.
     ticked: u64,
-    /// Time after which nothing is due any more if nothing arrives, ns.
+    /// Time without datagrams after which no timer is pending, ns.
     longest_timer: u64,
-    /// Latest receive time, since the capture's clock was set back.
+    /// Latest receive time since the capture's clock was set back, ns.
     last: u64,
-    /// The clocks of each file that was begun, and the current one.
+    /// The clocks of each file, in the order of [`Replay::begin`]; `file` indexes the current one.
     clocks: Vec<Clocks>,
     file: usize,
+    /// A datagram far ahead of the others, until the next one confirms or refutes its time.
     held: Option<Held>,
+    /// Number of datagrams with a wrong time.
     wrong_times: u64,
     aggregate_ports: AggregatePorts,
     ports: Vec<u16>,
 }
 
-/// A collector at the end of a replay, and its output.
+/// The result of a replay.
 #[derive(Debug)]
 pub struct Replayed<O> {
-    /// The collector, which has written everything.
+    /// The collector, which has emitted all results.
     pub collector: Collector,
-    /// The output that the replay was given.
+    /// The output passed to [`Replay::new`].
     pub output: O,
-    /// The differences between the clocks of interfaces.
+    /// Detected differences between the clocks of interfaces.
     pub differences: Vec<Difference>,
-    /// Datagrams whose time was far ahead of those before and after them. They were processed at the time of the one before.
+    /// Datagrams whose time was far ahead of those around them. They were processed at the preceding datagram's time.
     pub wrong_times: u64,
 }
 
-/// A datagram far ahead of those before it, until the next one shows whether its time is right.
+/// A copy of a datagram whose time is far ahead of those before it. The next datagram shows whether the time is right.
 #[derive(Debug)]
 struct Held {
     payload: Vec<u8>,
@@ -97,13 +101,14 @@ struct Held {
     src_port: u16,
     dst_port: u16,
     listener: u16,
+    /// The datagram's own time, ns.
     ts: u64,
-    /// The file and the interface.
+    /// The file and the interface that it came from.
     file: usize,
     interface: u16,
 }
 
-/// Datagrams of one kind to process together.
+/// Datagrams with the same contents, to process together.
 struct Burst<'a> {
     datagrams: [Datagram<'a>; BURST],
     len: usize,
@@ -128,7 +133,7 @@ impl Burst<'_> {
 }
 
 impl<O: ReplayOutput> Replay<O> {
-    /// A replay through a new collector.
+    /// Creates a replay through a new collector.
     pub fn new(config: collector::Config, output: O, options: Options) -> Self {
         let pace = Pace {
             speed: options.speed,
@@ -152,23 +157,23 @@ impl<O: ReplayOutput> Replay<O> {
         }
     }
 
-    /// Begins another file: its interfaces have clocks of their own.
+    /// Begins the next file, whose interfaces have separate clocks.
     pub fn begin(&mut self, file: &Path) {
         self.clocks.push(Clocks::new(file));
         self.file = self.clocks.len() - 1;
     }
 
-    /// Continues a file that was begun: the first has the number 0.
+    /// Switches to a file that was begun before, by index.
     pub fn resume(&mut self, file: usize) {
         self.file = file;
     }
 
-    /// Processes the datagrams of frames of the current file, and counts all of the frames in `account`. [`Replay::begin`] comes first.
+    /// Processes the datagrams of the current file, and counts its frames in `account`. Call [`Replay::begin`] before.
     pub fn add<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>, account: &mut Account) {
         let mut burst = Burst::new();
         for frame in frames {
             account.frames += 1;
-            // A frame with broken headers is in the account already.
+            // `telemetry` has accounted for any other frame.
             let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
                 continue;
             };
@@ -212,7 +217,7 @@ impl<O: ReplayOutput> Replay<O> {
         self.handle(&mut burst);
     }
 
-    /// Lets the time pass until a datagram was received, and adds it to those to process.
+    /// Advances the capture time to a datagram's receive time, and adds the datagram to the burst.
     #[inline]
     fn push<'a>(&mut self, burst: &mut Burst<'a>, datagram: Datagram<'a>, dst_port: u16) {
         let ts = datagram.received;
@@ -240,8 +245,9 @@ impl<O: ReplayOutput> Replay<O> {
         }
     }
 
-    /// Processes the held datagram, which the one in `next` follows: at the time of the one before it if the next one is there again. If the next
-    /// one is before that, the clock was set back.
+    /// Processes the held datagram, now that `next` follows it. If `next` continues from the datagrams before, the held time
+    /// is wrong, and the preceding datagram's time replaces it. If `next` is even earlier, the clock was set back, and the
+    /// held time is right.
     #[cold]
     fn decide_held(&mut self, next: &Frame<'_>) {
         let Some(held) = self.held.take() else { return };
@@ -273,7 +279,7 @@ impl<O: ReplayOutput> Replay<O> {
         self.handle(&mut burst);
     }
 
-    /// Processes the waiting datagrams.
+    /// Processes the datagrams of a burst and empties it.
     fn handle(&mut self, burst: &mut Burst<'_>) {
         let these = &burst.datagrams[..std::mem::take(&mut burst.len)];
         match burst.contents {
@@ -287,8 +293,8 @@ impl<O: ReplayOutput> Replay<O> {
         }
     }
 
-    /// Runs a tick if it is due. Called after a number of datagrams that does not depend on how many frames are lent together, so
-    /// that a capture always gives the same results, however it is stored.
+    /// Runs a tick if one is due. It is called after a fixed number of datagrams, however the frames are grouped into bursts,
+    /// so that a capture always yields the same results.
     fn tick(&mut self) {
         if std::mem::take(&mut self.since_tick) == 0 {
             return;
@@ -296,7 +302,7 @@ impl<O: ReplayOutput> Replay<O> {
         self.tick_at(self.last);
     }
 
-    /// Sets the time back to `ts`, as that of a running collector: by a tick.
+    /// Sets the capture time back to `ts` with a tick, as a running collector sees it.
     fn set_back(&mut self, ts: u64) {
         self.last = ts;
         self.since_tick = 0;
@@ -304,8 +310,8 @@ impl<O: ReplayOutput> Replay<O> {
         self.tick_at(ts);
     }
 
-    /// Lets the time from the latest datagram to `ts` pass as for a running collector, which ticks while nothing arrives. In a long pause
-    /// everything expires at some time; the rest of it is skipped.
+    /// Lets the time from the latest datagram to `ts` pass with regular ticks, like an idle collector. In a long gap,
+    /// everything has expired at some point, and the rest is skipped.
     fn pass(&mut self, ts: u64) {
         self.since_tick = 0;
         let span = ts.saturating_sub(self.last).min(self.longest_timer);
@@ -330,7 +336,7 @@ impl<O: ReplayOutput> Replay<O> {
         }
     }
 
-    /// Ends the replay: the collector writes what it still has.
+    /// Ends the replay. The collector emits all remaining results.
     pub fn finish(mut self) -> Replayed<O> {
         if let Some(held) = self.held.take() {
             let ts = held.ts;
@@ -352,16 +358,16 @@ impl<O: ReplayOutput> Replay<O> {
     }
 }
 
-/// Paces the capture's time by the wall clock.
+/// Paces the capture time by the wall clock.
 #[derive(Debug)]
 struct Pace {
     speed: Speed,
-    /// The first timestamp, and the wall-clock time at which it was read.
+    /// The first timestamp, ns, and the wall-clock time at which it was read.
     begin: Option<(u64, Instant)>,
 }
 
 impl Pace {
-    /// Time from now until `ts` is due.
+    /// Returns the time until `ts` is due, or `None` if it is due already or the speed is unlimited.
     fn due(&mut self, ts: u64) -> Option<Duration> {
         let Speed::Times(times) = self.speed else {
             return None;

@@ -1,4 +1,5 @@
-//! Nodes, links and paths of all workers, merged. Each worker has its own, in bounded tables.
+//! Merges the nodes, links and paths that the workers derived from reports into one view of the network. A worker's bounded
+//! tables are read in slices, so that reading never holds it up for long.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -15,14 +16,14 @@ use view::{self, LinkView, PathView};
 pub struct Topology {
     nodes: BTreeMap<u32, Node>,
     links: BTreeMap<(u32, u32), LinkUse>,
-    /// The most used first.
+    /// The paths with their node IDs, most flows first.
     paths: Vec<(Box<[u32]>, Path)>,
 }
 
-/// A node that is on some path, or has reported a hop latency or a queue occupancy.
+/// A node that is on a path, or has reported a hop latency or a queue occupancy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Reports of flows that pass it, or values that it reported, if those are more.
+    /// The larger of two counts: reports of flows that pass the node, and values that it reported.
     pub reports: u64,
     /// Time of the latest report.
     pub last_seen: Nanos,
@@ -32,19 +33,19 @@ pub struct Node {
     pub queues: Vec<SeriesView>,
 }
 
-/// Flows on a path, and their reports.
+/// Numbers of flows on a path, and of their reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Path {
     flows: u64,
     reports: u64,
 }
 
-/// The contents of a slice of a worker's tables.
+/// Entries from a range of slots in a worker's tables.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
-    /// Maximum numbers of nodes, links and paths.
+    /// Capacities of the tables of nodes, links and paths.
     max: [usize; 3],
-    /// When the slice was made: the age of a series counts from here.
+    /// The time at which the slice was read, from which the age of a series counts.
     now: Nanos,
     nodes: Vec<NodeUse>,
     links: Vec<LinkUse>,
@@ -54,7 +55,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The contents of a worker's slots from `first` on, and the next slot.
+    /// Reads the entries of a worker's slots from `first` on. Returns them, and the first slot of the next slice, if any.
     pub fn read(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
         let Tables {
             path_nodes,
@@ -88,15 +89,16 @@ impl Slice {
     }
 }
 
-/// Merges slices of workers.
+/// Merges slices of all workers.
 #[derive(Debug, Default)]
 pub struct NetworkMerge {
-    /// Maximum numbers of nodes, links and paths: those of one worker. More are left out.
+    /// Maximum numbers of nodes, links and paths, equal to one worker's capacities. Further ones are omitted.
     max: [usize; 3],
     workers: Vec<WorkerTables>,
 }
 
-/// The contents of a worker's tables. If two slices have the same entry, the later one is newer and replaces the other.
+/// All entries of one worker. If two slices have the same entry, the later slice's replaces the other. The keys of `latencies`
+/// and `queues` are node and part (link or queue); the time is the slice's.
 #[derive(Debug, Default)]
 struct WorkerTables {
     nodes: BTreeMap<u32, NodeUse>,
@@ -107,7 +109,7 @@ struct WorkerTables {
 }
 
 impl NetworkMerge {
-    /// Adds a slice of a worker.
+    /// Adds a slice of a worker, given the worker's index.
     pub fn add(&mut self, worker: usize, slice: Slice) {
         for (most, others) in self.max.iter_mut().zip(slice.max) {
             *most = others.max(*most);
@@ -146,8 +148,7 @@ impl NetworkMerge {
     }
 }
 
-/// One list of all nodes: of those with a hop latency, of those on a path, and of those with a queue, in this order, up to
-/// `max`.
+/// Collects all nodes up to `max`. Nodes with a hop latency come first, then nodes on a path, then nodes with a queue.
 fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
     let mut nodes = BTreeMap::new();
     let latencies = workers.iter().flat_map(|known| known.latencies.values());
@@ -161,7 +162,7 @@ fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
             none => *none = Some(*series),
         }
     }
-    // Reports of the same packets: of the flows that pass a node, and of its values.
+    // Reports of passing flows and reported values stem from the same packets, so take the larger count instead of the sum.
     let mut passed: BTreeMap<u32, u64> = BTreeMap::new();
     for seen in workers.iter().flat_map(|known| known.nodes.values()) {
         let Some(node) = room_for(&mut nodes, seen.node, max) else {
@@ -197,11 +198,12 @@ fn room_for(nodes: &mut BTreeMap<u32, Node>, id: u32, max: usize) -> Option<&mut
     Some(nodes.entry(id).or_default())
 }
 
-/// A series has whole seconds only: this is at most one second too early, and never too late.
+/// Returns when a series was last updated: up to one second too early, because its age has whole seconds, never too late.
 fn last_seen(now: Nanos, series: &SeriesView) -> Nanos {
     now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000)
 }
 
+/// Merges the workers' links, at most `max` of them.
 fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> {
     let mut links: BTreeMap<(u32, u32), LinkUse> = BTreeMap::new();
     for (ends, link) in workers.iter().flat_map(|known| &known.links) {
@@ -220,6 +222,7 @@ fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> 
     links
 }
 
+/// Merges the workers' paths, at most `max` of them.
 fn paths(workers: Vec<WorkerTables>, max: usize) -> Vec<(Box<[u32]>, Path)> {
     let mut paths: HashMap<Box<[u32]>, Path> = HashMap::new();
     for (nodes, path) in workers.into_iter().flat_map(|known| known.paths) {
@@ -241,12 +244,12 @@ fn paths(workers: Vec<WorkerTables>, max: usize) -> Vec<(Box<[u32]>, Path)> {
 }
 
 impl Topology {
-    /// The nodes, by id.
+    /// Returns the nodes by ID.
     pub fn nodes(&self) -> &BTreeMap<u32, Node> {
         &self.nodes
     }
 
-    /// The links, by their ends.
+    /// Iterates over the links.
     pub fn links(&self) -> impl Iterator<Item = LinkView> {
         self.links.values().map(|link| LinkView {
             from: link.from,
@@ -261,7 +264,7 @@ impl Topology {
         })
     }
 
-    /// The paths, the most used first.
+    /// Iterates over the paths, most flows first.
     pub fn paths(&self) -> impl Iterator<Item = PathView> {
         self.paths.iter().map(|(nodes, path)| PathView {
             path: view::path(nodes),
@@ -271,8 +274,8 @@ impl Topology {
     }
 }
 
-/// Series of several workers by node and part: the last value, over the last second of all workers with a value then, and the sum of
-/// their values. Quantiles are those of the worker with most values.
+/// Merges the series of several workers by node and part (queue or link). Values are summed. The latest second combines all
+/// workers with values in it, and quantiles come from the worker with the most values.
 pub fn merged<'s>(lists: impl Iterator<Item = &'s Vec<SeriesView>>) -> BTreeMap<(u32, u32), SeriesView> {
     let mut all: BTreeMap<(u32, u32), SeriesView> = BTreeMap::new();
     lists.flatten().for_each(|series| insert(&mut all, series));
@@ -285,10 +288,11 @@ fn insert(all: &mut BTreeMap<(u32, u32), SeriesView>, series: &SeriesView) {
         .or_insert(*series);
 }
 
+/// Merges the series of another worker into `known`.
 fn merge(known: &mut SeriesView, other: &SeriesView) {
     let values = known.values.saturating_add(other.values);
     let implausible = known.implausible.saturating_add(other.implausible);
-    // A series that had implausible values only has no latest value.
+    // A series with only implausible values has no latest value.
     match (other.values == 0, other.idle).cmp(&(known.values == 0, known.idle)) {
         Ordering::Less => *known = *other,
         Ordering::Equal => {

@@ -1,4 +1,4 @@
-//! Settings of the flight recorder, and which events start a recording. A batch is looked at when it leaves its worker.
+//! Selects the events that start a recording of the flight recorder. Each batch is inspected when it leaves its worker.
 
 use std::sync::{
     Arc,
@@ -53,21 +53,20 @@ impl RecordedEvent {
     }
 }
 
-/// Settings of the flight recorder.
+/// Configuration of the flight recorder.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Time to record before and after an event, and the limits of a recording.
     pub windows: FlightConfig,
     /// The events that start a recording.
     pub causes: Vec<RecordedEvent>,
-    /// Bytes of datagrams, over all workers.
+    /// Memory for datagrams of all workers, bytes.
     pub memory: usize,
-    /// Every report is stored anyway: only why it is worth a look is recorded.
+    /// All reports are stored anyway, so a recording stores only its cause.
     pub has_all_reports: bool,
 }
 
-/// Events of one batch that start recordings. One message for all: with causes that each report fulfils, one for each event would be a
-/// lock for each report.
+/// Triggering events of one batch, sent as one message, because causes that match every report would lock once per report.
 #[derive(Debug)]
 pub struct TriggeringEvents {
     events: Vec<Event>,
@@ -75,7 +74,7 @@ pub struct TriggeringEvents {
 }
 
 impl TriggeringEvents {
-    /// The events, each with the name of its rule.
+    /// Iterates over the events, each with the name of its rule.
     pub fn triggers(&self) -> impl Iterator<Item = Trigger> + '_ {
         self.events.iter().map(|event| Trigger {
             event: *event,
@@ -86,17 +85,17 @@ impl TriggeringEvents {
     }
 }
 
-/// Where events are looked at: an end of each outlet.
+/// Inspects the events of a batch for the flight recorder. Each sender of results has a clone.
 #[derive(Clone, Debug)]
 pub struct Triggers {
     causes: Arc<[RecordedEvent]>,
     sender: SyncSender<TriggeringEvents>,
-    /// Events that the recorder was too busy to look at.
+    /// Triggering events discarded because the recorder was too busy.
     shed: Arc<AtomicU64>,
 }
 
 impl Triggers {
-    /// Events of these causes go to the receiver, as far as it keeps up.
+    /// Creates the inspector for these causes, and the receiver of triggering events.
     pub fn new(causes: &[RecordedEvent]) -> (Self, Receiver<TriggeringEvents>) {
         let (sender, receiver) = sync_channel(WAITING);
         (
@@ -109,12 +108,12 @@ impl Triggers {
         )
     }
 
-    /// Counts the events that the recorder was too busy to look at.
+    /// Returns the counter of triggering events discarded because the recorder was too busy.
     pub fn shed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.shed)
     }
 
-    /// Looks at the events of a batch. Never waits.
+    /// Sends the triggering events of a batch to the recorder. Never waits.
     pub fn inspect(&self, batch: &Batch, rules: &RuleNames) {
         let events = batch.events().map(|(event, _)| *event);
         let events: Vec<Event> = events
@@ -135,5 +134,5 @@ impl Triggers {
     }
 }
 
-/// Batches with such events that wait for the recorder.
+/// Capacity of the queue to the recorder, batches with triggering events.
 pub const WAITING: usize = 64;

@@ -1,5 +1,6 @@
-//! Watermarks of the threads that receive: up to when each has passed on what arrived. Timers run by them instead of the clock, so that
-//! datagrams which wait in a socket or ring while hopwise is stopped or behind are neither counted as lost nor put into a later second.
+//! Watermarks of the receiving threads: the time up to which each has passed on everything that arrived. The collector's
+//! timers follow them instead of the clock. So datagrams that wait in a socket or ring while the process is stopped or behind
+//! are neither counted as lost nor assigned to a later second.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,21 +12,21 @@ use collector::event::Nanos;
 
 use runtime::lock::lock;
 
-/// Maximum time by which the datagrams of one thread may be ahead of those of another, ns. It is small compared with
-/// the silence after which missing numbers count as lost.
+/// Maximum lead of one thread's datagrams over another's, ns. It is small compared with the silence after which missing
+/// sequence numbers count as lost.
 pub const LEAD: Nanos = 250_000_000;
 
-/// A thread that has been behind for longer than this is overloaded, and one that has not checked for as long is blocked: neither time nor other
-/// threads wait for it, so that a flood on one input does not delay the others, ns. Only time in which this program runs counts.
+/// Time after which neither the watermark nor other threads wait for a thread that is behind (overloaded) or has not checked in
+/// (blocked), ns. A flood on one input thus does not delay the others. Time with the process stopped does not count.
 const PATIENCE: Nanos = 1_000_000_000;
 
-/// If no thread has checked for as long as this, the program was stopped, ns. Each checks every 20 ms.
+/// Silence of all threads that shows that the process was stopped, ns. Each thread checks in every 20 ms.
 const STOPPED: Nanos = 250_000_000;
 
-/// Steps of a wait.
+/// Duration of one step of a wait.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Longest wait for other threads, in steps and not by a clock, because the program may be stopped meanwhile.
+/// Maximum number of steps of a wait. It counts steps instead of time, because the process may be stopped meanwhile.
 const STEPS: u32 = 1000;
 
 /// The watermarks of all threads whose datagrams reach the same workers.
@@ -34,34 +35,34 @@ pub struct Watermarks {
     readers: Mutex<Readers>,
 }
 
-/// All threads that receive.
+/// The state of all receiving threads.
 #[derive(Debug, Default)]
 struct Readers {
-    /// The state of each thread; `None` where there is none.
+    /// The state by thread; `None` is a free slot.
     readers: Vec<Option<Reader>>,
-    /// When any of them, or a worker, checked last, by the monotonic clock.
+    /// Latest check-in of any thread or worker, monotonic clock.
     checked: Nanos,
 }
 
-/// A thread that receives.
+/// The state of one receiving thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
-    /// `None` until it has received for the first time.
+    /// The watermark, or `None` before the first receive.
     until: Option<Nanos>,
-    /// Since when datagrams have been waiting without interruption, by the monotonic clock.
+    /// Start of the period in which datagrams have been waiting without interruption, monotonic clock.
     behind_since: Option<Nanos>,
-    /// When it checked last, by the monotonic clock.
+    /// Latest check-in of this thread, monotonic clock.
     checked: Nanos,
 }
 
 impl Reader {
-    /// Whether it is overloaded or blocked.
+    /// Returns whether the thread is overloaded or blocked.
     fn is_late(&self, monotonic: Nanos) -> bool {
         let since = self.behind_since.unwrap_or(self.checked).min(self.checked);
         monotonic.saturating_sub(since) >= PATIENCE
     }
 
-    /// Whether its datagrams are more than [`LEAD`] behind `last`, and another should wait for it.
+    /// Returns whether another thread should wait for this one, because its datagrams are more than [`LEAD`] behind `last`.
     fn is_behind(&self, last: Nanos, monotonic: Nanos) -> bool {
         let is_behind = self.until.is_some_and(|until| until.saturating_add(LEAD) < last);
         is_behind && !self.is_late(monotonic)
@@ -69,7 +70,7 @@ impl Reader {
 }
 
 impl Readers {
-    /// Notes the time of a check. After a stop of the program each thread has as much time as it had before.
+    /// Records a check-in. If the process was stopped before it, no thread is charged for that time.
     fn note_check(&mut self, monotonic: Nanos) {
         if monotonic.saturating_sub(self.checked) >= STOPPED {
             for reader in self.readers.iter_mut().flatten() {
@@ -80,6 +81,7 @@ impl Readers {
         self.checked = monotonic;
     }
 
+    /// Returns the earliest watermark, at most `now`. A late thread counts as at most [`LEAD`] behind the most advanced one.
     fn time(&mut self, now: Nanos, monotonic: Nanos) -> Nanos {
         self.note_check(monotonic);
         let readers = self.readers.iter().flatten();
@@ -112,7 +114,7 @@ impl Readers {
         }
     }
 
-    /// A thread is about to pass on datagrams that arrived from `first` on.
+    /// Announces that a thread will pass on datagrams that arrived from `first` on.
     fn begin(&mut self, reader: usize, first: Nanos, monotonic: Nanos) {
         self.note_check(monotonic);
         if let Some(reader) = &mut self.readers[reader] {
@@ -121,10 +123,10 @@ impl Readers {
         }
     }
 
-    /// Whether another thread is so far behind `last` that this one should wait, at the time `now`.
+    /// Returns whether a thread whose datagrams reach up to `last` should wait for another one at the time `now`.
     fn others_behind(&mut self, this: usize, last: Nanos, now: Nanos, monotonic: Nanos) -> bool {
         self.note_check(monotonic);
-        // What arrived before the clock was set back has a time that the others do not reach.
+        // After the clock was set back, `last` may be in the future, where the others never arrive.
         let last = last.min(now);
         let others = self
             .readers
@@ -137,7 +139,7 @@ impl Readers {
     }
 }
 
-/// The watermark of one thread. It no longer counts when this is dropped.
+/// The watermark of one thread. Dropping it removes the thread.
 #[derive(Debug)]
 pub struct Watermark {
     all: Arc<Watermarks>,
@@ -164,22 +166,22 @@ impl Watermarks {
         }
     }
 
-    /// The time up to which all datagrams have been passed on, at most `now`. A thread that is overloaded or blocked does not stop time: it
-    /// holds time at most [`LEAD`] behind the other threads.
+    /// Returns the time up to which all datagrams have been passed on, at most `now`. A thread that is overloaded or blocked
+    /// holds it back by at most [`LEAD`] behind the other threads.
     pub fn time(&self, now: Nanos) -> Nanos {
         lock(&self.readers).time(now, nic::time::monotonic())
     }
 }
 
 impl Watermark {
-    /// Everything that arrived before `until` has been passed on. `is_drained`: nothing else waited.
+    /// Sets the watermark: everything that arrived before `until` has been passed on. `is_drained`: nothing is waiting.
     pub fn set(&self, until: Nanos, is_drained: bool) {
         let monotonic = nic::time::monotonic();
         lock(&self.all.readers).set(self.reader, until, is_drained, monotonic);
     }
 
-    /// This thread is about to pass on datagrams that arrived from `first` to `last`. Waits while datagrams of another thread
-    /// are more than [`LEAD`] behind them, unless that is overloaded or blocked.
+    /// Announces that the thread will pass on datagrams that arrived from `first` to `last`. Waits while another thread is
+    /// more than [`LEAD`] behind them, unless that thread is overloaded or blocked.
     pub fn advance(&self, first: Nanos, last: Nanos) {
         lock(&self.all.readers).begin(self.reader, first, nic::time::monotonic());
         for _ in 0..STEPS {

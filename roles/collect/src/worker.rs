@@ -1,4 +1,5 @@
-//! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
+//! A worker owns a collector: it passes bursts of datagrams to the collector and to the recorders, sends batches of results to
+//! the pipeline, and answers queries in between.
 
 mod removals;
 mod snapshot;
@@ -35,16 +36,16 @@ use snapshot::Publisher;
 pub use snapshot::{Entries, Snapshot};
 use tasks::Tasks;
 
-/// Interval of the collector's timers, ns. Also the longest delay of a query while the queue of queries is short.
+/// Interval of the collector's timers, ns. It also bounds the delay of a query while few are queued.
 pub const TICK: Nanos = 20_000_000;
 
 /// Maximum number of queued queries of a worker.
 const QUESTIONS: usize = 16;
 
-/// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
+/// Work for a worker between two bursts. It must be short, because datagrams queue meanwhile.
 type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// A collector with its outlet. Belongs to one thread at a time.
+/// A collector with its output. Runs on one thread at a time.
 pub struct Worker {
     collector: Collector,
     outlet: QueueSender,
@@ -57,21 +58,21 @@ pub struct Worker {
     publisher: Publisher,
     watermarks: Arc<Watermarks>,
     polled: Option<Nanos>,
-    /// Counters of kernel programs.
+    /// Counters of datagrams processed in the kernel.
     external_stats: Stats,
     removals: Removals,
     pending: Option<PendingDetection>,
     aggregate_ports: AggregatePorts,
 }
 
-/// Thresholds and rules that a kernel program must apply first.
+/// Thresholds and rules that the kernel program must apply before the collector.
 struct PendingDetection {
     detection: Arc<Detection>,
     rules: RuleNames,
     done: SyncSender<()>,
 }
 
-/// A handle of a worker: its latest statistics, and queries.
+/// A handle to a worker, for its latest statistics and for queries.
 #[derive(Clone)]
 pub struct WorkerHandle {
     tasks: SyncSender<Task>,
@@ -79,7 +80,7 @@ pub struct WorkerHandle {
 }
 
 impl Worker {
-    /// A worker around `collector`, with a handle for others. `recorder` stores every report.
+    /// Creates a worker around `collector`, and a handle to it. With a `recorder`, every report is stored.
     pub fn new(
         collector: Collector,
         outlet: QueueSender,
@@ -116,14 +117,14 @@ impl Worker {
         (worker, handle)
     }
 
-    /// The same, whose datagrams the flight recorder keeps for a while.
+    /// Adds the flight recorder's tap, which keeps recent datagrams.
     #[must_use]
     pub fn with_tap(mut self, tap: Option<Tap>) -> Self {
         self.tap = tap;
         self
     }
 
-    /// Ports that receive aggregates.
+    /// Returns the ports that receive aggregates.
     pub fn aggregate_ports(&self) -> AggregatePorts {
         self.aggregate_ports.clone()
     }
@@ -135,26 +136,26 @@ impl Worker {
         self
     }
 
-    /// The watermarks of the threads whose datagrams it processes.
+    /// Returns the watermarks of the threads whose datagrams this worker processes.
     pub fn watermarks(&self) -> Arc<Watermarks> {
         Arc::clone(&self.watermarks)
     }
 
-    /// Replaces the watermarks of the threads whose datagrams it processes.
+    /// Replaces the watermarks of the threads whose datagrams this worker processes.
     #[must_use]
     pub fn with_watermarks(mut self, watermarks: Arc<Watermarks>) -> Self {
         self.watermarks = watermarks;
         self
     }
 
-    /// With exports that want hops.
+    /// Adds the recorder for exports of hops.
     #[must_use]
     pub fn with_hops(mut self, hops: Option<HopRecorder>) -> Self {
         self.hops = hops;
         self
     }
 
-    /// Processes datagrams of one kind.
+    /// Processes datagrams with the same contents.
     pub fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
         match contents {
             Contents::Reports => self.process_reports(datagrams),
@@ -179,13 +180,13 @@ impl Worker {
         });
     }
 
-    /// Passes datagrams with reports to the collector by `handle`, and to what records them.
+    /// Passes datagrams to the collector by `handle`, and then to the recorders.
     fn handle(
         &mut self,
         datagrams: &[Datagram<'_>],
         handle: impl FnOnce(&mut Collector, &mut FlushOutput<'_>),
     ) {
-        // The first of them may end an interval, whose results are then emitted.
+        // The output flushes automatically, because the first datagram may end an interval and emit many results.
         let mut output = FlushOutput {
             batch: &mut self.batch,
             outlet: &self.outlet,
@@ -206,7 +207,7 @@ impl Worker {
         self.send_full();
     }
 
-    /// The collector, and the output for its results, which waits for the store if it is `blocking`.
+    /// Returns the collector and an output for its results, which waits for a full queue if it is `blocking`.
     fn parts(&mut self, blocking: bool) -> (&mut Collector, FlushOutput<'_>) {
         let output = FlushOutput {
             batch: &mut self.batch,
@@ -224,10 +225,10 @@ impl Worker {
         }
     }
 
-    /// Runs work due at `now`: the collector's timers, queries, pending results, statistics. The timers run up to `until`: what arrived
-    /// before it has been processed.
+    /// Runs the work due at `now`: timers, pending results, queries and statistics. The timers run up to `until`, before which
+    /// everything that arrived has been processed.
     pub fn poll(&mut self, now: Nanos, until: Nanos) {
-        // The clock may have been set back.
+        // Run at most once per tick, but at once if the clock was set back.
         if self
             .polled
             .is_some_and(|polled| now >= polled && now - polled < TICK)
@@ -235,7 +236,7 @@ impl Worker {
             return;
         }
         self.polled = Some(now);
-        // Far behind the collector's time, it would mean that the clock was set back.
+        // The collector takes a time far behind its own for a clock step, so limit the lag.
         let until = until.max(self.collector.time().saturating_sub(LEAD)).min(now);
         let (collector, mut output) = self.parts(false);
         collector.tick(until, &mut output);
@@ -248,8 +249,8 @@ impl Worker {
         self.publish();
     }
 
-    /// Runs queries if the worker has `caught_up` with its input; otherwise they wait for the next tick. Returns how long to wait
-    /// for datagrams at most, ms.
+    /// Runs queries if the worker has `caught_up` with its input; otherwise they wait for the next tick. Returns the longest
+    /// time to wait for datagrams, ms.
     pub fn serve(&mut self, caught_up: bool) -> u32 {
         if caught_up {
             self.run_tasks();
@@ -257,7 +258,7 @@ impl Worker {
         self.tasks.patience_ms()
     }
 
-    /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next turn.
+    /// Runs tasks of other threads. Datagrams queue meanwhile, so tasks beyond the time limit wait for the next turn.
     fn run_tasks(&mut self) {
         let Some(first) = self.tasks.next(Duration::ZERO) else {
             return;
@@ -269,9 +270,9 @@ impl Worker {
         }
     }
 
-    /// The end: closes open intervals and emits their results.
+    /// Ends the worker: closes open intervals and emits their results.
     pub fn finish(&mut self, now: Nanos) {
-        // Datagrams no longer wait for us, so this may wait for the store.
+        // No more datagrams arrive, so this may wait for the store.
         let (collector, mut output) = self.parts(true);
         collector.finish(now, &mut output);
         self.outlet.send_blocking(&mut self.batch, &self.rules);
@@ -291,12 +292,12 @@ impl Worker {
         }
     }
 
-    /// The collector, for queries.
+    /// Returns the collector, for queries.
     pub fn collector(&self) -> &Collector {
         &self.collector
     }
 
-    /// Applies thresholds and rules at once, unless a kernel program must apply them first.
+    /// Applies thresholds and rules at once, or leaves them pending if a kernel program must apply them first.
     fn set_detection(&mut self, pending: PendingDetection) {
         self.pending = Some(pending);
         if !self.removals.is_tracked() {
@@ -304,7 +305,7 @@ impl Worker {
         }
     }
 
-    /// Applies the pending ones.
+    /// Applies the pending thresholds and rules.
     pub fn apply_detection(&mut self) {
         let Some(PendingDetection {
             detection,
@@ -314,7 +315,7 @@ impl Worker {
         else {
             return;
         };
-        // Results so far refer to the old rules.
+        // Flush first: these results refer to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
         self.rules = rules;
@@ -330,35 +331,35 @@ impl Worker {
 }
 
 impl Worker {
-    /// Runs `work` on the collector, with the output for its results.
+    /// Runs `work` on the collector, with an output for results.
     pub fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
         let (collector, mut output) = self.parts(false);
         work(collector, &mut output)
     }
 
-    /// Thresholds and rules that a kernel program must apply first.
+    /// Returns thresholds and rules that a kernel program must apply first.
     pub fn pending_detection(&self) -> Option<Arc<Detection>> {
         self.pending
             .as_ref()
             .map(|pending| Arc::clone(&pending.detection))
     }
 
-    /// Adds counts of datagrams that were processed outside the collector.
+    /// Adds counts of datagrams processed outside the collector.
     pub fn count(&mut self, more: &Stats) {
         self.external_stats += more;
     }
 
-    /// Passes what the collector removed since the last call of this input to `visit`.
+    /// Passes everything that the collector removed since this input's last call to `visit`.
     pub fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
         self.removals.update(&mut self.collector, input, visit);
     }
 
-    /// Registers an input for removals; returns its number.
+    /// Registers an input for notice of removals; returns its index.
     pub fn track_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
 
-    /// The input of this number has ended.
+    /// Unregisters the input with this index.
     pub fn end_removals(&mut self, input: usize) {
         self.removals.end(input);
     }
@@ -369,7 +370,7 @@ struct FlushOutput<'b> {
     batch: &'b mut Batch,
     outlet: &'b QueueSender,
     rules: &'b RuleNames,
-    /// Events of reports, for exports that want the hops of these.
+    /// The list of events for the hop recorder, if an export wants hops of reports with events.
     marks: Option<&'b mut Marks>,
     blocking: bool,
 }
@@ -422,17 +423,17 @@ impl Output for FlushOutput<'_> {
 }
 
 impl WorkerHandle {
-    /// The counters, as of the last tick.
+    /// Returns the counters as of the last tick.
     pub fn stats(&self) -> Stats {
         lock(&self.published).stats
     }
 
-    /// The counters as of the last tick, and the contents of the tables as of the last second.
+    /// Returns the counters as of the last tick, and the contents of the tables as of the last second.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.published).clone()
     }
 
-    /// Queries the collector; the response comes within a tick, or never if the worker has ended or its queue is full.
+    /// Queries the collector. The response comes within a tick, or never if the worker has ended or its queue is full.
     pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Collector) -> T + Send + 'static,
@@ -447,8 +448,8 @@ impl WorkerHandle {
         receiver
     }
 
-    /// As [`WorkerHandle::ask`], with the output for results: they keep their order with those of reports. Nothing is done for a requester
-    /// that is gone.
+    /// Like [`WorkerHandle::ask`], with an output for results, which stay in order with the results of reports. Skipped if the
+    /// requester has gone.
     pub fn emit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Collector, &mut dyn Output) -> T + Send + 'static,
@@ -463,7 +464,8 @@ impl WorkerHandle {
         receiver
     }
 
-    /// Replaces thresholds and rules. The receiver gets a message when they are active, within a tick; it is closed if the worker has ended.
+    /// Replaces thresholds and rules. Notifies the receiver when they are active, within a tick; closed if the worker has
+    /// ended.
     pub fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (sender, receiver) = sync_channel(1);
         let task: Task = Box::new(move |worker| {

@@ -1,4 +1,4 @@
-//! The roles of Direct Telemetry Access: collector memory, translator and reporter, with their sockets, threads and settings.
+//! Roles of Direct Telemetry Access (DTA): collector memory, translator, reporter; their sockets, threads and settings.
 #![forbid(unsafe_code)]
 
 pub mod exchange;

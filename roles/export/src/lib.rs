@@ -1,5 +1,5 @@
-//! The role of exports: records of the store to other systems, and the outlet from Kafka into ClickHouse, with their connections,
-//! threads, settings and view.
+//! The export role: sends records of the store to other systems, and moves records from Kafka into ClickHouse (the outlet),
+//! with their connections, threads, settings and views.
 #![forbid(unsafe_code)]
 
 pub mod role;

@@ -1,5 +1,5 @@
-//! The role of a manager: intents in, rules on devices out. It has the manager's thread, the drivers of devices, the journal, the
-//! settings and the view.
+//! The manager role: turns intents into INT rules on devices. It contains the manager's thread, the drivers of devices, the
+//! journal, the settings and the view for the API.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The parts of the program's configuration that a manager needs.
+//! The parts of the process's configuration that the manager role reads.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -8,7 +8,7 @@ use settings::listen::Listen;
 
 use crate::settings::ManagerSettings;
 
-/// The part of a configuration that a manager uses.
+/// Configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// The settings of `[manager]`.
@@ -17,9 +17,9 @@ pub struct Configuration {
     pub inventory: InventorySettings,
     /// The settings of `[[intents]]`.
     pub intents: Vec<IntentSettings>,
-    /// The inputs of the collector of this process; `None` if there is no collector.
+    /// Inputs of the collector in this process, or `None` without a collector.
     pub listens: Option<Vec<Listen>>,
-    /// The rules and thresholds of the configuration.
+    /// The collector's configured rules and thresholds.
     pub detection: Arc<dyn Detection>,
 }
 
@@ -30,9 +30,9 @@ impl Configuration {
     }
 }
 
-/// The rules and thresholds of a configuration.
+/// The collector's configured rules and thresholds, to which intents add their own.
 pub trait Detection: Debug + Send + Sync {
-    /// Checks that what intents ask of the collector fits beside them.
+    /// Checks that the demands of intents on the collector fit beside the configured rules and thresholds.
     ///
     /// # Errors
     /// The reason, as a message.

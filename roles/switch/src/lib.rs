@@ -1,4 +1,5 @@
-//! The role of a switch: forwarding between interfaces with INT, with its thread, its settings and its view.
+//! The switch role: forwards packets between Linux interfaces as an INT node (source, transit or sink), with its thread,
+//! settings and views.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The directory of a device: requests of the manager become reads and writes of files.
+//! Executes the manager's requests on a device's directory: reads and writes its files, with locking and atomic replacement.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 use crate::settings::{Confirm, Rendered, Settings};
 use crate::text::{self, Content};
 
-/// The file that the manager writes.
+/// Name of the file that the manager writes.
 pub const DESIRED: &str = "desired.txt";
-/// Copy of [`DESIRED`], made when the device has these rules.
+/// Name of the copy of [`DESIRED`], made once the device has these rules.
 pub const APPLIED: &str = "applied.txt";
 
-/// The directory of a device.
+/// The directory of one device.
 #[derive(Debug)]
 pub struct Directory {
     settings: Settings,
-    /// Election with which this manager claimed the device.
+    /// Election of this manager's last claim.
     claimed: Election,
-    /// The version that this driver has read last.
+    /// ETag of the files as this driver last read them.
     seen: Etag,
 }
 
-/// The contents of both files.
+/// The contents of both files. The ETag is a digest of both.
 struct Files {
     etag: Etag,
     election: Election,
@@ -36,7 +36,7 @@ struct Files {
 }
 
 impl Directory {
-    /// Creates a driver of a directory, from which nothing is read yet.
+    /// Creates the access to a directory, without reading it yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -45,7 +45,7 @@ impl Directory {
         }
     }
 
-    /// Executes a request of the manager.
+    /// Executes a request of the manager and returns the answer.
     pub fn execute(&mut self, request: Request) -> Answer {
         let directory = &self.settings.directory;
         if !directory.is_dir() {
@@ -63,7 +63,7 @@ impl Directory {
         })
     }
 
-    /// Returns whether the files have changed since this driver read them last.
+    /// Returns whether the files have changed since this driver last read them.
     pub fn has_changed(&mut self) -> bool {
         let Ok(files) = self.locked(|own| own.files()) else {
             return false;
@@ -73,7 +73,7 @@ impl Directory {
         is_new
     }
 
-    /// Runs `work` while no other process works on the directory.
+    /// Runs `work` while holding the directory's lock, which excludes other processes.
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let path = self.settings.directory.join(".lock");
         let lock = File::options().create(true).append(true).open(path)?;
@@ -88,17 +88,18 @@ impl Directory {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
-        // Closing the file releases the lock.
+        // Dropping the file at the end releases the lock.
         work(self)
     }
 
+    /// Executes a request under the lock. An election in the file above the request's fences it.
     fn with_lock(&mut self, request: Request) -> io::Result<Answer> {
         let files = self.files()?;
         self.seen = files.etag.clone();
         match request {
             Request::Claim(election) if election <= files.election => Ok(Answer::NotPrimary(files.election)),
             Request::Claim(election) => {
-                // The device keeps what it has until the first change.
+                // The claim itself changes no rule: only the header gets the new election.
                 let Files { desired, applied, .. } = files;
                 let content = desired.or_else(|| applied.clone()).unwrap_or_default();
                 let rendered = match self.rendered(applied.as_ref(), &content) {
@@ -151,7 +152,7 @@ impl Directory {
         }
     }
 
-    /// Renders the files of the device's own form.
+    /// Renders the additional files in the device's format, if it has one.
     fn rendered(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
         let Some(format) = &self.settings.format else {
             return Ok(Rendered::new());
@@ -188,13 +189,13 @@ impl Directory {
         })
     }
 
-    /// Reads the desired and the applied file.
+    /// Reads both files and computes their ETag.
     fn files(&self) -> io::Result<Files> {
         let desired = self.load(DESIRED)?;
         let applied = self.load(APPLIED)?;
         let mut digest = Sha256::new();
         for text in [&desired, &applied] {
-            // The length separates one file from the next.
+            // The length delimits each file's text in the digest.
             digest.update(
                 text.as_ref()
                     .map_or(u64::MAX, |text| text.len() as u64)
@@ -210,7 +211,7 @@ impl Directory {
         })
     }
 
-    /// Returns the text of a file, or `None` if it does not exist.
+    /// Returns the contents of a file, or `None` if it does not exist.
     fn load(&self, name: &str) -> io::Result<Option<String>> {
         match load(&self.settings.directory.join(name)) {
             Ok(text) => Ok(Some(text)),
@@ -219,8 +220,8 @@ impl Directory {
         }
     }
 
-    /// Replaces the desired rules: on return, they survive a power failure. A reader of a new `desired.txt` finds the other files
-    /// new.
+    /// Replaces the desired rules durably: on return, they survive a power failure. `desired.txt` is written last, so that a
+    /// reader of its new version finds the other files up to date.
     fn write(&mut self, content: &Content, rendered: Rendered, election: Election) -> io::Result<()> {
         let lines = content.lines();
         let Settings {
@@ -252,14 +253,14 @@ impl Directory {
             out.sync_all()?;
             fs::rename(&temp_file, directory.join(file))?;
         }
-        // The name must be on disk, too.
+        // The renamed directory entries must reach the disk, too.
         File::open(directory)?.sync_all()?;
         self.seen = self.files()?.etag;
         Ok(())
     }
 }
 
-/// Returns the content after the changes.
+/// Applies changes to the content.
 fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String> {
     for change in changes {
         match change {
@@ -274,9 +275,9 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
             }
         }
     }
-    // A line that only contradicted another one is settled by this change.
+    // A foreign line that parses as a rule only contradicted another line; this change settles it.
     content.foreign.retain(|line| text::rule(line).is_err());
-    // The text must read back as the same rules.
+    // Check that the text parses back into the same rules.
     let read = Content::read(&content.lines());
     if read == content {
         return Ok(content);
@@ -292,7 +293,7 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
     ))
 }
 
-/// Returns the election in the header of a file; the lowest if there is none.
+/// Returns the election in the header of a file, or the lowest one if it has none.
 pub(crate) fn election(text: &str) -> Election {
     let written = text
         .lines()
@@ -317,16 +318,16 @@ fn load(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Renders the first 16 bytes of a digest: enough to distinguish versions.
+/// Returns the first 16 bytes of a digest in hexadecimal, which suffice to distinguish versions.
 fn hex(digest: &[u8]) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 const ELECTION: &str = "# election ";
-/// Longest file, bytes: full tables.
+/// Maximum length of a file, bytes; full tables fit.
 const MAX_FILE: u64 = 4 << 20;
-/// Upper limit of the lines of others that are shown.
+/// Maximum number of foreign lines that are shown.
 const MAX_FOREIGN: usize = 1000;
-/// Time that a request waits for the lock. Below the core's time limit, so that the reason is known.
+/// Time that a request waits for the lock. It is shorter than the manager's time limit, so that the manager learns the reason.
 const LOCK: Duration = Duration::from_millis(1500);
 const AGAIN: Duration = Duration::from_millis(10);

@@ -1,12 +1,13 @@
-//! The driver of devices that somebody else configures: it writes the desired rules of a device into a directory.
+//! Driver for devices that somebody else configures: it writes the desired rules of a device as text files into a directory.
 //!
-//! - `desired.txt` has all rules of the device, a line each, and a header with election and version.
-//! - `applied.txt` is a copy of it, made by whoever configures the device when the device has these rules. It is the state of the device:
-//!   without it, or while it differs from `desired.txt`, the device is unconfirmed, and the manager takes no step that depends on this one.
+//! - `desired.txt` contains all rules of the device, one per line, with a header that states election and version.
+//! - `applied.txt` is a copy of it, made by the configuring party once the device has these rules. It is taken as the device's
+//!   state: while it is missing or differs from `desired.txt`, the device is unconfirmed, and the manager takes no step that
+//!   depends on it.
 //!
-//! A [`Format`] adds files in the form that the device reads, written before `desired.txt`.
+//! A [`Format`] adds files in the device's format, which are written before `desired.txt`.
 //!
-//! With [`Confirm::Written`], the desired rules count as those of the device. Then the order of steps is not guaranteed.
+//! With [`Confirm::Written`], rules count as applied once they are written. The order of steps is then not guaranteed.
 #![forbid(unsafe_code)]
 
 mod directory;
@@ -25,7 +26,7 @@ pub use self::directory::{APPLIED, DESIRED, Directory};
 pub use self::settings::{Confirm, Format, Rendered, Settings};
 pub use self::text::{Content, line, rule};
 
-/// Returns the assumed capabilities of a device behind files: all that a hopwise switch can do, and its rules survive a restart.
+/// Returns the assumed capabilities of a device behind files: a hopwise switch that keeps its rules, without sampling.
 pub fn capabilities() -> Capabilities {
     Capabilities {
         joint_roles: false,
@@ -35,7 +36,7 @@ pub fn capabilities() -> Capabilities {
     }
 }
 
-/// The tasks of a driver, which stop when it is dropped.
+/// A running driver. Dropping it stops its tasks.
 #[derive(Debug)]
 pub struct Driver {
     commands: mpsc::Sender<Command>,
@@ -43,7 +44,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the tasks of a driver on the current runtime. `emit` receives its messages.
+    /// Starts the tasks of a driver on the current Tokio runtime. `emit` receives its messages.
     pub fn start(settings: Settings, emit: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let node = settings.node;
@@ -56,7 +57,7 @@ impl Driver {
         }
     }
 
-    /// Queues a command. Returns `false` if too many are queued already.
+    /// Queues a command. Returns `false` if too many commands are queued already.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -70,7 +71,7 @@ impl Drop for Driver {
 
 type Shared = Arc<Mutex<Directory>>;
 
-/// Runs `work` on a thread that may wait for the disk.
+/// Runs `work` on a thread for blocking I/O. Returns `None` if it panicked.
 async fn blocking<T: Send + 'static>(
     directory: &Shared,
     work: impl FnOnce(&mut Directory) -> T + Send + 'static,
@@ -82,6 +83,7 @@ async fn blocking<T: Send + 'static>(
     done.await.ok()
 }
 
+/// Executes commands one at a time and emits the answers.
 async fn work(directory: Shared, mut queue: mpsc::Receiver<Command>, emit: impl Fn(Message)) {
     while let Some(Command {
         node, id, request, ..
@@ -94,7 +96,7 @@ async fn work(directory: Shared, mut queue: mpsc::Receiver<Command>, emit: impl 
     }
 }
 
-/// Reports changes of the files that the driver did not make.
+/// Reports changes of the files that this driver did not make.
 async fn watch(node: NodeId, directory: Shared, emit: impl Fn(Message)) {
     loop {
         time::sleep(INTERVAL).await;
@@ -107,7 +109,7 @@ async fn watch(node: NodeId, directory: Shared, emit: impl Fn(Message)) {
     }
 }
 
-/// Upper limit of the commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Time between two checks of the files.
+/// Interval between checks of the files.
 const INTERVAL: Duration = Duration::from_millis(500);

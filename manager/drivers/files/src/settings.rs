@@ -1,4 +1,4 @@
-//! Settings of a device behind files.
+//! Settings of a device behind files: its directory, its confirmation and its format.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use manager::device::{NodeId, Rules};
 
-/// The evidence by which a device is known to have the desired rules.
+/// The condition under which the device counts as having the desired rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirm {
     /// The file `applied.txt` is a copy of `desired.txt`.
     #[default]
     Applied,
-    /// The rules count as soon as they are written.
+    /// The rules have been written; no confirmation is needed.
     Written,
 }
 
 impl Confirm {
-    /// Returns the confirmation with this name.
+    /// Returns the variant with this name in the inventory, or `None`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "applied" => Some(Self::Applied),
@@ -32,35 +32,35 @@ impl Confirm {
 pub struct Settings {
     /// Node id of the device.
     pub node: NodeId,
-    /// Name of the device, for people.
+    /// Name of the device, for messages.
     pub name: String,
-    /// Directory of its files.
+    /// Directory that contains its files.
     pub directory: PathBuf,
-    /// Evidence that it has the desired rules.
+    /// Condition for the desired rules to count as applied.
     pub confirm: Confirm,
-    /// Other forms of the rules, in files beside `desired.txt`.
+    /// Additional format of the rules, in files beside `desired.txt`.
     pub format: Option<Format>,
 }
 
-/// Another form of the desired rules: files by name, rendered from the rules that the device has and those that it should have.
+/// An additional format of the rules: a function from the installed and the desired rules to files.
 #[derive(Clone)]
 pub struct Format(Arc<Render>);
 
 type Render = dyn Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync;
 
-/// Files as names with contents.
+/// Rendered files: names and contents.
 pub type Rendered = Vec<(&'static str, String)>;
 
 impl Format {
-    /// Creates a form from a function; its error is a sentence about what it cannot express.
+    /// Creates a format from a function. Its error is a sentence about a rule that it cannot express.
     pub fn new(render: impl Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(render))
     }
 
-    /// Renders the files of this form.
+    /// Renders the files of this format, from the installed rules `before` and the desired rules `after`.
     ///
     /// # Errors
-    /// A sentence about a rule that the form cannot express.
+    /// A sentence about a rule that the format cannot express.
     pub fn render(&self, before: &Rules, after: &Rules) -> Result<Rendered, String> {
         (self.0)(before, after)
     }

@@ -1,4 +1,4 @@
-//! Rules as lines of text, for people and programs: a kind, and `key=value` pairs.
+//! Text format of rules, for operators and scripts: one rule per line, as a kind and `key=value` pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write};
@@ -15,12 +15,12 @@ use manager::instruction;
 pub struct Content {
     /// Rules of the file.
     pub rules: Rules,
-    /// Lines that are no rules, as they are written. They are preserved.
+    /// Lines that are not rules, verbatim. They are preserved.
     pub foreign: Vec<String>,
 }
 
 impl Content {
-    /// Parses lines. Empty lines and comments, from ` #` on, are left out.
+    /// Parses lines. Empty lines and comments (a leading `#`, or ` #` within a line) are skipped.
     pub fn read(text: &str) -> Self {
         let mut content = Self::default();
         let mut entries = BTreeSet::new();
@@ -31,7 +31,7 @@ impl Content {
             }
             match rule(line) {
                 Ok(rule) if content.rules.contains(&rule) => {}
-                // A line that contradicts an earlier one has no effect.
+                // If several rules need the same entry, the first one applies.
                 Ok(rule) if entries.insert(entry(&rule)) => {
                     content.rules.insert(rule);
                 }
@@ -41,7 +41,7 @@ impl Content {
         content
     }
 
-    /// Renders the lines in canonical order.
+    /// Renders all lines: rules in canonical order, then foreign lines.
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for rule in &self.rules {
@@ -56,7 +56,7 @@ impl Content {
     }
 }
 
-/// Renders the table entry that a rule occupies ([`Rule::same_entry`]).
+/// Returns a text that identifies the table entry of a rule ([`Rule::same_entry`]).
 fn entry(rule: &Rule) -> String {
     let mut text = String::new();
     match rule {
@@ -76,7 +76,7 @@ fn entry(rule: &Rule) -> String {
     text
 }
 
-/// Removes the comment of a line.
+/// Returns the line without comment and surrounding space.
 fn bare(line: &str) -> &str {
     let line = line.trim();
     if line.starts_with('#') {
@@ -86,10 +86,10 @@ fn bare(line: &str) -> &str {
     }
 }
 
-/// Renders the line of a rule.
+/// Renders a rule as a line.
 pub fn line(rule: &Rule) -> String {
     let mut line = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write_rule(&mut line, rule);
     line
 }
@@ -105,7 +105,7 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             )
         }
         Rule::Session(collector) => write!(out, "session collector={collector}"),
-        // Only for people: devices that are configured by files get none.
+        // For display only: it does not parse back, and devices behind files get no DTA map.
         Rule::DtaMap(map) => write!(out, "dta_map collectors={}", map.collectors.join(",")),
         Rule::Sink(port) => write!(out, "sink port={port}"),
         Rule::Instruction(bit) => write!(out, "instruction bit={bit} # {}", instruction::name(*bit)),
@@ -172,12 +172,12 @@ fn ports_text((first, last): Ports) -> Option<String> {
     }
 }
 
-/// Parses the rule of a line without comment.
+/// Parses the rule of a line without a comment.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence that describes the first problem.
 pub fn rule(line: &str) -> Result<Rule, String> {
-    // A condition is the rest of the line.
+    // The condition of a rule extends to the end of the line and may contain spaces.
     let (line, condition) = match line.split_once(" rule=") {
         Some((line, condition)) => (line, Some(condition.trim())),
         None => (line, None),
@@ -235,7 +235,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
     Ok(rule)
 }
 
-/// The pairs of a line that have not been used yet.
+/// The `key=value` pairs of a line that were not consumed yet.
 struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {

@@ -1,4 +1,4 @@
-//! A gNMI client over one connection, which is made again when it is lost.
+//! A gNMI client (OpenConfig, over gRPC) for one device: Capabilities, Get, Set and Subscribe. It reconnects automatically.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,32 +22,32 @@ use crate::message::{
 };
 use crate::tree::Tree;
 
-/// Longest message of a device, bytes.
+/// Maximum length of a device's message, bytes.
 const MAX_MESSAGE: usize = 16 << 20;
-/// Time limit of a call until the first command gives one, ms.
+/// Time limit of a call until the first command sets one, ms.
 const CALL: u64 = 1800;
 const CONNECT: Duration = Duration::from_millis(700);
-/// A dead peer is noticed after a few of these.
+/// Interval of HTTP/2 pings, and the time to wait for the reply, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// The address of a device, with the credentials and certificates for it.
+/// A device's address, with the credentials and certificates to use.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the device as `host:port`.
     pub address: String,
-    /// User name and password.
+    /// User name and password, sent as metadata with each call.
     pub user: Option<(String, String)>,
-    /// Certificates of those who may sign the device's, PEM; `None` disables TLS.
+    /// CA certificates that may sign the device's certificate, PEM; `None` disables TLS.
     pub ca: Option<Vec<u8>>,
-    /// Certificate and key of this client, PEM, for devices that ask for them.
+    /// Client certificate and key, PEM, for devices that require mutual TLS.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the device's certificate; `None` for that of the address.
+    /// Expected name in the device's certificate; `None` for the host in `address`.
     pub name: Option<String>,
 }
 
 impl std::fmt::Debug for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without password and key.
+        // Omits the password and the key.
         f.debug_struct("Peer")
             .field("address", &self.address)
             .field("name", &self.name)
@@ -55,14 +55,14 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// The reason why a call has no result.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no response.
+    /// There was no response, or authentication failed.
     Unreachable(String),
-    /// Another client has a higher election, or this one may not do it.
+    /// Another client has a higher election, or this client lacks the permission.
     Denied(String),
-    /// There is no such path.
+    /// The path does not exist on the device.
     NotFound,
     /// The device refused the call.
     Refused(String),
@@ -76,7 +76,7 @@ impl From<Status> for Failure {
         };
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Self::Unreachable(text),
-            // The connection ended during the call: a server says only then that it misses a certificate.
+            // The connection ended during the call. Only then does a server show that it requires a client certificate.
             Code::Unknown if std::error::Error::source(&status).is_some() => Self::Unreachable(format!(
                 "{text}; correct `ca`, `certificate` and `key` if the device asks for them"
             )),
@@ -93,15 +93,15 @@ impl From<Status> for Failure {
 pub struct Client {
     grpc: Grpc<Channel>,
     user: Option<User>,
-    /// Time limit of a call, ms.
+    /// Time limit of a call, ms, shared by clones.
     limit: Arc<AtomicU64>,
 }
 
 impl Client {
-    /// Creates a client that connects when it is used, on the current runtime.
+    /// Creates a client on the current Tokio runtime. It connects on first use.
     ///
     /// # Errors
-    /// A sentence, as [`Client::check`].
+    /// A sentence that describes the problem, like [`Client::check`].
     pub fn new(peer: &Peer) -> Result<Self, String> {
         let grpc = Grpc::new(endpoint(peer)?.connect_lazy()).max_decoding_message_size(MAX_MESSAGE);
         Ok(Self {
@@ -111,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Returns this client with the time limit of another one, which both then share.
+    /// Returns this client, sharing the time limit with `other`.
     pub fn with_limit_of(self, other: &Self) -> Self {
         Self {
             limit: Arc::clone(&other.limit),
@@ -119,9 +119,9 @@ impl Client {
         }
     }
 
-    /// Sets the time that a device may take to answer a call.
+    /// Sets the time limit of calls.
     pub fn set_limit(&self, limit: Duration) {
-        // An independent number: no other memory access depends on it.
+        // Relaxed suffices, because no other memory access depends on this value.
         self.limit.store(
             u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
             Ordering::Relaxed,
@@ -132,10 +132,10 @@ impl Client {
         Duration::from_millis(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Checks the address, the certificates and the user.
+    /// Checks that the address, the certificates and the credentials are usable.
     ///
     /// # Errors
-    /// A sentence that says what to do if they cannot be used.
+    /// A sentence that describes the problem and a fix.
     pub fn check(peer: &Peer) -> Result<(), String> {
         user(peer)?;
         endpoint(peer).map(drop)
@@ -150,6 +150,7 @@ impl Client {
         request
     }
 
+    /// Makes a unary call within the time limit.
     async fn call<M, R>(&mut self, method: &'static str, message: M) -> Result<R, Failure>
     where
         M: Message + Default + Send + Sync + 'static,
@@ -172,7 +173,7 @@ impl Client {
         time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Queries the models and encodings of the device.
+    /// Queries the device's models and encodings.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -180,13 +181,13 @@ impl Client {
         self.call("/gnmi.gNMI/Capabilities", CapabilityRequest {}).await
     }
 
-    /// Adds the values at the path of a list to `tree`; none if there is no such path.
+    /// Adds the values at the path of a list to `tree`. Adds nothing if the path does not exist.
     ///
     /// # Errors
     /// See [`Failure`].
     pub async fn get(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
         match self.get_at(path, tree).await {
-            // Some devices have entries and containers, but no lists as a whole: the container has the list.
+            // Some devices serve list entries and containers, but not a list as a whole. Its container includes it.
             Err(Failure::NotFound) if path.elem.len() > 1 => {
                 let around = Path {
                     elem: path.elem[..path.elem.len() - 1].to_vec(),
@@ -216,7 +217,7 @@ impl Client {
             .map_err(Failure::Refused)
     }
 
-    /// Executes a transaction.
+    /// Executes a Set transaction.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -226,7 +227,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Subscribes to changes below paths.
+    /// Subscribes to changes below `paths`. In mode `SAMPLE`, the device sends the values every 10 s.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -315,7 +316,7 @@ fn metadata_value(text: &str) -> Result<AsciiMetadataValue, String> {
     AsciiMetadataValue::try_from(text).map_err(|_| "user and password are ASCII; correct them".to_owned())
 }
 
-/// The single request of a subscription; the stream stays open afterwards.
+/// The single request of a subscription. Its stream then remains open, because ending it would end the subscription.
 struct Once(Option<SubscribeRequest>);
 
 impl Stream for Once {
@@ -329,5 +330,5 @@ impl Stream for Once {
     }
 }
 
-/// Time between two samples, ns.
+/// Interval between two samples, ns.
 const SAMPLE: u64 = 10_000_000_000;

@@ -1,7 +1,7 @@
-//! Renders objects of a path map as SONiC's CONFIG_DB: for devices that are configured by its JSON instead of by gNMI.
+//! Renders objects of a path map in the schema of SONiC's CONFIG_DB, for devices that use its JSON files instead of gNMI.
 //!
-//! The table of an object is the container of its list (`TAM_PORT` of `…/TAM_PORT/TAM_PORT_LIST`), or the list itself. Values are texts, as
-//! CONFIG_DB has them.
+//! The table of an object is the container of its list (`TAM_PORT` of `…/TAM_PORT/TAM_PORT_LIST`), or the list itself if there
+//! is none. All values are strings, as in CONFIG_DB.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,22 @@ use crate::map::PathMap;
 use crate::objects::Entry;
 use crate::tree::local;
 
-/// Tables with their objects, by key, with their fields.
+/// Tables, each with its objects by key, each with its fields.
 type Tables = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
 
 impl PathMap {
-    /// Renders all objects of rules, as `config load` reads them.
+    /// Renders all objects of `rules` for `config load`.
     ///
     /// # Errors
-    /// A sentence that says what to do if the map, or CONFIG_DB, cannot express a rule.
+    /// A sentence with a fix if the map or CONFIG_DB cannot express a rule.
     pub fn config_db(&self, rules: &Rules) -> Result<Json, String> {
         Ok(json!(self.tables(rules)?))
     }
 
-    /// Renders the changes from rules to others as JSON Patch (RFC 6902), which `config apply-patch` reads. Objects are added to
-    /// tables that exist.
+    /// Renders the changes from `before` to `after` as a JSON Patch (RFC 6902) for `config apply-patch`. Tables must exist.
     ///
     /// # Errors
-    /// As [`PathMap::config_db`].
+    /// A sentence with a fix if the map or CONFIG_DB cannot express a rule.
     pub fn config_db_patch(&self, before: &Rules, after: &Rules) -> Result<Json, String> {
         let before = self.tables(before)?;
         let after = self.tables(after)?;
@@ -67,12 +66,12 @@ fn object<'t>(tables: &'t Tables, table: &str, key: &str) -> Option<&'t BTreeMap
     tables.get(table)?.get(key)
 }
 
-/// Returns the table of an object and the key of the object in it.
+/// Returns an object's table, and its key in that table.
 fn table_and_key(entry: &Entry) -> Result<(String, String), String> {
     let [before @ .., list] = entry.path.elem.as_slice() else {
         return Err("an object has no path; correct `path` in the map".to_owned());
     };
-    // The container of a list names the table.
+    // In SONiC's YANG models, the container of a `…_LIST` has the name of the table.
     let named = match before.last() {
         Some(container) if list.name.ends_with("_LIST") => container,
         _ => list,
@@ -87,7 +86,7 @@ fn table_and_key(entry: &Entry) -> Result<(String, String), String> {
     }
 }
 
-/// Returns whether a leaf is the key of the list, which is the key of the object here.
+/// Returns whether a leaf is a key of the list. CONFIG_DB has it as the object's key, not as a field.
 fn is_key(entry: &Entry, leaf: &str) -> bool {
     entry
         .path
@@ -110,7 +109,7 @@ fn fields<'a>(
     fields.collect()
 }
 
-/// Renders the JSON Pointer of an object.
+/// Returns the JSON Pointer (RFC 6901) of an object.
 fn pointer(table: &str, key: &str) -> String {
     format!("/{}/{}", escaped(table), escaped(key))
 }

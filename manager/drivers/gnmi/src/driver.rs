@@ -1,4 +1,5 @@
-//! The driver: executes requests of the manager as gNMI calls, and reports events of the device.
+//! The gNMI driver task: executes the manager's requests as gNMI calls, and reports events of the device. Subscriptions detect
+//! changes by others; devices without them are read at intervals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,18 +21,18 @@ use crate::message::{
 use crate::objects::DeviceObjects;
 use crate::tree::Tree;
 
-/// Settings of one device.
+/// Settings of one device: its address and its path map.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Node id of the device.
     pub node: NodeId,
     /// Address and credentials of the device.
     pub peer: Peer,
-    /// Path map of the device.
+    /// Path map for the device's schema.
     pub map: Arc<PathMap>,
 }
 
-/// The tasks of a driver, which stop when it is dropped.
+/// A running driver. Dropping it stops its tasks.
 #[derive(Debug)]
 pub struct Driver {
     commands: mpsc::Sender<Command>,
@@ -39,16 +40,16 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the tasks of a driver on the current runtime. `emit` receives its messages.
+    /// Starts the tasks of a driver on the current Tokio runtime. `emit` receives its messages.
     ///
     /// # Errors
-    /// A sentence that says what to do if the address or the certificates cannot be used.
+    /// A sentence with a fix if the address or the certificates cannot be used.
     pub fn start(
         settings: Settings,
         emit: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
-        // A connection per task: a stream that is not read does not delay calls.
+        // One connection per task, so that an unread stream does not delay calls.
         let calls = Client::new(&settings.peer)?;
         let stream = Client::new(&settings.peer)?.with_limit_of(&calls);
         let seen = Arc::new(Mutex::new(None));
@@ -67,7 +68,7 @@ impl Driver {
         })
     }
 
-    /// Queues a command. Returns `false` if too many are queued already.
+    /// Queues a command. Returns `false` if too many commands are queued already.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -79,26 +80,28 @@ impl Drop for Driver {
     }
 }
 
-/// The digest of the lists that the driver has read last.
+/// The digest of the device's lists as the driver last read them.
 type LastDigest = Arc<Mutex<Option<String>>>;
 
-/// The connection to a device, and the driver's knowledge of it.
+/// The connection for requests, and what the driver knows about the device.
 struct Session {
     client: Client,
     map: Arc<PathMap>,
+    /// Election of this manager's last claim.
     claimed: Election,
-    /// Rules that the device always follows, as far as the manager asks for them.
+    /// Rules that the device always follows and that the manager has added. They have no objects on the device.
     always: Rules,
     seen: LastDigest,
 }
 
+/// Executes commands one at a time and emits the answers.
 async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, emit: impl Fn(Message)) {
     while let Some(command) = queue.recv().await {
         let limit = command.time_limit();
         let Command {
             node, id, request, ..
         } = command;
-        // A call has longer than the request, so that it is known which of the two was late.
+        // Each call has a longer limit than the whole request, so that the request's limit is the one reported.
         session.client.set_limit(limit + Duration::from_secs(1));
         let done = time::timeout(limit, session.execute(request)).await;
         let answer = done.unwrap_or_else(|_| {
@@ -135,7 +138,7 @@ impl Session {
         };
         done.unwrap_or_else(|failure| match failure {
             Failure::Unreachable(reason) => Answer::Unreachable(reason),
-            // The device does not say which. Devices that do report the other manager.
+            // The device does not say which of the two it is. Devices that do report the other manager.
             Failure::Denied(reason) if self.map.arbitrates() => Answer::Unreachable(format!(
                 "denied: another manager has a higher election, or the user may not write ({reason}); stop that manager, or correct the user's role"
             )),
@@ -146,7 +149,7 @@ impl Session {
         })
     }
 
-    /// Returns an empty transaction that carries the election.
+    /// Returns a transaction without changes that carries the election.
     fn transaction(&self, election: Election) -> SetRequest {
         let election_id = Some(Uint128 {
             high: election.term,
@@ -166,15 +169,16 @@ impl Session {
         }
     }
 
+    /// Claims the device by gNMI's master arbitration, and checks that the device enforces it.
     async fn claim(&mut self, election: Election) -> Result<Answer, Failure> {
         self.claimed = election;
         if !self.map.arbitrates() {
-            // Checks that the device answers.
+            // No fencing is possible; only check that the device answers.
             self.client.capabilities().await?;
             return Ok(Answer::Claimed);
         }
         self.client.set(self.transaction(election)).await?;
-        // An extension that a device does not know is ignored: a lower election must be denied now.
+        // A device ignores extensions that it does not know. If it enforces arbitration, it must deny this lower election.
         match self.client.set(self.transaction(Election::default())).await {
             Err(Failure::Denied(_)) => Ok(Answer::Claimed),
             Ok(()) => Ok(Answer::Unreachable(
@@ -184,7 +188,7 @@ impl Session {
         }
     }
 
-    /// Reads the lists of the device, and returns their objects and their version.
+    /// Reads the device's lists. Returns their objects and the ETag, which contains the claim, so that a new claim changes it.
     async fn read(&mut self) -> Result<(DeviceObjects, Etag), Failure> {
         let tree = lists(&mut self.client, &self.map).await?;
         let objects = self.map.device_objects(&tree);
@@ -194,6 +198,7 @@ impl Session {
         Ok((objects, Etag(format!("{digest}-{term}.{epoch}"))))
     }
 
+    /// Applies changes in one Set transaction, if the ETag still matches.
     async fn apply(
         &mut self,
         election: Election,
@@ -235,13 +240,13 @@ impl Session {
             self.client.set(request).await?;
         }
         self.always = always;
-        // The manager reads the result; only changes by others are reported.
+        // Record the new digest, so that `watch` reports only changes by others.
         self.read().await?;
         Ok(Answer::Applied)
     }
 }
 
-/// Reads the lists of the map.
+/// Reads all lists of the path map.
 async fn lists(client: &mut Client, map: &PathMap) -> Result<Tree, Failure> {
     let mut tree = Tree::default();
     for path in list_paths(map) {
@@ -250,6 +255,7 @@ async fn lists(client: &mut Client, map: &PathMap) -> Result<Tree, Failure> {
     Ok(tree)
 }
 
+/// Returns the paths of the lists, without duplicates.
 fn list_paths(map: &PathMap) -> Vec<Path> {
     let mut paths: Vec<Path> = Vec::new();
     for object in &map.objects {
@@ -260,7 +266,7 @@ fn list_paths(map: &PathMap) -> Vec<Path> {
     paths
 }
 
-/// Returns a version of the objects of a device.
+/// Returns a digest of the device's objects.
 fn digest(objects: &DeviceObjects) -> String {
     let mut digest = Sha256::new();
     for (rule, paths) in &objects.rules {
@@ -275,14 +281,14 @@ fn digest(objects: &DeviceObjects) -> String {
         .collect()
 }
 
-/// Reports facts about ports, changes by others, and the loss of the device.
+/// Task: reports facts about ports, changes by others, and the loss of the device.
 async fn watch(settings: Settings, mut client: Client, seen: LastDigest, emit: impl Fn(Message)) {
     let Settings { node, map, .. } = settings;
     let mut known: Option<Facts> = None;
     let mut was_reachable = true;
     loop {
         let lost = follow(node, &map, &mut client, &seen, &mut known, &emit).await;
-        // Before anything was known, the answers to requests say that the device is not reachable.
+        // Until something is known, the answers to requests already say that the device is unreachable.
         if was_reachable && known.is_some() {
             emit(Message::Event(node, DeviceEvent::Lost(lost)));
         }
@@ -292,7 +298,7 @@ async fn watch(settings: Settings, mut client: Client, seen: LastDigest, emit: i
     }
 }
 
-/// Follows the device until it is lost. Returns the reason.
+/// Follows the device until it is lost, and returns the reason.
 async fn follow(
     node: NodeId,
     map: &PathMap,
@@ -306,7 +312,7 @@ async fn follow(
     let mut stream = match client.subscribe(&paths, SubscriptionMode::OnChange).await {
         Ok(stream) => Some(stream),
         Err(Failure::Unreachable(reason)) => return reason,
-        // Not every device streams changes of all of these, or streams at all: it is read at intervals.
+        // Devices that cannot stream changes of all these paths are sampled, or else read at intervals.
         Err(_) => client.subscribe(&paths, SubscriptionMode::Sample).await.ok(),
     };
     loop {
@@ -325,7 +331,8 @@ async fn follow(
     }
 }
 
-/// Waits for a notification, and skips those that arrive with it. `Err(None)` if there are no notifications, but intervals help.
+/// Waits for a notification and skips those that follow it at once. `Err(Some)` is the loss of the device; `Err(None)` means
+/// that it does not stream, so that it must be read at intervals.
 async fn next(
     stream: &mut tonic::Streaming<crate::message::SubscribeResponse>,
 ) -> Result<(), Option<String>> {
@@ -340,12 +347,12 @@ async fn next(
             },
         }
     }
-    // A change of many leaves is one change.
+    // Updates of many leaves arrive together and count as one change.
     while let Ok(Ok(Some(_))) = time::timeout(CALM, stream.message()).await {}
     Ok(())
 }
 
-/// Reports facts that are new, and lists that the driver has not read.
+/// Reports facts and lists that changed since the last report or read.
 async fn report(
     node: NodeId,
     map: &PathMap,
@@ -366,7 +373,7 @@ async fn report(
     let before = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let now = digest(&map.device_objects(&lists(client, map).await?));
     let mut last = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    // A request that was executed meanwhile has read more.
+    // If a request ran in the meantime, it has read newer lists and no event is needed.
     if *last == before && before.is_some_and(|before| before != now) {
         *last = Some(now);
         emit(Message::Event(node, DeviceEvent::Changed));
@@ -374,15 +381,15 @@ async fn report(
     Ok(())
 }
 
-/// Upper limit of the commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Upper limit of the lines of others that are shown.
+/// Maximum number of foreign objects that are shown.
 const MAX_FOREIGN: usize = 1000;
-/// Time between two attempts to reach a device.
+/// Interval between attempts to reach a lost device.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Time between two reads of a device that does not stream.
+/// Interval between reads of a device that does not stream.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time between two reads of a device that streams.
+/// Maximum interval between reads of a device that streams.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// Notifications that follow each other within this time are one change.
+/// Notifications within this time after each other count as one change.
 const CALM: Duration = Duration::from_millis(50);

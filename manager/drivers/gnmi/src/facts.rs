@@ -1,4 +1,4 @@
-//! Facts about the ports of a device: interfaces and LLDP neighbours as OpenConfig models them.
+//! Extracts facts about a device's ports from the OpenConfig models of interfaces and LLDP.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,12 @@ use crate::map::PathMap;
 use crate::message::Path;
 use crate::tree::{Tree, child, leaf};
 
-/// Upper limit of the ports: that of the inventory.
+/// Maximum number of ports; same as the inventory's.
 const MAX_PORTS: usize = 1024;
 
-/// Extracts the facts from the tree of a device.
+/// Extracts the ports, with MTU and LLDP neighbour, from the values of a device.
 pub fn facts(map: &PathMap, tree: &Tree) -> Facts {
+    // The key of both lists is the interface name, which joins them.
     let neighbours: BTreeMap<String, Neighbour> = entries(map.lldp.as_ref(), tree)
         .filter_map(|(name, entry)| Some((name, neighbour(entry)?)))
         .collect();
@@ -49,7 +50,7 @@ pub fn facts(map: &PathMap, tree: &Tree) -> Facts {
     }
 }
 
-/// Returns the neighbour of a port, if it has exactly one: a port with two neighbours leads to a segment, not to a device.
+/// Returns a port's LLDP neighbour if it has exactly one. A port with several leads to a shared segment, not to a device.
 fn neighbour(entry: &Json) -> Option<Neighbour> {
     let neighbours = child(child(entry, "neighbors")?, "neighbor")?.as_array()?;
     let [one] = neighbours.as_slice() else { return None };
@@ -68,7 +69,7 @@ fn number(state: Option<&Json>, name: &str) -> Option<u32> {
     leaf(child(state?, name)?)?.parse().ok()
 }
 
-/// Returns the entries of a list of interfaces, by name.
+/// Returns the entries of a list by name; none if there is no such list.
 fn entries<'t>(path: Option<&Path>, tree: &'t Tree) -> impl Iterator<Item = (String, &'t Json)> {
     let list = path.and_then(|path| tree.at(path)).and_then(Json::as_array);
     list.into_iter()

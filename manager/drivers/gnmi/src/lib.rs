@@ -1,11 +1,13 @@
-//! The driver of devices that are configured by gNMI: rules become objects at paths by a [`PathMap`], in one transaction each.
+//! Driver for devices configured by gNMI. A [`PathMap`] translates rules into objects; each request is one Set transaction.
 //!
-//! The objects of a rule are data: the schemas of vendors and of SONiC differ. Facts about ports are read from OpenConfig
-//! interfaces and LLDP.
+//! The objects of a rule are defined by data, because the schemas of vendors and SONiC differ. Facts about ports come from the
+//! OpenConfig models of interfaces and LLDP.
 //!
-//! - **Fencing** is gNMI's master arbitration, whose election is that of the manager. A device that ignores it is refused, unless its
+//! The driver contract of [`manager::device`]:
+//! - **Fencing** uses gNMI's master arbitration with the manager's election. A device that ignores it is rejected, unless its
 //!   map says that this manager is the only one.
-//! - **Truth.** Lists are read from the device. An object that another writer changed counts if it may insert INT, and not if it removes it.
+//! - **Truth**: lists are read from the device. An object that another writer modified still counts as present if it may
+//!   insert INT, but not if it removes INT.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,9 +1,9 @@
-//! Path maps: data that says how the manager's rules become objects of a device, and where the device has the facts about its
-//! ports.
+//! Path maps: data that defines how rules become objects of a gNMI device, and where the device has facts about its ports.
 //!
-//! A map is a TOML file. For each kind of rule it lists the objects that the rule stands for: the path of the list, the name of
-//! the entry, and its leaves. Values are texts with at most one placeholder in braces: a key of the rule as the driver `files`
-//! writes it (`{dport}` of `watch`), or one that is derived from it (`{id}`, `{interface}`, `{collector_address}`, `{collector_port}`).
+//! A map is a TOML file. For each kind of rule it lists the objects that represent the rule: path of the list, name of the
+//! entry, and leaves. Values are strings with at most one placeholder in braces. It is a key of the rule in the text format of
+//! the driver `files` (`{dport}` of `watch`), or a value derived from the rule (`{id}`, `{interface}`, `{collector_address}`,
+//! `{collector_port}`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use settings::setting::{Setting, tables};
 use crate::message::Path;
 use crate::path;
 
-/// Upper limit of the objects of a map.
+/// Maximum number of objects in a map.
 const MAX_OBJECTS: usize = 32;
-/// Upper limit of the leaves of an object.
+/// Maximum number of leaves in an object.
 const MAX_LEAVES: usize = 64;
-/// Upper limit of the containers around a leaf.
+/// Maximum number of path steps of a leaf inside its object.
 const MAX_DEPTH: usize = 8;
 
 section! {
@@ -82,10 +82,10 @@ section! {
     }
 }
 
-/// Placeholders that are no keys of a rule: a number made of the rule; the interface of its port; address and UDP port of the collector.
+/// Derived placeholders: a digest of the rule, the interface of its port, and the collector's address and UDP port.
 pub(crate) const DERIVED: [&str; 4] = ["id", "interface", "collector_address", "collector_port"];
 
-/// The keys of each kind of rule that a map can express.
+/// Kinds of rules that a map can express, each with its keys.
 const KINDS: [(&str, &[&str]); 6] = [
     ("encoding", &["dscp", "l4_checksum"]),
     ("session", &["collector"]),
@@ -100,7 +100,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Returns the keys of a kind of rule; empty if there is no such kind.
+/// Returns the keys of a kind of rule, or none for an unknown kind.
 pub(crate) fn keys_of(kind: &str) -> &'static [&'static str] {
     KINDS
         .iter()
@@ -108,7 +108,7 @@ pub(crate) fn keys_of(kind: &str) -> &'static [&'static str] {
         .map_or(&[], |(_, keys)| keys)
 }
 
-/// A text with at most one placeholder.
+/// A string with at most one placeholder: `before{placeholder}after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     before: String,
@@ -135,7 +135,7 @@ impl Template {
         })
     }
 
-    /// Renders the text with the value of the placeholder; `None` if it has none.
+    /// Renders the string with the placeholder's value, or `None` if `values` lacks it.
     pub(crate) fn fill(&self, values: &BTreeMap<String, String>) -> Option<String> {
         let value = match &self.placeholder {
             Some(name) => values.get(name)?,
@@ -144,7 +144,7 @@ impl Template {
         Some(format!("{}{value}{}", self.before, self.after))
     }
 
-    /// Extracts the value of the placeholder from a text of this form; empty if there is no placeholder.
+    /// Extracts the placeholder's value from a string of this form; empty without a placeholder, `None` if the string differs.
     pub(crate) fn value<'t>(&self, text: &'t str) -> Option<&'t str> {
         let value = text
             .strip_prefix(self.before.as_str())?
@@ -157,14 +157,14 @@ fn not_a_template(text: &str) -> String {
     format!("`{text}` needs one placeholder in braces at most, such as \"hopwise_{{id}}\"")
 }
 
-/// An object of a rule.
+/// An object that represents a rule, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Object {
     pub(crate) kind: String,
     pub(crate) path: Path,
     pub(crate) key: String,
     pub(crate) name: Template,
-    /// Templates of leaves, and whether each is a number.
+    /// Leaves by path: the template, and whether the leaf is a number.
     pub(crate) leaves: BTreeMap<String, (Template, bool)>,
 }
 
@@ -183,10 +183,10 @@ pub struct PathMap {
     capabilities: Capabilities,
 }
 
-/// The maps that are part of the program, as templates.
+/// Maps that are built into the program, as name and text.
 pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/sonic-tam.toml"))];
 
-/// Returns a map that is part of the program, by its name.
+/// Returns the text of a built-in map, or `None` if there is none with this name.
 pub fn shipped(name: &str) -> Option<&'static str> {
     SHIPPED
         .iter()
@@ -195,10 +195,10 @@ pub fn shipped(name: &str) -> Option<&'static str> {
 }
 
 impl PathMap {
-    /// Reads a map; `file` is its name in messages.
+    /// Parses and checks a map. `file` is its name in messages.
     ///
     /// # Errors
-    /// [`ConfigError`]: every problem with its line and what to do.
+    /// [`ConfigError`], which lists every problem with its line and a fix.
     pub fn read(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = Reader::new(text);
         let mut map = None;
@@ -221,21 +221,22 @@ impl PathMap {
             }
         }
         reader.finish(file)?;
-        // Without a problem there is a map.
+        // There is a map if there was no problem; the alternative only produces an error.
         map.map_or_else(|| Self::read("objects = 0", file), Ok)
     }
 
-    /// Returns the capabilities of the device.
+    /// Returns the capabilities of the devices that the map describes.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// Returns whether the device knows master arbitration.
+    /// Returns whether the device supports gNMI's master arbitration.
     pub fn arbitrates(&self) -> bool {
         self.arbitration
     }
 }
 
+/// Checks the settings of an object and parses its path and templates.
 fn object(settings: &ObjectSettings) -> Result<Object, String> {
     let ObjectSettings {
         rule,
@@ -302,7 +303,7 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
     })
 }
 
-/// Parses a template whose placeholder is a key of the rule, or derived from it.
+/// Parses a template and checks that its placeholder is a key of the rule or derived.
 fn template(rule: &str, text: &str) -> Result<Template, String> {
     let template = Template::new(text)?;
     let keys = keys_of(rule);
@@ -316,7 +317,7 @@ fn template(rule: &str, text: &str) -> Result<Template, String> {
     }
 }
 
-/// Parses the path of a setting, which may be empty.
+/// Parses an optional path setting; an empty one is `None`. An error names the setting's key.
 fn optional_path(key: &'static str, text: &str) -> Result<Option<Path>, (&'static str, String)> {
     if text.is_empty() {
         return Ok(None);
@@ -324,7 +325,7 @@ fn optional_path(key: &'static str, text: &str) -> Result<Option<Path>, (&'stati
     path::parse(text).map(Some).map_err(|error| (key, error))
 }
 
-/// Builds the map from settings; an error names its key.
+/// Builds the map from settings. An error is the setting's key and a message.
 fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'static str, String)> {
     if objects.len() > MAX_OBJECTS {
         return Err((
@@ -338,6 +339,7 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
         }
         None => None,
     };
+    // All objects of one rule must have the same placeholder in their names, because that groups them again.
     let names: BTreeSet<(&str, &Option<String>)> = objects
         .iter()
         .map(|object| (object.kind.as_str(), &object.name.placeholder))
@@ -373,7 +375,7 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
     })
 }
 
-/// Parses the words of a setting; an error names its key.
+/// Parses the words of a list setting. An error is the setting's key and a message.
 fn parse_all<T: Ord>(
     key: &'static str,
     words: &[String],

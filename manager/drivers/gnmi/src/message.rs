@@ -1,12 +1,13 @@
-//! The messages of gNMI 0.10 that the driver uses, and of them the fields that it uses. Others are skipped when they are read.
+//! Protobuf messages of gNMI 0.10 with the fields that the driver uses; other fields are ignored when decoding.
 //!
-//! Field numbers are those of `gnmi.proto` and `gnmi_ext.proto`; `tests/fields.rs` compares them with `tests/published/fields.txt`.
+//! The field numbers are from `gnmi.proto` and `gnmi_ext.proto`. The test `tests/fields.rs` compares them with
+//! `tests/published/fields.txt`.
 
 use std::collections::BTreeMap;
 
 use prost::{Enumeration, Message, Oneof};
 
-/// The message `gnmi.Notification`: values at a time.
+/// The message `gnmi.Notification`: values at one point in time.
 #[derive(Clone, PartialEq, Message)]
 pub struct Notification {
     /// Time in ns since 1970.
@@ -42,16 +43,16 @@ pub struct TypedValue {
     pub value: Option<Value>,
 }
 
-/// A value; other kinds are read as none.
+/// A value. Other variants of the protocol decode as no value.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Value {
-    /// Text in any characters.
+    /// A string in UTF-8.
     #[prost(string, tag = "1")]
     StringVal(String),
-    /// A signed whole number.
+    /// A signed 64-bit integer.
     #[prost(int64, tag = "2")]
     IntVal(i64),
-    /// An unsigned whole number.
+    /// An unsigned 64-bit integer.
     #[prost(uint64, tag = "3")]
     UintVal(u64),
     /// A Boolean value, `true` or `false`.
@@ -60,10 +61,10 @@ pub enum Value {
     /// A subtree as JSON.
     #[prost(bytes, tag = "10")]
     JsonVal(Vec<u8>),
-    /// JSON as in RFC 7951.
+    /// A subtree as JSON according to RFC 7951.
     #[prost(bytes, tag = "11")]
     JsonIetfVal(Vec<u8>),
-    /// Text in ASCII characters.
+    /// A string in ASCII.
     #[prost(string, tag = "12")]
     AsciiVal(String),
     /// A double-precision floating-point number.
@@ -74,7 +75,7 @@ pub enum Value {
 /// The message `gnmi.Path`: a path in a data tree.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct Path {
-    /// Name of the tree.
+    /// Name of the schema, such as `openconfig`; usually empty.
     #[prost(string, tag = "2")]
     pub origin: String,
     /// Steps of the path.
@@ -91,7 +92,7 @@ pub struct PathElem {
     /// Name of the step.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The keys of an entry of a list.
+    /// Keys that select an entry of a list.
     #[prost(btree_map = "string, string", tag = "2")]
     pub key: BTreeMap<String, String>,
 }
@@ -102,9 +103,9 @@ pub struct PathElem {
 pub enum Encoding {
     /// JSON with any conventions.
     Json = 0,
-    /// Determined by the type of a value.
+    /// Encoding by the type of each value.
     Proto = 2,
-    /// JSON as in RFC 7951.
+    /// JSON according to RFC 7951.
     JsonIetf = 4,
 }
 
@@ -118,7 +119,7 @@ pub struct CapabilityResponse {
     /// The models of the device.
     #[prost(message, repeated, tag = "1")]
     pub supported_models: Vec<ModelData>,
-    /// The encodings that it understands.
+    /// The encodings that the device supports.
     #[prost(enumeration = "Encoding", repeated, tag = "2")]
     pub supported_encodings: Vec<i32>,
     /// The version of gNMI.
@@ -140,7 +141,7 @@ pub struct GetRequest {
     /// Paths that are queried.
     #[prost(message, repeated, tag = "2")]
     pub path: Vec<Path>,
-    /// Type of the data; 0 for configuration and state.
+    /// Type of the data; 0 requests both configuration and state.
     #[prost(int32, tag = "3")]
     pub r#type: i32,
     /// Encoding of the response.
@@ -159,10 +160,10 @@ pub struct GetResponse {
 /// The message `gnmi.SetRequest`: one transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetRequest {
-    /// Paths to delete, which is executed first.
+    /// Paths to delete; executed first.
     #[prost(message, repeated, tag = "2")]
     pub delete: Vec<Path>,
-    /// Values to replace, which is executed next.
+    /// Values to replace; executed after the deletions.
     #[prost(message, repeated, tag = "3")]
     pub replace: Vec<Update>,
     /// Extensions of the request.
@@ -192,7 +193,7 @@ pub struct SubscriptionList {
     /// Subscriptions, one for each path.
     #[prost(message, repeated, tag = "2")]
     pub subscription: Vec<Subscription>,
-    /// Mode of the list; 0 for a stream.
+    /// Mode of the list; 0 is `STREAM`.
     #[prost(int32, tag = "5")]
     pub mode: i32,
     /// Encoding of the values.
@@ -203,18 +204,18 @@ pub struct SubscriptionList {
 /// The message `gnmi.Subscription`: a path with the mode of its updates.
 #[derive(Clone, PartialEq, Message)]
 pub struct Subscription {
-    /// Path that is subscribed to.
+    /// Path to subscribe to.
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
-    /// Mode in which values are sent.
+    /// Mode that decides when values are sent.
     #[prost(enumeration = "SubscriptionMode", tag = "2")]
     pub mode: i32,
-    /// Time between two samples, ns.
+    /// Interval between samples in mode `SAMPLE`, ns.
     #[prost(uint64, tag = "3")]
     pub sample_interval: u64,
 }
 
-/// The enumeration `gnmi.SubscriptionMode`: the times at which values are sent.
+/// The enumeration `gnmi.SubscriptionMode`: when values are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
@@ -237,10 +238,10 @@ pub struct SubscribeResponse {
 /// The content of a [`SubscribeResponse`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Response {
-    /// Values that have changed.
+    /// Changed or sampled values.
     #[prost(message, tag = "1")]
     Update(Notification),
-    /// All values have been sent once.
+    /// All current values have been sent once.
     #[prost(bool, tag = "3")]
     SyncResponse(bool),
 }
@@ -256,7 +257,7 @@ pub struct Extension {
 /// The message `gnmi_ext.MasterArbitration`: the sender's election ID.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct MasterArbitration {
-    /// Election id; the manager with the highest may write.
+    /// Election id; the client with the highest one may write.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
 }

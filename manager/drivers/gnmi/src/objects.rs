@@ -1,4 +1,4 @@
-//! Converts rules into objects of a device, and back.
+//! Translates rules into objects of a gNMI device, and the objects read from the device back into rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +11,28 @@ use crate::message::{Path, PathElem};
 use crate::path;
 use crate::tree::{Tree, child, leaf, local};
 
-/// An entry of a list of the device.
+/// An entry of a list on the device, or to be written to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Path of the entry, with its key.
     pub path: Path,
-    /// Leaves of the entry.
+    /// Leaves of the entry, nested like its containers.
     pub leaves: Map<String, Json>,
 }
 
-/// The objects in the lists of a map.
+/// The objects found in the lists of a path map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceObjects {
-    /// Rules, each with the paths of its objects.
+    /// Rules, each with the texts of its objects' paths.
     pub rules: BTreeMap<Rule, BTreeSet<String>>,
-    /// Paths of all objects by their text.
+    /// Paths of all objects, by their text.
     pub paths: BTreeMap<String, Path>,
-    /// Objects that are no rules.
+    /// Paths of the objects that belong to no rule.
     pub foreign: Vec<String>,
 }
 
 impl DeviceObjects {
-    /// Returns the rules without their objects.
+    /// Returns the rules without the paths of their objects.
     pub fn rules(&self) -> Rules {
         self.rules.keys().cloned().collect()
     }
@@ -40,7 +40,7 @@ impl DeviceObjects {
 
 type Values = BTreeMap<String, String>;
 
-/// Returns the kind of a rule, and its keys with their values.
+/// Returns the kind of a rule, and its keys with values, from the text format of the driver `files`.
 fn pairs(rule: &Rule) -> (String, Values) {
     let line = files::line(rule);
     let mut words = line.split(" #").next().unwrap_or_default().split_whitespace();
@@ -53,10 +53,10 @@ fn pairs(rule: &Rule) -> (String, Values) {
 }
 
 impl PathMap {
-    /// Returns the objects of a rule. Rules that the device always follows have none.
+    /// Returns the objects of a rule. Rules that the device always follows have no objects.
     ///
     /// # Errors
-    /// A sentence that says what to do if the map cannot express the rule.
+    /// A sentence with a fix if the map cannot express the rule.
     pub fn entries(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
         match (rule, &self.always_encoding) {
             (Rule::Instruction(_), _) if self.always_instructions => return Ok(Vec::new()),
@@ -73,7 +73,7 @@ impl PathMap {
         if objects.is_empty() {
             return Err(format!("the path map has no object for `{kind}`; add one"));
         }
-        // A value that cannot be read back would be changed again and again.
+        // Each value must be readable from an object. Otherwise, the rule would differ at each read and be written forever.
         let known: BTreeSet<&str> = objects.iter().flat_map(|object| self.readable(object)).collect();
         for (key, value) in &values {
             let default = self.defaults.get(key);
@@ -87,7 +87,7 @@ impl PathMap {
         objects.into_iter().map(|object| entry(object, &values)).collect()
     }
 
-    /// Returns the keys whose values can be read from an object.
+    /// Returns the rule keys whose values can be read back from an object.
     fn readable<'o>(&self, object: &'o Object) -> Vec<&'o str> {
         let templates = object
             .leaves
@@ -106,7 +106,7 @@ impl PathMap {
         keys
     }
 
-    /// Adds the values of the derived placeholders.
+    /// Adds the values of the derived placeholders. `id` is the first 6 bytes of a digest of the rule.
     fn derived(&self, rule: &Rule, mut values: Values) -> Values {
         let digest = Sha256::digest(files::line(rule));
         values.insert(
@@ -128,7 +128,7 @@ impl PathMap {
         values
     }
 
-    /// Returns the keys of a rule from the values of placeholders.
+    /// Reverts [`Self::derived`]: converts placeholder values to the keys of a rule, and adds the map's defaults.
     fn underived(&self, kind: &str, mut values: Values) -> Values {
         if let Some(interface) = values.remove("interface") {
             let port = self.ports.iter().find(|(_, name)| **name == interface);
@@ -138,6 +138,7 @@ impl PathMap {
             values.remove("collector_address"),
             values.remove("collector_port"),
         ) {
+            // An IPv6 address needs brackets before the port.
             let address = if address.contains(':') {
                 format!("[{address}]")
             } else {
@@ -157,10 +158,10 @@ impl PathMap {
         values
     }
 
-    /// Returns the rules that the lists of a device stand for, with their objects.
+    /// Returns the rules that the device's lists represent, with their objects.
     pub fn device_objects(&self, tree: &Tree) -> DeviceObjects {
         let mut found = DeviceObjects::default();
-        // Objects that belong together have one kind and one value in their names.
+        // The objects of one rule have the same kind, and the same placeholder value in their names.
         let mut groups: BTreeMap<(&str, String), Vec<(&Object, Entry)>> = BTreeMap::new();
         for object in &self.objects {
             for entry in entries_of(object, tree) {
@@ -179,7 +180,7 @@ impl PathMap {
             let rule = self.rule(kind, &group);
             let is_whole = rule.as_ref().is_some_and(|rule| self.is_whole(rule, &group));
             let Some(rule) = rule else { continue };
-            // An object that was changed may insert INT all the same; a sink that was changed may be none.
+            // A modified object may still insert INT, so it counts; a modified sink may not remove INT, so it does not.
             if is_whole || rule.inserted_bits() != 0 || matches!(rule, Rule::Source(_)) {
                 let texts: BTreeSet<String> =
                     group.iter().map(|(_, entry)| path::text(&entry.path)).collect();
@@ -196,7 +197,7 @@ impl PathMap {
         found
     }
 
-    /// Returns the rule of objects that belong together.
+    /// Reads the rule that a group of objects represents, or `None` if their values form no valid rule.
     fn rule(&self, kind: &str, group: &[(&Object, Entry)]) -> Option<Rule> {
         let mut values = Values::new();
         for (object, entry) in group {
@@ -219,13 +220,13 @@ impl PathMap {
             .underived(kind, values)
             .into_iter()
             .fold(kind.to_owned(), |line, (key, value)| {
-                // A value with a space is no value of a rule.
+                // No valid value contains a space. Replace it, so that it cannot form another key.
                 format!("{line} {key}={}", value.replace(char::is_whitespace, "?"))
             });
         files::rule(&line).ok()
     }
 
-    /// Returns whether the objects are those that the map makes of the rule.
+    /// Returns whether the group consists of exactly the objects that the map produces for the rule.
     fn is_whole(&self, rule: &Rule, group: &[(&Object, Entry)]) -> bool {
         let Ok(desired) = self.entries(rule) else {
             return false;
@@ -244,7 +245,7 @@ impl PathMap {
     }
 }
 
-/// Returns whether an entry of the device has the keys and leaves of the desired one.
+/// Returns whether a device's entry has the keys and leaves of the desired one. Other leaves are ignored.
 fn is_same(object: &Object, desired: &Entry, actual: &Entry) -> bool {
     let desired_keys = desired.path.elem.last().map(|last| &last.key);
     let actual_keys = actual.path.elem.last().map(|last| &last.key);
@@ -256,7 +257,7 @@ fn is_same(object: &Object, desired: &Entry, actual: &Entry) -> bool {
         })
 }
 
-/// Builds the object of a rule with these values. A leaf whose placeholder has no value is left out.
+/// Builds the object of a rule from placeholder values. Leaves whose placeholder has no value are omitted.
 fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
     let name = object.name.fill(values).ok_or_else(|| {
         let placeholder = object.name.placeholder.as_deref().unwrap_or_default();
@@ -288,15 +289,15 @@ fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
     Ok(Entry { path, leaves })
 }
 
-/// Returns the value at `path` in `leaves`: `config/mtu` is the leaf `mtu` in the container `config`. `named` returns the name of
-/// a step there.
+/// Returns the value at `path` in `leaves`: `config/mtu` is the leaf `mtu` in the container `config`. `named` maps each step
+/// to the name used in `leaves`.
 fn below<'l>(leaves: &'l Map<String, Json>, path: &str, named: fn(&str) -> &str) -> Option<&'l Json> {
     let mut steps = path.split('/');
     let first = leaves.get(named(steps.next()?))?;
     steps.try_fold(first, |place, step| child(place, named(step)))
 }
 
-/// Inserts a value at `path`. The map has no leaf inside of another one.
+/// Inserts a value at `path`, creating containers. A checked map has no leaf inside another leaf.
 fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
     match path.split_once('/') {
         None => _ = leaves.insert(path.to_owned(), value),
@@ -311,7 +312,7 @@ fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
     }
 }
 
-/// Returns the entries of the list of an object: of a list with key leaves, or of a table by name.
+/// Returns the entries of an object's list, which is either a list with key leaves, or a table (JSON object) by name.
 fn entries_of(object: &Object, tree: &Tree) -> Vec<Entry> {
     let named: Vec<(String, &Json)> = match tree.at(&object.path) {
         Some(Json::Array(list)) => list

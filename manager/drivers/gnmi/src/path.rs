@@ -1,16 +1,16 @@
-//! Paths as text: `/interfaces/interface[name=eth0]/state`, with an origin before the first slash where the device needs one.
+//! gNMI paths as text: `/interfaces/interface[name=eth0]/state`, or with an origin before the slash (`openconfig:/…`).
 
 use std::collections::BTreeMap;
 
 use crate::message::{Path, PathElem};
 
-/// Upper limit of the steps of a path.
+/// Maximum number of steps in a path.
 const MAX_STEPS: usize = 64;
 
-/// Parses the text of a path.
+/// Parses a path from its text.
 ///
 /// # Errors
-/// A sentence that says what to do.
+/// A sentence that describes the problem and shows a valid path.
 pub fn parse(text: &str) -> Result<Path, String> {
     let (origin, mut rest) = text
         .split_once('/')
@@ -54,7 +54,8 @@ fn not_a_path(text: &str, reason: &str) -> String {
     format!("`{text}` is not a path: {reason}; write \"/interfaces/interface[name=eth0]\" or the like")
 }
 
-/// Parses the keys at the beginning of a text, and returns them with the rest of it. A value ends at the next `]`.
+/// Parses `[name=value]` keys at the start of `text`. Returns them and the rest of the text, or `None` if they are malformed.
+/// A value ends at the next `]`.
 fn keys(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut keys = BTreeMap::new();
     while let Some(inner) = text.strip_prefix('[') {
@@ -66,7 +67,7 @@ fn keys(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     Some((keys, text))
 }
 
-/// Renders a path as text.
+/// Renders a path as text, the inverse of [`parse`].
 pub fn text(path: &Path) -> String {
     let mut text = if path.origin.is_empty() {
         String::new()

@@ -1,14 +1,14 @@
-//! The values at the paths of a device as one JSON tree, whether it sends whole subtrees as JSON or one leaf at a time.
+//! Collects values of gNMI notifications in one JSON tree, whether the device sends subtrees as JSON or single leaves.
 //!
-//! Names lose their module (`openconfig-interfaces:interface` is `interface`): devices differ in where they write it.
+//! Names lose their module prefix (`openconfig-interfaces:interface` becomes `interface`), because its position varies.
 
 use serde_json::{Map, Number, Value as Json};
 
 use crate::message::{Notification, Path, PathElem, Value};
 
-/// Upper limit of the entries of a list.
+/// Maximum number of entries of a list.
 const MAX_ENTRIES: usize = 8192;
-/// Upper limit of the steps of a path. Each is a level of the tree, and the tree is dropped by recursion.
+/// Maximum number of steps of a path. Each step is a level of the tree, and the tree is dropped recursively.
 const MAX_STEPS: usize = 64;
 
 /// A JSON tree of values.
@@ -22,10 +22,10 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Adds the values of a notification.
+    /// Merges the values of a notification into the tree.
     ///
     /// # Errors
-    /// A sentence if it is not JSON, or a list or a path is too long.
+    /// A sentence if a value is not JSON, or if a list or a path is too long.
     pub fn add(&mut self, notification: &Notification) -> Result<(), String> {
         let prefix = notification.prefix.iter().flat_map(|path| &path.elem);
         for update in &notification.update {
@@ -50,7 +50,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the value below a path without keys in its last step.
+    /// Returns the value at a path, or `None` if there is none. Keys in the path are ignored.
     pub fn at(&self, path: &Path) -> Option<&Json> {
         path.elem
             .iter()
@@ -58,17 +58,17 @@ impl Tree {
     }
 }
 
-/// Removes the module from a name.
+/// Removes the module prefix from a name.
 pub(crate) fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, name)| name)
 }
 
-/// Returns a member of an object.
+/// Returns a member of an object, or `None` if `json` is not an object.
 pub(crate) fn child<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
     json.as_object()?.get(name)
 }
 
-/// Renders a leaf as text; a number and the text of that number are equal.
+/// Renders a leaf as text, so that a number equals the string of that number. `None` for containers.
 pub(crate) fn leaf(json: &Json) -> Option<String> {
     match json {
         Json::String(text) => Some(text.clone()),
@@ -90,14 +90,14 @@ fn json(value: &Value) -> Result<Json, String> {
     })
 }
 
-/// Returns the value of a step below `node`, which is made if it does not exist.
+/// Returns the child of `node` that a step names, creating it if needed.
 fn descend<'a>(node: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, String> {
     let below = object(node).entry(local(&step.name)).or_insert(Json::Null);
     if step.key.is_empty() {
         return Ok(below);
     }
     let list = array(below);
-    // Leaves of one entry come one after another.
+    // Leaves of an entry usually arrive together, so search from the end.
     let index = list.iter().rposition(|entry| has_keys(entry, step));
     let index = match index {
         Some(index) => index,
@@ -114,7 +114,7 @@ fn descend<'a>(node: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, Stri
     Ok(&mut list[index])
 }
 
-/// Returns whether an entry of a list has the keys of a step.
+/// Returns whether a list entry has the keys of a step.
 fn has_keys(entry: &Json, step: &PathElem) -> bool {
     step.key
         .iter()
@@ -148,7 +148,7 @@ fn array(node: &mut Json) -> &mut Vec<Json> {
     }
 }
 
-/// Merges a value into the one at `node`.
+/// Merges a value into `node`: objects are merged, lists appended, leaves replaced.
 fn merge(node: &mut Json, value: Json) -> Result<(), String> {
     match value {
         Json::Object(map) => {

@@ -1,4 +1,6 @@
-//! Converts P4Info from the text form into the binary form.
+//! Converts P4Info (P4Runtime) from protobuf's text format, which `p4c` writes, into the binary encoding.
+//!
+//! Each function returns the fields of one message of `p4info.proto` or `p4types.proto`: name, field number, and kind.
 
 use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -6,17 +8,17 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use crate::message::P4Info;
 use crate::text::{self, Field, Item};
 
-/// The type of a field's value.
+/// The kind of a field's value.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
     Number,
-    /// A word of the enumeration, with its number.
+    /// An enumeration: names with their numbers.
     Word(&'static [(&'static str, u64)]),
     Message(Fields),
 }
 
-/// The fields of a message: name, number, contents. A function, since messages may contain themselves.
+/// The fields of a message: name, number, and kind. It is a function because message types are recursive.
 type Fields = fn() -> &'static [(&'static str, u32, Kind)];
 
 use Kind::{Message, Number, Text, Word};
@@ -238,20 +240,20 @@ fn width() -> &'static [(&'static str, u32, Kind)] {
     &[("bitwidth", 1, Number), ("max_bitwidth", 1, Number)]
 }
 
-/// Converts a P4Info from its text form into the binary form, field by field, so that nothing of it is lost.
+/// Converts P4Info from the text format to the binary encoding. Unknown fields are errors, so that nothing is lost.
 ///
 /// # Errors
-/// A description of the problem, with its line.
+/// A description of the problem with its line number.
 pub fn to_binary(text: &str) -> Result<Vec<u8>, String> {
     let mut binary = Vec::new();
     encode(&text::Message::read(text)?, p4info(), true, &mut binary)?;
     Ok(binary)
 }
 
-/// Parses P4Info from its text form. Fields and words that this version does not know are skipped.
+/// Parses P4Info in the text format. Fields and enumeration names that this version does not know are skipped.
 ///
 /// # Errors
-/// A description of the problem, with its line, or a sentence if there is no table.
+/// A description of the problem with its line number, or that there is no table.
 pub fn info(text: &str) -> Result<P4Info, String> {
     let mut binary = Vec::new();
     encode(&text::Message::read(text)?, p4info(), false, &mut binary)?;
@@ -263,7 +265,7 @@ pub fn info(text: &str) -> Result<P4Info, String> {
     }
 }
 
-/// Appends the fields of a message. `all`: fields and words that are not known are refused, not skipped.
+/// Encodes the fields of a message and appends them to `out`. Unknown fields and names are errors with `all`, or skipped.
 fn encode(
     message: &text::Message,
     fields: &[(&str, u32, Kind)],

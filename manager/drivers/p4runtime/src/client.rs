@@ -1,4 +1,4 @@
-//! A P4Runtime client with one connection to one device.
+//! A P4Runtime client (gRPC) connected to one device: the arbitration stream, and calls for programs and entries.
 
 use std::io;
 use std::pin::Pin;
@@ -26,38 +26,38 @@ use crate::message::{
     StreamMessageRequest, StreamMessageResponse, StreamRequest, Uint128, Update, WriteRequest, WriteResponse,
 };
 
-/// Upper limit of the entries in one answer.
+/// Maximum number of entities in one answer.
 pub const MAX_ENTITIES: usize = 1 << 16;
-/// Longest message of a device: P4Info, or a part of its entries.
+/// Maximum length of a device's message, bytes: a P4Info, or a part of its entries.
 const MAX_MESSAGE: usize = 64 << 20;
-/// Upper limit of the queued messages to the device: timer frames of a fifth of a second.
+/// Maximum number of queued messages to the device, enough for the timer frames of 0.2 s.
 const MAX_QUEUE: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(1);
-/// A dead peer is noticed by the kernel after a few of these.
+/// Interval of TCP keepalive probes; the kernel detects a dead peer after a few of them.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// The address of a device, with its number and certificates.
+/// A device's address, with its P4Runtime device id and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the device as `host:port`.
     pub address: String,
     /// Id of the device in P4Runtime.
     pub device_id: u64,
-    /// Role of the client; empty for the default one.
+    /// Role of the client in P4Runtime's arbitration; empty for the default role.
     pub role: String,
     /// TLS settings; `None` connects without TLS.
     pub tls: Option<Tls>,
 }
 
-/// A connection that is being made.
+/// The future of a connection attempt.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// Makes connections to an address in another way than from this process's network.
+/// Connects to devices that this process's own network cannot reach, for example in another network namespace.
 #[derive(Clone)]
 pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
 impl Connector {
-    /// Creates a connector from a function that connects to `host:port`.
+    /// Creates a connector from a function that connects to a `host:port`.
     pub fn new(connect: impl Fn(String) -> Connecting + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }
@@ -85,36 +85,36 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// TLS of a connection.
+/// TLS settings of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of those who may sign the device's, PEM.
+    /// CA certificates that may sign the device's certificate, PEM.
     pub ca: Vec<u8>,
-    /// Certificate and key of the client, PEM.
+    /// Client certificate and key for mutual TLS, PEM.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the device's certificate; `None` for that of the address.
+    /// Expected name in the device's certificate; `None` for the host in the address.
     pub name: Option<String>,
 }
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the key.
+        // Omits the key.
         f.debug_struct("Tls")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-/// The reason why a call has no result.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// There was no response.
+    /// There was no response, or authentication failed.
     Unreachable(String),
-    /// The device answers a request for its program or entries that it has no program. With its message.
+    /// The device has no program, so it cannot return the program or entries. With its message.
     NoProgram(String),
     /// Another client is the primary one.
     NotPrimary,
-    /// The device refused: its code, its message, and the result of each update, if it gave them.
+    /// The device refused the request: status code, message, and the result of each update if it reported them.
     Refused(Code, String, Vec<Error>),
 }
 
@@ -124,7 +124,7 @@ impl Failure {
             "" => format!("{:?}", status.code()),
             message => message.chars().take(300).collect(),
         };
-        // The connection failed: the device did not answer.
+        // An error with a source is a failed connection, not an answer of the device.
         if std::error::Error::source(status).is_some() {
             return Self::Unreachable(causes(status));
         }
@@ -137,8 +137,8 @@ impl Failure {
         }
     }
 
-    /// Converts this failure of a request for the program or for entries. There, FAILED_PRECONDITION means that the device has no
-    /// program; of other requests it may mean anything.
+    /// Converts this failure of a query for the program or entries. For queries, FAILED_PRECONDITION means that the device has
+    /// no program; for other requests it can have other reasons.
     fn into_query_failure(self) -> Self {
         match self {
             Self::Refused(Code::FailedPrecondition, words, _) => Self::NoProgram(words),
@@ -158,7 +158,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Decodes the results of updates in the details of a status.
+/// Decodes the results of the updates from the details of a gRPC status.
 fn errors(details: &[u8]) -> Vec<Error> {
     let status = Status::decode(details).unwrap_or_default();
     status
@@ -169,16 +169,16 @@ fn errors(details: &[u8]) -> Vec<Error> {
         .collect()
 }
 
-/// A connection with the stream that makes it a P4Runtime client.
+/// A connection with the open arbitration stream.
 #[derive(Debug)]
 pub struct Client {
     calls: Calls,
     queue: mpsc::Sender<StreamMessageRequest>,
-    /// Messages of the device on the stream.
+    /// Messages of the device on this stream.
     receive: Streaming<StreamMessageResponse>,
 }
 
-/// The calls that need no stream.
+/// The unary calls of a connection, which work independently of the stream.
 #[derive(Clone, Debug)]
 pub struct Calls {
     grpc: Grpc<Channel>,
@@ -186,7 +186,7 @@ pub struct Calls {
     role: String,
 }
 
-/// The receiving end of the queue of a stream.
+/// The receiving end of a stream's queue.
 struct Queue(mpsc::Receiver<StreamMessageRequest>);
 
 impl Stream for Queue {
@@ -198,11 +198,11 @@ impl Stream for Queue {
 }
 
 impl Client {
-    /// Connects, through `via` if it is given, and opens the stream with the first request for arbitration: some devices answer
-    /// nothing before it.
+    /// Connects, through `via` if given, and opens the stream. The arbitration request is queued before, because some devices
+    /// answer nothing until they receive it.
     ///
     /// # Errors
-    /// [`Failure`] with a sentence that says why the device cannot be reached.
+    /// [`Failure`] with a sentence that says why the device is unreachable.
     pub async fn connect(peer: &Peer, via: Option<&Connector>, election: Uint128) -> Result<Self, Failure> {
         let channel = channel(peer, via).await.map_err(Failure::Unreachable)?;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
@@ -212,7 +212,7 @@ impl Client {
             role: peer.role.clone(),
         };
         let (send, queue) = mpsc::channel(MAX_QUEUE);
-        // It has room.
+        // The queue is empty, so it has room.
         let _ = send.try_send(calls.arbitration(election));
         calls.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
@@ -228,7 +228,7 @@ impl Client {
         })
     }
 
-    /// Requests to become primary with another election id.
+    /// Requests to become the primary client with another election id.
     ///
     /// # Errors
     /// [`Failure::Unreachable`] if the stream has ended.
@@ -239,14 +239,14 @@ impl Client {
     /// Sends a message on the stream.
     ///
     /// # Errors
-    /// [`Failure::Unreachable`] if the stream has ended, or the device does not accept its messages.
+    /// [`Failure::Unreachable`] if the stream has ended, or its queue is full because the device accepts no messages.
     pub fn send(&self, message: StreamMessageRequest) -> Result<(), Failure> {
         self.queue
             .try_send(message)
             .map_err(|_| Failure::Unreachable("the stream has ended".to_owned()))
     }
 
-    /// Waits for the next message on the stream. The future may be dropped while it waits.
+    /// Waits for the next message on the stream. Cancel-safe: the future may be dropped while it waits.
     ///
     /// # Errors
     /// [`Failure`] if the stream has ended.
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// Returns the calls of this connection.
+    /// Returns a handle for unary calls on this connection.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
     }
@@ -268,7 +268,7 @@ async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String
     let scheme = if peer.tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address))
         .map_err(|error| format!("invalid address {}: {error}", peer.address))?;
-    // No keepalive of HTTP/2: gRPC's C++ servers close connections that ping more often than every 5 minutes.
+    // No HTTP/2 pings: gRPC's C++ servers close connections of clients that ping more often than every 5 minutes.
     let mut endpoint = endpoint
         .connect_timeout(CONNECT)
         .tcp_keepalive(Some(KEEPALIVE))
@@ -292,7 +292,7 @@ async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String
     connected.map_err(|error| format!("{}: {}", peer.address, causes(&error)))
 }
 
-/// Renders the innermost cause of an error, which says what is wrong.
+/// Renders the innermost cause of an error, which is the most specific.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -340,10 +340,10 @@ impl Calls {
             .map_err(|status| Failure::new(&status))
     }
 
-    /// Queries the program of the device, and the cookie of the client that loaded it.
+    /// Queries the device's program, and the cookie of the client that loaded it.
     ///
     /// # Errors
-    /// [`Failure::NoProgram`] if it has none; other failures if it refuses.
+    /// [`Failure::NoProgram`] if the device has none; other failures if it refuses.
     pub async fn program(&mut self) -> Result<(P4Info, Option<Cookie>), Failure> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
@@ -355,7 +355,7 @@ impl Calls {
             .await
             .map_err(Failure::into_query_failure)?;
         let config = response.config.unwrap_or_default();
-        // PI, and so BMv2, answers with an empty configuration.
+        // PI, and therefore BMv2, returns an empty configuration instead of an error.
         if config == ForwardingPipelineConfig::default() {
             return Err(Failure::NoProgram("it has no program".to_owned()));
         }
@@ -368,10 +368,10 @@ impl Calls {
         Ok((info, config.cookie))
     }
 
-    /// Sends a short request to check whether the device answers.
+    /// Checks with a small request whether the device answers.
     ///
     /// # Errors
-    /// [`Failure`] if it does not, or has no program.
+    /// [`Failure`] if it does not answer or has no program. A refusal is an answer.
     pub async fn alive(&mut self) -> Result<(), Failure> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
@@ -385,7 +385,7 @@ impl Calls {
         }
     }
 
-    /// Loads a program.
+    /// Loads a program: verifies and commits it.
     ///
     /// # Errors
     /// [`Failure`] if the device refuses.
@@ -403,10 +403,10 @@ impl Calls {
             .map(|_: SetForwardingPipelineConfigResponse| ())
     }
 
-    /// Executes changes of entries.
+    /// Writes changes of entries, which the device may execute in part.
     ///
     /// # Errors
-    /// [`Failure`] if the device refuses the request, or some of the changes.
+    /// [`Failure`] if the device refuses the request or some of its changes.
     pub async fn write(&mut self, election: Uint128, updates: Vec<Update>) -> Result<(), Failure> {
         let request = WriteRequest {
             device_id: self.device_id,
@@ -420,10 +420,10 @@ impl Calls {
             .map(|_: WriteResponse| ())
     }
 
-    /// Reads the entities that match.
+    /// Reads all entities that match any of the given ones.
     ///
     /// # Errors
-    /// [`Failure`] if the device refuses, or has more than [`MAX_ENTITIES`].
+    /// [`Failure`] if the device refuses, or returns more than [`MAX_ENTITIES`].
     pub async fn read(&mut self, entities: Vec<Entity>) -> Result<Vec<Entity>, Failure> {
         let request = ReadRequest {
             device_id: self.device_id,

@@ -1,7 +1,7 @@
-//! Renders entries as commands of BMv2's `simple_switch_CLI`, for switches that somebody else configures.
+//! Renders rules as commands of BMv2's `simple_switch_CLI`, for switches that somebody else configures.
 //!
-//! The program has no command that removes an entry by its key, so that the commands empty the tables of the map first. While they run, the
-//! switch has no sinks: run them while its ports are down, or while no packet of the domain carries INT.
+//! The CLI cannot remove an entry by its key, so the commands first clear the tables of the map. While they run, the switch
+//! has no sinks. Run them while the switch's ports are down, or while no packet of the domain carries INT.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,16 +14,16 @@ use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preambl
 use crate::program::{Form, LocalSettings, Program, Row};
 use crate::translate::Entries;
 
-/// Renders the commands that give a switch these rules, and no other entries in the tables of the map.
+/// Renders the commands after which a switch has exactly these rules in the tables of the map.
 ///
 /// # Errors
-/// One sentence if the map does not fit the program, or cannot express a rule.
+/// One sentence, if the map does not fit the program or cannot express a rule.
 pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) -> Result<String, String> {
     let program = Program::new(map, info, local)
         .map_err(|problems| format!("the map does not fit the program: {}", problems.join("; ")))?;
     let mut out = String::new();
     let mut seen = BTreeSet::new();
-    // The last kinds first: entries that insert INT are removed before those that remove it.
+    // Reverse order of the kinds, so that entries that insert INT are removed before those that remove it.
     for row in program.rows.iter().rev() {
         if let Some(line) = emptied(row, info)
             && !seen.contains(&line)
@@ -35,7 +35,7 @@ pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) 
     let mut entries = BTreeSet::new();
     for entry in program.encode_all(rules, &Entries::new())? {
         let line = command(&entry, info)?;
-        // Several rules may be one entry.
+        // Several rules may share an entry, such as a clone session.
         if entries.insert(entry) {
             out.push_str(&line);
         }
@@ -43,6 +43,7 @@ pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) 
     Ok(out)
 }
 
+/// Returns the command that clears the table of a row, or `None` for clone sessions and groups.
 fn emptied(row: &Row, info: &P4Info) -> Option<String> {
     let Form::Table { table, default, .. } = &row.form else {
         return None;
@@ -58,6 +59,7 @@ fn emptied(row: &Row, info: &P4Info) -> Option<String> {
     ))
 }
 
+/// Renders the command that adds an entry.
 fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
     let mut line = String::new();
     match (&entry.key, &entry.content) {
@@ -114,7 +116,7 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
             }
             line.push_str(" =>");
             write_params(&mut line, action, params);
-            // In BMv2, the lowest number comes first; in P4Runtime, the highest.
+            // BMv2 prefers the lowest priority number, P4Runtime the highest.
             if *priority != 0 {
                 let _ = write!(line, " {}", i32::MAX - priority);
             }
@@ -157,14 +159,14 @@ fn write_params(line: &mut String, action: &P4Action, params: &std::collections:
     }
 }
 
-/// Renders a field of a key; one that is left out matches everything.
+/// Renders a field of a key. An omitted field matches everything.
 fn field_text(declared: &P4MatchField, field: Option<&Field>) -> String {
     let width = u32::try_from(declared.bitwidth).unwrap_or(128).clamp(1, 128);
     let most = u128::MAX >> (128 - width);
     let all = format!("{most:#x}");
     match field {
         Some(Field::Exact(value)) => hex(value),
-        // BMv2 has optional fields as ternary ones.
+        // BMv2 implements optional fields as ternary fields.
         Some(Field::Optional(value)) => format!("{}&&&{all}", hex(value)),
         Some(Field::Ternary(value, mask)) => format!("{}&&&{}", hex(value), hex(mask)),
         Some(Field::Lpm(value, length)) => format!("{}/{length}", hex(value)),

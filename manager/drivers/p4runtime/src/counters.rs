@@ -1,4 +1,5 @@
-//! Counters of a program that are shown: the arrays that a pipeline map names, and the names of the counters that were read.
+//! Counters of a P4 program that hopwise shows: the counter arrays that a pipeline map names, and the conversion of counts
+//! read from the device into named counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +7,9 @@ use manager::driver::Counter;
 use settings::read::{Node, Reader, span_of};
 use settings::section;
 
-/// Upper limit of counters with a name, those of all objects of an array counted as one.
+/// Maximum number of counter names in a map. A name counts once for all objects of an array.
 pub const MAX_NAMES: usize = 128;
-/// Upper limit of the counters of a device that are shown.
+/// Maximum number of counters shown per device.
 pub const MAX_COUNTERS: usize = 1024;
 
 section! {
@@ -31,7 +32,7 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// Checks the counters of a map.
+/// Checks the counters of a map, and reports problems to `reader`.
 pub(crate) fn check(all: &[CounterSettings], root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut names = BTreeSet::new();
     for (index, counters) in all.iter().enumerate() {
@@ -68,7 +69,7 @@ pub(crate) fn check(all: &[CounterSettings], root: &Node<'_>, reader: &mut Reade
     }
 }
 
-/// The arrays of a device's program, by id.
+/// The named counter arrays of a device's program, by P4Runtime id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counters(BTreeMap<u32, CounterSettings>);
 
@@ -76,7 +77,7 @@ impl Counters {
     /// Adds an array with `size` counters.
     ///
     /// # Errors
-    /// A description of what does not fit.
+    /// A description of the mismatch between the array's size and the names.
     pub(crate) fn add(&mut self, id: u32, size: i64, settings: &CounterSettings) -> Result<(), String> {
         let CounterSettings { array, names, each } = settings;
         let size = usize::try_from(size).unwrap_or(0);
@@ -98,8 +99,8 @@ impl Counters {
         self.0.keys().copied()
     }
 
-    /// Names counters, each given as array, index and packets; sorted, those of the device first. Objects that have counted
-    /// nothing are left out.
+    /// Names the counters, each given as array id, index and packets. Returns them sorted, the device's own first. Objects
+    /// with only zero counts are omitted.
     pub(crate) fn named(&self, counted: impl Iterator<Item = (u32, usize, u64)>) -> Vec<Counter> {
         let mut own = Vec::new();
         let mut of_objects: BTreeMap<(&str, usize), Vec<(&str, u64)>> = BTreeMap::new();
@@ -107,6 +108,7 @@ impl Counters {
             let Some(CounterSettings { names, each, .. }) = self.0.get(&array) else {
                 continue;
             };
+            // In an array with objects, object i has the counters from i * names.len() on.
             let name_index = if each.is_some() {
                 index % names.len().max(1)
             } else {

@@ -1,7 +1,7 @@
-//! The driver: executes the manager's requests, and reports events of the device.
+//! The P4Runtime driver task: executes the manager's requests, and reports events and counters of the device.
 //!
-//! The device's election id is the manager's election: the term in its upper half, the epoch in its lower. A device executes only what
-//! its primary client sends, so that a late request of an older claim is refused.
+//! The device's election id is the manager's election: the term in the upper 64 bits, the epoch in the lower. A device
+//! executes only requests of its primary client, so that a delayed request of an older claim is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,17 +34,17 @@ use crate::translate::{Meaning, changed};
 pub struct Settings {
     /// Address of the device.
     pub peer: Peer,
-    /// Connector to the device, if it is not reached from this process's network.
+    /// Connector to the device, if this process's own network does not reach it.
     pub via: Option<Connector>,
-    /// The map, and its name for people.
+    /// Name of the map, for messages, and the map.
     pub map: (String, Arc<Map>),
-    /// LocalSettings settings of the device.
+    /// Settings that differ from device to device.
     pub local: LocalSettings,
-    /// The program that is loaded if the device has none.
+    /// The program to load if the device has none.
     pub load: Option<Arc<Load>>,
 }
 
-/// A program that can be loaded.
+/// A P4 program that can be loaded into a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     p4info: Vec<u8>,
@@ -52,17 +52,17 @@ pub struct Load {
 }
 
 impl Load {
-    /// Creates a program from P4Info in its binary form, and the form of the device.
+    /// Creates a program from binary P4Info and the device-specific configuration.
     pub fn new(p4info: Vec<u8>, config: Vec<u8>) -> Self {
         Self { p4info, config }
     }
 
-    /// Returns whether a device with this P4Info has this program, as far as P4Info shows it.
+    /// Returns whether a device with this P4Info has this program, as far as the P4Info shows it.
     fn matches(&self, info: &P4Info) -> bool {
         P4Info::decode(self.p4info.as_slice()).as_ref() == Ok(info)
     }
 
-    /// Returns a digest of P4Info and configuration: different programs have different cookies.
+    /// Returns a cookie that identifies the program: 8 bytes of a digest of P4Info and configuration.
     fn cookie(&self) -> Cookie {
         let digest = Sha256::new()
             .chain_update(&self.p4info)
@@ -85,7 +85,7 @@ impl Load {
     }
 }
 
-/// The task of a driver, which stops when it is dropped.
+/// A running driver. Dropping it stops its task.
 #[derive(Debug)]
 pub struct Driver {
     commands: mpsc::Sender<Command>,
@@ -93,7 +93,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the task of a driver on the current runtime. `emit` receives its messages.
+    /// Starts the task of a driver on the current Tokio runtime. `emit` receives its messages.
     pub fn start(settings: Settings, emit: impl Fn(Message) + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let work = Work {
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Queues a command. Returns `false` if too many are queued already.
+    /// Queues a command. Returns `false` if too many commands are queued already.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -131,19 +131,20 @@ impl Drop for Driver {
 /// A connection to the device, with its claim.
 struct Session {
     client: Client,
+    /// Number of the connection, part of the ETag.
     number: u64,
     claim: Election,
-    /// The program of the device; `None` if the claim did not succeed.
+    /// The device's program; `None` until a claim has succeeded.
     program: Option<Arc<Program>>,
-    /// A program is being loaded, or has been since the last claim.
+    /// State of loading a program, if that was started since the last claim.
     loading: Option<Loading>,
-    /// The device refused to return its counters and is not asked for them again.
+    /// True if the device refused to return its counters; then it is not asked again.
     without_counters: bool,
-    /// The task that reads its counters.
+    /// The task that reads the device's counters.
     counting: Option<JoinHandle<Counted>>,
 }
 
-/// The counts of a device, and whether it refused to return its counters; `None` if it did not answer in time.
+/// The device's counts, and whether it refused to return its counters; `None` if it did not answer in time.
 type Counted = Option<Result<(Counts, bool), Failure>>;
 
 /// The progress of loading a program into a device.
@@ -164,7 +165,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Waits for the next message of the device, or the end of the loading of its program or of the reading of its counters. The
+    /// Waits for the next message of the device, or until the program is loaded or the counters are read. Cancel-safe: the
     /// future may be dropped while it waits.
     async fn next(&mut self) -> Next {
         let Self {
@@ -195,27 +196,29 @@ impl Session {
     }
 }
 
+/// State of the driver's task.
 struct Work {
     settings: Settings,
     session: Option<Session>,
     connections: u64,
-    /// The last requested rules of the device; see [`crate::translate`].
+    /// The last requested rules, which help to decode entries; see [`crate::translate`].
     remembered: Rules,
-    /// Descriptions of its filters by rule, as last read.
+    /// Descriptions of its filters by rule, as last read, by object name such as `filter 3`.
     filters: BTreeMap<String, String>,
     facts: Option<Facts>,
     frames: FrameClock,
-    /// The time limit of the last command.
+    /// Time limit of the last command, also used to read counters.
     limit: Duration,
-    /// Time of the last request for counters. A slow device gets a pause until `count_again`.
+    /// Time of the last request for counters, and the time before which they are not read again. A slow device gets a pause.
     counted_since: time::Instant,
     count_again: time::Instant,
-    /// The cookie of a program that is not the one to load, if that was reported.
+    /// Cookie of the device's program, if it was reported because it differs from the cookie of the program to load.
     another: Option<Cookie>,
     emit: Box<dyn Fn(Message) + Send + Sync>,
 }
 
-/// The next timer frame, and the number of due frames times the ms of a period.
+/// Schedule of the timer frames. `next` is the index of the next frame; `due` is the number of due frames multiplied by the
+/// period in ms, so that it stays an integer.
 #[derive(Debug)]
 struct FrameClock {
     interval: time::Interval,
@@ -235,7 +238,7 @@ impl FrameClock {
     }
 }
 
-/// An event beside commands.
+/// An event other than a command.
 enum Next {
     Frames,
     Stream(Result<Option<StreamResponse>, Failure>),
@@ -243,7 +246,7 @@ enum Next {
     Counted(Counted),
 }
 
-/// The rules and entries that were read from the device.
+/// The state that was read from the device.
 struct ReadState {
     program: Arc<Program>,
     meaning: Meaning,
@@ -266,7 +269,7 @@ impl Work {
         }
     }
 
-    /// Waits for the session, or until timer frames are due. The future may be dropped while it waits.
+    /// Waits for an event of the session, or until timer frames are due. Cancel-safe: the future may be dropped.
     async fn next(&mut self) -> Next {
         let sends_frames = self.sends_frames();
         let session = async {
@@ -290,10 +293,10 @@ impl Work {
         }
     }
 
-    /// Executes a call, which may take long: meanwhile timer frames are sent, and the messages of the device are read.
+    /// Runs a call, which may take long. In the meantime it sends timer frames and handles the device's messages.
     ///
     /// # Errors
-    /// [`Failure`] if the call fails, or the session ends before it has a result.
+    /// [`Failure`] if the call fails or the session ends before its result.
     async fn call<T>(&mut self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let mut call = std::pin::pin!(call);
         loop {
@@ -302,7 +305,7 @@ impl Work {
                 next = self.next() => next,
             };
             match next {
-                // The call has a limit of its own: only when that has passed, the device needs longer for calls like it.
+                // Do not treat slow counters as a loss here: the device is busy with the call, which has its own limit.
                 Next::Counted(None) => self.stop_counting(),
                 next => self.handle(next),
             }
@@ -335,7 +338,7 @@ impl Work {
         self.limit = limit;
         let done = time::timeout(limit, self.execute(request)).await;
         let answer = done.unwrap_or_else(|_| {
-            // A stream in an unknown state is not used again, unless a program is being loaded.
+            // A stream in an unknown state is not reused, unless a program is being loaded.
             self.session = self.session.take().filter(|session| session.loading.is_some());
             Answer::Late(self.late(limit))
         });
@@ -368,6 +371,7 @@ impl Work {
         }
     }
 
+    /// Claims the device. If it has no program, starts to load one; a later claim succeeds when it is loaded.
     async fn claim(&mut self, election: Election) -> Answer {
         let loading = self.session.as_mut().and_then(|session| session.loading.take());
         match (loading, &mut self.session) {
@@ -386,7 +390,7 @@ impl Work {
             Err(failure) => {
                 self.session = None;
                 match failure {
-                    // The device answers, and asking again at once would not help.
+                    // The device answers, so an immediate retry would not help.
                     Failure::Refused(..) => Answer::Refused(failure.to_string()),
                     failure => Answer::Unreachable(failure.to_string()),
                 }
@@ -394,7 +398,7 @@ impl Work {
         }
     }
 
-    /// Processes the end of loading the program.
+    /// Handles the end of loading the program.
     fn loaded(&mut self, result: Result<(), Failure>) {
         if let Some(session) = &mut self.session {
             session.loading = Some(Loading::Done(result));
@@ -402,6 +406,7 @@ impl Work {
         }
     }
 
+    /// Becomes the primary client, and compares the device's program with the map.
     async fn claimed(&mut self, election: Election) -> Result<Answer, Failure> {
         let id = Uint128 {
             high: election.term,
@@ -479,7 +484,7 @@ impl Work {
         }
     }
 
-    /// Reports once a device whose program has the P4Info of the one to load, and the cookie of another one.
+    /// Notes once that the device's program has the P4Info of the program to load, but another cookie.
     fn compare(&mut self, cookie: Option<Cookie>) {
         let ours = self.settings.load.as_deref().map(Load::cookie);
         let other = cookie.filter(|cookie| ours.is_some_and(|ours| ours != *cookie));
@@ -490,7 +495,7 @@ impl Work {
         self.another = other;
     }
 
-    /// Starts to load the program into a device that has none.
+    /// Starts to load the program into a device without one.
     fn load(&mut self, mut calls: Calls, election: Uint128) -> Answer {
         self.event(DeviceEvent::Emptied);
         let (Some(load), Some(session)) = (self.settings.load.clone(), &mut self.session) else {
@@ -509,7 +514,7 @@ impl Work {
         Answer::Unreachable(LOADING.to_owned())
     }
 
-    /// Returns the program of a device whose claim is valid.
+    /// Returns the calls and the program if the claim is valid.
     fn ready(&mut self) -> Result<(Calls, Arc<Program>), Answer> {
         let ready = self.session.as_ref().and_then(|session| {
             session
@@ -520,6 +525,7 @@ impl Work {
         ready.ok_or_else(|| Answer::Unreachable("it is not connected".to_owned()))
     }
 
+    /// Reads all entries of the map's tables and decodes them into rules. The ETag contains connection, claim and a digest.
     async fn read(&mut self) -> Result<ReadState, Answer> {
         let (mut calls, program) = self.ready()?;
         let entities = self.call(read_entries(&mut calls, &program)).await;
@@ -554,12 +560,13 @@ impl Work {
                 Answer::Unreachable(reason)
             }
             Failure::NoProgram(words) => Answer::Refused(format!("it has lost its program ({words})")),
-            // The next claim finds the present primary.
+            // The next claim learns who is primary now.
             Failure::NotPrimary => Answer::Stale,
             Failure::Refused(..) => Answer::Refused(failure.to_string()),
         }
     }
 
+    /// Applies changes if the ETag still matches, in batches whose order is safe.
     async fn apply(&mut self, election: Election, etag: &Etag, changes: &[Change]) -> Result<Answer, Answer> {
         let ReadState {
             program,
@@ -574,7 +581,7 @@ impl Work {
         let batches = program.plan(&meaning, &rules).map_err(Answer::Refused)?;
         let (mut calls, _) = self.ready()?;
         let full = program.full(&meaning, &batches);
-        // The rules are read back from the device; these only give them names.
+        // Rules are always decoded from the device; the remembered ones only resolve ambiguities.
         self.remembered = rules;
         let id = Uint128 {
             high: election.term,
@@ -598,7 +605,7 @@ impl Work {
         Ok(Answer::Applied)
     }
 
-    /// Processes a message on the stream.
+    /// Handles a message on the stream.
     fn message(&mut self, message: Result<Option<StreamResponse>, Failure>) {
         let message = match message {
             Ok(message) => message,
@@ -628,16 +635,16 @@ impl Work {
                     update: Some(StreamRequest::DigestAck(ack)),
                 };
                 if let Some(session) = &self.session {
-                    // Without the acknowledgement, the device sends it again.
+                    // If the acknowledgement is lost, the device sends the digest again.
                     let _ = session.client.send(ack);
                 }
             }
-            // The driver asks for no packets.
+            // The driver subscribes to no packets.
             Some(StreamResponse::Packet(_)) | None => {}
         }
     }
 
-    /// Returns whether timer frames are to be sent.
+    /// Returns whether the program needs timer frames.
     fn sends_frames(&self) -> bool {
         let program = self.session.as_ref().and_then(|session| session.program.as_ref());
         program
@@ -645,7 +652,7 @@ impl Work {
             .is_some_and(|role| !role.frames.is_empty())
     }
 
-    /// Sends the timer frames that are due. Those for which the stream has no room are late, and not left out.
+    /// Sends the due timer frames. Frames for which the queue has no room remain due.
     fn send_frames(&mut self) {
         let Some(session) = &self.session else { return };
         let Some(role) = session.program.as_ref().and_then(|program| program.role()) else {
@@ -655,7 +662,7 @@ impl Work {
         let clock = &mut self.frames;
         let period = u64::try_from(role.period.as_millis()).unwrap_or(u64::MAX).max(1);
         let all = period.saturating_mul(frames.len() as u64);
-        // After a pause, each is due once.
+        // After a pause, each frame is sent at most once.
         clock.due = clock.due.saturating_add(frames.len() as u64 * FRAMES_MS).min(all);
         while clock.due >= period {
             let Some(frame) = frames.get(clock.next).or(frames.first()) else {
@@ -676,7 +683,7 @@ impl Work {
         }
     }
 
-    /// Starts to read the counters of the device once a second, which also shows whether it answers.
+    /// Starts to read the device's counters, once a second. This also shows whether the device answers.
     fn tick(&mut self) {
         let Ok((mut calls, program)) = self.ready() else {
             return;
@@ -691,7 +698,7 @@ impl Work {
         let with_counters = !session.without_counters;
         let counted = async move {
             match count(&mut calls, &program, with_counters).await {
-                // It may only refuse to return its counters: then it is not asked for them again.
+                // The device may refuse only its counters. Then they are not read again.
                 Err(Failure::Refused(..)) if with_counters => count(&mut calls, &program, false)
                     .await
                     .map(|counts| (counts, true)),
@@ -711,7 +718,7 @@ impl Work {
         self.count_again = start + start.elapsed() * REST;
     }
 
-    /// Processes the counts of the device, or the failure to read them.
+    /// Handles the device's counts, or the failure to read them.
     fn counted(&mut self, counted: Counted) {
         self.stop_counting();
         match counted {
@@ -742,18 +749,18 @@ impl Work {
                 }
             }
             Some(Err(Failure::Unreachable(reason))) => self.lose(reason),
-            // The manager reads it, and so learns what is wrong.
+            // Let the manager read the device, which shows the problem.
             Some(Err(_)) => self.event(DeviceEvent::Changed),
             None => self.lose(self.late(self.limit)),
         }
     }
 }
 
-/// Waits for the answer to a request for arbitration with this id.
+/// Waits for the answer to the arbitration request with this id.
 async fn arbitrate(client: &mut Client, id: Uint128) -> Result<MasterArbitrationUpdate, Failure> {
     loop {
         match client.next().await?.update {
-            // An answer to an older claim is ignored, unless somebody else is primary.
+            // Skip the answer to an older claim, unless it says that another client is primary.
             Some(StreamResponse::Arbitration(answer))
                 if answer.election_id.is_none_or(|primary| primary >= id) || !is_ok(&answer) =>
             {
@@ -768,13 +775,13 @@ fn is_ok(arbitration: &MasterArbitrationUpdate) -> bool {
     arbitration.status.as_ref().is_none_or(|status| status.code == 0)
 }
 
-/// Returns the answer for the manager if another client is primary.
+/// Returns the answer for the manager if another client is primary, or `None` if we are.
 fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<Answer> {
     let primary = arbitration.election_id.unwrap_or_default();
     if is_ok(arbitration) && primary <= ours {
         return None;
     }
-    // A manager's term is a time. Other primary clients are no managers, and leave its other devices alone.
+    // A manager's term is a time. A primary client with another id is not a manager, and concerns only this device.
     if primary > ours && Election::TERMS.contains(&primary.high) {
         return Some(Answer::NotPrimary(Election {
             term: primary.high,
@@ -794,7 +801,7 @@ fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<A
     }))
 }
 
-/// Reads all entries of the tables and sessions of the map.
+/// Reads all entries of the map's tables, clone sessions and multicast groups.
 async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity>, Failure> {
     let mut queries = Vec::new();
     for (table, facts) in &program.tables {
@@ -805,7 +812,7 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
     for session in program.sessions() {
         match calls.read(vec![entry::query_session(session)]).await {
             Ok(found) => all.extend(found),
-            // There is none with this number. Other refusals do not say that.
+            // NOT_FOUND is the only code that means a missing session.
             Err(Failure::Refused(Code::NotFound, ..)) => {}
             Err(failure) => return Err(failure),
         }
@@ -816,18 +823,18 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
     Ok(all)
 }
 
-/// The counts of a device, as far as the map names them.
+/// The device's counts. A field is `None` if the map has no tables to count.
 #[derive(Default)]
 struct Counts {
-    /// Packets that it reported.
+    /// Packets that the device reported.
     reports: Option<u64>,
-    /// Packets that match each entry of the watchlist and that it measures.
+    /// Measured packets of each watchlist entry.
     matched: Option<Vec<(FlowMatch, u64)>>,
-    /// Counters of the map that have a name.
+    /// Counters that the map names.
     counters: Vec<Counter>,
 }
 
-/// Reads the counters of the device by one request. Without counters, a short request shows whether the device answers.
+/// Reads all counters with one request. If there are none to read, a small request checks whether the device answers.
 async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Result<Counts, Failure> {
     let (reporting, watching) = program.counting_tables();
     let tables: BTreeSet<u32> = reporting.union(&watching).copied().collect();
@@ -846,7 +853,7 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
     let packets = entries.iter().filter(|(entry, _)| program.counts_reports(entry));
     let packets = packets.map(|(_, packets)| *packets).fold(0, u64::saturating_add);
     let mut matched: BTreeMap<FlowMatch, u64> = BTreeMap::new();
-    // An entry for flows of both versions of IP is in each of two tables.
+    // A key for both IP versions has an entry in each of two tables; add them.
     for (key, packets) in entries
         .iter()
         .filter_map(|(entry, packets)| program.measured(entry, *packets))
@@ -884,18 +891,18 @@ fn state(read: ReadState) -> State {
     }
 }
 
-/// Upper limit of the commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Upper limit of the entries of others that are listed.
+/// Maximum number of foreign entries that are listed.
 const MAX_FOREIGN: usize = 200;
-/// Time limit of reading counters before the manager has said how long an answer may take.
+/// Time limit of reading counters until the first command sets one.
 const FIRST_LIMIT: Duration = Duration::from_millis(1800);
-/// Counters are read again after this many times the duration of the last reading.
+/// Pause after reading counters, as a multiple of the time that it took.
 const REST: u32 = 4;
 const LOADING: &str = "its program is being loaded";
-/// Time limit of loading a program.
+/// Time limit for loading a program.
 const LOAD: Duration = Duration::from_secs(60);
-/// Time between two checks of due timer frames, ms.
+/// Interval of checks for due timer frames, ms.
 const FRAMES_MS: u64 = 10;
-/// Time between two counts.
+/// Interval of reading counters.
 const TICK: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Entries of a device in a comparable form: values without leading zeros, fields by number.
+//! Table entries of a P4Runtime device in comparable form, without leading zeros, and their conversion from and to messages.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::message::{
     ReplicationKind, TableAction, TableActionType, TableEntry, Ternary, Update, UpdateType,
 };
 
-/// The `metadata` of the driver's entries.
+/// The `metadata` value that marks this driver's entries.
 pub const MARK: &[u8] = b"hopwise";
 
-/// A value in the canonical form of P4Runtime 1.4: big-endian, without leading zeros, at least one byte.
+/// A value in the canonical form of P4Runtime 1.4: big-endian, at least one byte, no leading zeros.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(Vec<u8>);
 
 impl Bytes {
-    /// Creates a value from the bytes of a message, canonical or not.
+    /// Creates a value from a message's bytes, canonical or not.
     pub fn new(bytes: &[u8]) -> Self {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         let rest = &bytes[zeros.min(bytes.len())..];
         Self(if rest.is_empty() { vec![0] } else { rest.to_vec() })
     }
 
-    /// Returns the number, or `None` if it has more than 128 bits.
+    /// Returns the value as a number, or `None` if it has more than 128 bits.
     pub fn number(&self) -> Option<u128> {
         (self.0.len() <= 16).then(|| {
             self.0
@@ -55,18 +55,18 @@ impl std::fmt::Display for Bytes {
     }
 }
 
-/// A field of a key with its value.
+/// A match field of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// A single exact value.
     Exact(Bytes),
-    /// Value and mask of bits.
+    /// Value and bit mask.
     Ternary(Bytes, Bytes),
-    /// Value and length of the prefix.
+    /// Value and prefix length.
     Lpm(Bytes, i32),
-    /// Least and greatest value.
+    /// Lowest and highest value, both included.
     Range(Bytes, Bytes),
-    /// One value; the field is left out to match all.
+    /// One value. To match all values, the field is omitted.
     Optional(Bytes),
 }
 
@@ -81,16 +81,16 @@ impl std::fmt::Display for Field {
     }
 }
 
-/// The key that distinguishes entries.
+/// The key that identifies an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An entry of a table.
     Table {
         /// Id of the table.
         table: u32,
-        /// Priority; 0 where the key has none.
+        /// Priority; 0 if the table's key needs none.
         priority: i32,
-        /// Fields of the key by number.
+        /// Match fields by id.
         fields: BTreeMap<u32, Field>,
     },
     /// The default entry of a table.
@@ -102,7 +102,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns the table of an entry other than the default one.
+    /// Returns the table id of a regular entry; `None` for default entries, sessions and groups.
     pub(crate) fn table(&self) -> Option<u32> {
         match self {
             Self::Table { table, .. } => Some(*table),
@@ -111,30 +111,30 @@ impl Key {
     }
 }
 
-/// A copy of a packet that a clone session or a multicast group makes.
+/// A packet copy of a clone session or multicast group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketCopy {
-    /// Egress port.
+    /// Egress port of the copy.
     pub port: Bytes,
-    /// Number that distinguishes copies to the same port, as `instance` of a P4Runtime `Replica`.
+    /// Number that distinguishes copies to the same port, the `instance` of a P4Runtime `Replica`.
     pub instance: u32,
 }
 
 /// The effect of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
-    /// An action with its parameters by number.
+    /// An action id, and its parameters by id.
     Action(u32, BTreeMap<u32, Bytes>),
     /// The copies of a clone session or a multicast group.
     Copies {
         /// The copies, sorted by port and instance.
         replicas: Vec<PacketCopy>,
-        /// Class of service; of a group always 0.
+        /// Class of service; always 0 for a group.
         class: u32,
-        /// Longest copy; 0: no limit, as always of a group.
+        /// Maximum length of a copy, bytes; 0 for no limit. Always 0 for a group.
         truncate: i32,
     },
-    /// Something that the driver never writes, such as a member of an action profile.
+    /// Content that the driver never writes, such as a member of an action profile.
     Other,
 }
 
@@ -145,13 +145,13 @@ pub struct Entry {
     pub key: Key,
     /// Effect of the entry.
     pub content: Content,
-    /// Metadata that its owner has set.
+    /// Metadata that the entry's writer has set.
     pub metadata: Vec<u8>,
 }
 
 impl Entry {
-    /// Reads an entry from a message, with the packets that its direct counter counts. `None` if it is part of the program, or
-    /// something else than an entry.
+    /// Reads an entry and the packet count of its direct counter from a message. Returns `None` for constant entries, which
+    /// are part of the program, and for messages other than entries.
     pub fn read(entity: &Entity) -> Option<(Self, u64)> {
         match entity.entity.as_ref()? {
             EntityKind::TableEntry(entry) if entry.is_const => None,
@@ -234,8 +234,8 @@ impl Entry {
         }
     }
 
-    /// Builds the message of a change. The default entry of a table always exists: it is modified, and without an action it
-    /// becomes again what the program says.
+    /// Builds the update message for a change. A table's default entry always exists, so it is modified; without an action, it
+    /// reverts to the program's default.
     pub fn update(&self, kind: UpdateType) -> Update {
         let is_default = matches!(self.key, Key::Default(_));
         let bare = kind == UpdateType::Delete;
@@ -248,6 +248,7 @@ impl Entry {
         }
     }
 
+    /// Builds the message of this entry. With `bare`, only the key is set, as for a deletion.
     fn message(&self, bare: bool) -> EntityKind {
         match (&self.key, &self.content) {
             (Key::Clone(session), content) => {
@@ -311,7 +312,7 @@ fn replication(kind: ReplicationKind) -> EntityKind {
 
 fn replica(copy: &PacketCopy) -> Replica {
     let number = copy.port.number().and_then(|number| u32::try_from(number).ok());
-    // The older form of a port is the one that every device accepts.
+    // Prefer the older port field, which every device accepts.
     let port = number.map_or_else(|| PortKind::Port(copy.port.to_vec()), PortKind::EgressPort);
     Replica {
         port_kind: Some(port),
@@ -319,7 +320,7 @@ fn replica(copy: &PacketCopy) -> Replica {
     }
 }
 
-/// Reads the copies of a message, and sorts them: a device returns them in any order.
+/// Reads and sorts the copies of a message, because devices return them in any order.
 fn copies(replicas: &[Replica]) -> Vec<PacketCopy> {
     let copies = replicas.iter().map(|replica| {
         let port = match &replica.port_kind {
@@ -337,7 +338,7 @@ fn copies(replicas: &[Replica]) -> Vec<PacketCopy> {
     copies
 }
 
-/// Builds the query for all entries of a table, with or without their counters.
+/// Returns the query for all entries of a table, with or without their direct counters.
 pub fn query_table(table: u32, counted: bool) -> Entity {
     let counter_data = counted.then(CounterData::default);
     entity(TableEntry {
@@ -347,7 +348,7 @@ pub fn query_table(table: u32, counted: bool) -> Entity {
     })
 }
 
-/// Builds the query for the default entry of a table.
+/// Returns the query for a table's default entry.
 pub fn query_default(table: u32) -> Entity {
     entity(TableEntry {
         table_id: table,
@@ -356,7 +357,7 @@ pub fn query_default(table: u32) -> Entity {
     })
 }
 
-/// Builds the query for all counters of an array.
+/// Returns the query for all counters of an array.
 pub fn query_counters(array: u32) -> Entity {
     let counter = CounterEntry {
         counter_id: array,
@@ -367,7 +368,7 @@ pub fn query_counters(array: u32) -> Entity {
     }
 }
 
-/// Reads a counter: its array, its index, and the packets that it has counted.
+/// Reads a counter as array id, index and packets, or `None` if the entity is not a counter.
 pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
     let Some(EntityKind::Counter(counter)) = &entity.entity else {
         return None;
@@ -377,7 +378,7 @@ pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
     Some((counter.counter_id, index, u64::try_from(packets).unwrap_or(0)))
 }
 
-/// Builds the query for a clone session.
+/// Returns the query for a clone session.
 pub fn query_session(number: u32) -> Entity {
     let session = CloneSessionEntry {
         session_id: number,
@@ -388,7 +389,7 @@ pub fn query_session(number: u32) -> Entity {
     }
 }
 
-/// Builds the query for all multicast groups.
+/// Returns the query for all multicast groups.
 pub fn query_groups() -> Entity {
     Entity {
         entity: Some(replication(ReplicationKind::MulticastGroup(
@@ -450,8 +451,8 @@ fn action(content: &Content) -> Option<TableAction> {
     })
 }
 
-/// Returns the first bytes of the SHA-256 of the entries, sorted, each as its P4Runtime message with its length before it. Equal
-/// entries have one digest in every version of hopwise.
+/// Returns the first 8 bytes of a SHA-256 over the sorted entries. Each entry is hashed as its length-delimited P4Runtime
+/// message, so that equal entries have the same digest in every version of hopwise.
 pub fn digest<'a>(entries: impl Iterator<Item = &'a Entry>) -> [u8; 8] {
     let mut sorted: Vec<&Entry> = entries.collect();
     sorted.sort_unstable();

@@ -1,8 +1,8 @@
-//! The driver of P4Runtime switches.
+//! Driver for switches that are controlled by P4Runtime.
 //!
-//! A [`map`] assigns entries of a program's tables to the manager's rules. [`program`] compares it with the P4Info that the
-//! device returns; [`translate`] converts rules into [`entry`] values and back. [`client`] is the P4Runtime client, and
-//! [`driver`] executes the manager's requests. Up to `translate` nothing does I/O.
+//! A [`map`] assigns table entries of a P4 program to the manager's rules. [`program`] resolves the map against the P4Info
+//! that the device returns, and [`translate`] converts rules into [`entry`] values and back; neither does I/O. [`client`]
+//! implements the P4Runtime client, and [`driver`] executes the manager's requests.
 #![forbid(unsafe_code)]
 
 pub mod binary;

@@ -1,7 +1,7 @@
-//! Pipeline maps: data that says how the manager's rules become entries of one P4 program.
+//! Pipeline maps: data that defines how the manager's rules become table entries of one P4 program.
 //!
-//! A map is a TOML file. For each kind of rule it lists the entries that the rule stands for: table, fields of the key, action and
-//! parameters, or a clone session. Values are numbers, or the names of [`Variable`]s.
+//! A map is a TOML file. For each kind of rule, it lists the entries (rows) that represent the rule: table, match fields,
+//! action and parameters; or a clone session. Values are numbers, or names of [`Variable`]s that the rule or the device gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -20,11 +20,11 @@ use crate::roles::RoleKind;
 use crate::variable::Scope;
 pub use crate::variable::{Value, Variable};
 
-/// Upper limit of the entries of one rule.
+/// Maximum number of entries for one rule.
 pub const MAX_ROWS: usize = 512;
-/// Upper limit of the tables of comparisons.
+/// Maximum number of tables for the comparisons of filter rules.
 const MAX_TERMS: u8 = 128;
-/// Upper limit of the fields of a key, and of the parameters of an action.
+/// Maximum number of fields of a key, and of parameters of an action.
 pub const MAX_VALUES: usize = 32;
 
 section! {
@@ -169,7 +169,7 @@ choice! {
 }
 
 wire::named! {
-    /// The kind of rule that an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
+    /// The kind of rule that a row belongs to. Entries are added in this order and removed in reverse order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Kind, name {
         /// Reports go to a collector.
@@ -194,6 +194,7 @@ wire::named! {
 }
 
 impl Kind {
+    /// Returns whether rules of this kind have the variables of `scope`.
     fn has(self, scope: Scope) -> bool {
         match scope {
             Scope::Any => true,
@@ -210,7 +211,7 @@ impl Kind {
     }
 }
 
-/// A pipeline map that is consistent in itself.
+/// A checked pipeline map, not yet bound to a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
     pub(crate) settings: MapSettings,
@@ -219,33 +220,33 @@ pub struct Map {
 }
 
 impl Map {
-    /// Returns the entries of a kind of rule.
+    /// Returns the rows of a kind of rule.
     pub(crate) fn rows(&self, kind: Kind) -> &[RowSettings] {
         self.settings.rows(kind)
     }
 
-    /// Returns whether there are entries of a kind of rule.
+    /// Returns whether the map has rows for a kind of rule.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         !self.rows(kind).is_empty()
     }
 
-    /// Returns the settings that a collector's `[profiles]` needs to read the reports: dialect, and the units that differ.
+    /// Returns the settings for a collector's `[profiles]` to decode the reports: dialect, and the units that differ.
     pub fn profile(&self) -> &BTreeMap<String, String> {
         &self.settings.profile
     }
 
-    /// Returns the role of its device, or `None` for a switch of the domain.
+    /// Returns the role of the map's devices, or `None` for switches of the domain.
     pub fn role(&self) -> Option<RoleKind> {
         self.settings.role
     }
 
-    /// Returns the encoding of INT by the program, or `None` if it has no INT in packets.
+    /// Returns the program's encoding of INT, or `None` if it puts no INT into packets.
     pub fn encoding(&self) -> Option<Encoding> {
         let l4_checksum = self.l4_checksum();
         self.settings.dscp.map(|dscp| Encoding { dscp, l4_checksum })
     }
 
-    /// Returns whether every entry of the watchlist has the share of the packets that are measured.
+    /// Returns whether the program can sample: every watchlist row has the sampling parameter.
     pub(crate) fn samples(&self) -> bool {
         let rows = self.rows(Kind::Watch);
         let sample = Value::Variable(Variable::Sample);
@@ -255,12 +256,12 @@ impl Map {
                 .all(|row| row.params.values().any(|value| *value == sample))
     }
 
-    /// Returns the treatment of the L4 checksum.
+    /// Returns how the program treats the L4 checksum.
     pub(crate) fn l4_checksum(&self) -> L4Checksum {
         self.settings.l4_checksum
     }
 
-    /// Counts the 4-byte words of a record with these bits.
+    /// Returns the number of 4-byte words of a record with these bits.
     pub(crate) fn words(&self, bits: Bits) -> u64 {
         manager::instruction::numbers(bits)
             .map(|number| u64::from(self.settings.words.get(&number).copied().unwrap_or(1)))
@@ -284,7 +285,7 @@ impl MapSettings {
     }
 }
 
-/// The maps that are part of the program, with their text.
+/// Maps that are built into the program, as name and text.
 pub const SHIPPED: [(&str, &str); 8] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
@@ -305,7 +306,7 @@ pub const SHIPPED: [(&str, &str); 8] = [
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
 ];
 
-/// Returns a map that is part of the program, by its name.
+/// Returns the text of a built-in map, or `None` if there is none with this name.
 pub fn shipped(name: &str) -> Option<&'static str> {
     SHIPPED
         .iter()
@@ -313,9 +314,9 @@ pub fn shipped(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// Returns a program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
+/// Returns the BMv2 program of a built-in map: P4Info as text, and the decompressed JSON. `None` if there is none.
 pub fn program(name: &str) -> Option<(&'static str, Vec<u8>)> {
-    // The build script compresses the JSON.
+    // The build script compresses the JSON of these programs.
     macro_rules! compiled {
         ($name:literal) => {{
             let program: (&str, &[u8]) = (
@@ -333,15 +334,15 @@ pub fn program(name: &str) -> Option<(&'static str, Vec<u8>)> {
         _ => return None,
     };
     let mut json = Vec::new();
-    // A test decompresses each.
+    // A test checks that every program can be decompressed.
     GzDecoder::new(compressed).read_to_end(&mut json).ok()?;
     Some((info, json))
 }
 
-/// Reads a map; `file` is its name in messages.
+/// Parses and checks a map. `file` is its name in messages.
 ///
 /// # Errors
-/// [`ConfigError`]: every problem with its line and what to do.
+/// [`ConfigError`], which lists every problem with its line and a fix.
 pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     let mut reader = Reader::new(text);
     let mut map = None;
@@ -351,7 +352,7 @@ pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
         map = Some(checked(settings, &root, &mut reader));
     }
     reader.finish(file)?;
-    // Without a problem there is a map.
+    // There is always a map if there was no problem.
     Ok(map.unwrap_or_else(|| Map {
         settings: MapSettings::default(),
         modes: BTreeSet::new(),
@@ -359,6 +360,7 @@ pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     }))
 }
 
+/// Checks the settings as far as possible without a program, and reports problems to `reader`.
 fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Map {
     let mut modes = BTreeSet::new();
     for (index, word) in settings.modes.iter().enumerate() {
@@ -431,6 +433,7 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
     }
 }
 
+/// Checks the settings of filters by rule.
 fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let by_rule = settings
         .filter
@@ -463,7 +466,7 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
     }
 }
 
-/// Checks that the fields of entries keep the bounds of the map, such as the position of a mapping.
+/// Checks that the entries respect the map's bounds, such as the maximum position in a mapping.
 fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     for kind in Kind::ALL {
         for (index, row) in settings.rows(kind).iter().enumerate() {
@@ -493,6 +496,7 @@ fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>
     }
 }
 
+/// Checks one row at `path`. `root` is the whole file, where `reader` locates problems.
 fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
     let form_problem = match (&row.table, row.clone_session) {
         _ if row.multicast_group.is_some() || !row.replicas.is_empty() => group_problem(kind, row),
@@ -563,7 +567,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     }
 }
 
-/// Describes the problem of a multicast group.
+/// Returns the problem of a row with settings of a multicast group, if any.
 fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let has_more =
         row.table.is_some() || row.clone_session.is_some() || row.port.is_some() || !row.params.is_empty();
@@ -583,7 +587,7 @@ fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     }
 }
 
-/// Describes a setting that entries of this kind do not have.
+/// Returns the problem of a row that has settings of another kind of rule, if any.
 fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     if row.mode.is_some() && kind != Kind::Watch {
         return Some("only entries of the watchlist have a `mode`; remove it");
@@ -600,7 +604,7 @@ fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     None
 }
 
-/// Describes the problem of an entry's algorithm and metric.
+/// Returns the problem of a row's filter algorithm and metric, if any.
 fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_name);
     let compares = matches!(

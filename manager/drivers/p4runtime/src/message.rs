@@ -1,11 +1,11 @@
-//! The messages of P4Runtime 1.4 that the driver uses, and of them the fields that it uses. Others are skipped when they are read.
+//! Protobuf messages of P4Runtime 1.4 with the fields that the driver uses; other fields are ignored when decoding.
 //!
-//! Field numbers are those of `p4/v1/p4runtime.proto`, `p4/config/v1/p4info.proto` and `google/rpc/status.proto`;
+//! The field numbers are from `p4/v1/p4runtime.proto`, `p4/config/v1/p4info.proto` and `google/rpc/status.proto`. The test
 //! `tests/fields.rs` compares them with `tests/published/fields.txt`.
 
 use prost::{Enumeration, Message, Oneof};
 
-/// Declares messages. A field has its number, and its kind as `prost` names it.
+/// Declares messages. Each field has its type, its number, and its kind in `prost`'s notation.
 macro_rules! messages {
     ($($(#[$meta:meta])* struct $name:ident {
         $($(#[$about:meta])* $field:ident: $type:ty = $number:tt ($($kind:tt)+)),* $(,)?
@@ -21,7 +21,7 @@ macro_rules! messages {
 messages! {
     /// The message `google.protobuf.Any`: a message of any type, encoded.
     struct Any {
-        /// `type.googleapis.com/` and the name of the message.
+        /// The prefix `type.googleapis.com/` and the message's name.
         type_url: String = 1 (string),
         /// The encoded message itself.
         value: Vec<u8> = 2 (bytes = "vec"),
@@ -29,23 +29,23 @@ messages! {
 
     /// The message `google.rpc.Status`: the result of a call.
     struct Status {
-        /// A canonical status code.
+        /// A gRPC status code.
         code: i32 = 1 (int32),
-        /// Description of the error for people.
+        /// Description of the error, for display.
         message: String = 2 (string),
-        /// Details; of a `Write`, an [`Error`] for each update.
+        /// Details. For a failed `Write`: one [`Error`] per update.
         details: Vec<Any> = 3 (message, repeated),
     }
 
-    /// `p4.v1.Error`: the result of one update.
+    /// The message `p4.v1.Error`: the result of one update.
     struct Error {
-        /// A canonical code; 0 is success.
+        /// A gRPC status code; 0 for success.
         canonical_code: i32 = 1 (int32),
-        /// Description of the error for people.
+        /// Description of the error, for display.
         message: String = 2 (string),
     }
 
-    /// An unsigned number of 128 bits.
+    /// The message `p4.v1.Uint128`: an unsigned 128-bit number.
     #[derive(Copy, Eq, PartialOrd, Ord)]
     struct Uint128 {
         /// The upper 64 bits.
@@ -54,26 +54,26 @@ messages! {
         low: u64 = 2 (uint64),
     }
 
-    /// A role of a client.
+    /// The message `p4.v1.Role`: a client's role in the arbitration.
     struct Role {
         /// Name of the role.
         name: String = 3 (string),
     }
 
-    /// Requests to become the primary client, and reports the present one.
+    /// The message `p4.v1.MasterArbitrationUpdate`: requests to become the primary client; a response reports the current one.
     struct MasterArbitrationUpdate {
         /// Id of the device.
         device_id: u64 = 1 (uint64),
-        /// Role of the client; `None` for the default one.
+        /// Role of the client; `None` for the default role.
         role: Option<Role> = 2 (message, optional),
-        /// Election id of the client; in an answer, of the primary.
+        /// Election id of the client; in a response, the primary's.
         election_id: Option<Uint128> = 3 (message, optional),
-        /// Result in an answer: `OK` for the primary.
+        /// Result, in a response; `OK` for the primary.
         status: Option<Status> = 4 (message, optional),
     }
 }
 
-/// A message of a client on its stream.
+/// The message `p4.v1.StreamMessageRequest`, from the client on its stream.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageRequest {
     /// Content of the message.
@@ -84,10 +84,10 @@ pub struct StreamMessageRequest {
 /// The content of a [`StreamMessageRequest`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum StreamRequest {
-    /// Requests to become primary.
+    /// Requests to become the primary client.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
-    /// A packet for the device.
+    /// A packet to inject into the device.
     #[prost(message, tag = "2")]
     Packet(PacketOut),
     /// Acknowledges a list of digests.
@@ -96,20 +96,20 @@ pub enum StreamRequest {
 }
 
 messages! {
-    /// A packet that the device processes as if it had arrived at its CPU port.
+    /// The message `p4.v1.PacketOut`: a packet that the device processes as if it had arrived at its CPU port.
     struct PacketOut {
-        /// Frame of the packet.
+        /// The complete Ethernet frame.
         payload: Vec<u8> = 1 (bytes = "vec"),
     }
 
-    /// A packet that the device sent to its CPU port.
+    /// The message `p4.v1.PacketIn`: a packet that the device sent to its CPU port.
     struct PacketIn {
-        /// Frame of the packet.
+        /// The complete Ethernet frame.
         payload: Vec<u8> = 1 (bytes = "vec"),
     }
 }
 
-/// A message of a device on the stream of a client. Other notifications are skipped.
+/// The message `p4.v1.StreamMessageResponse`, from the device on the client's stream. Other notifications decode as `None`.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageResponse {
     /// Content of the message.
@@ -120,7 +120,7 @@ pub struct StreamMessageResponse {
 /// The content of a [`StreamMessageResponse`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum StreamResponse {
-    /// Reports the primary client.
+    /// Reports the primary client of the role.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
     /// A packet from the CPU port.
@@ -132,7 +132,7 @@ pub enum StreamResponse {
 }
 
 messages! {
-    /// Digests that wait for their acknowledgement.
+    /// The message `p4.v1.DigestList`: digests that the client must acknowledge.
     struct DigestList {
         /// Id of the digest in P4Info.
         digest_id: u32 = 1 (uint32),
@@ -148,39 +148,39 @@ messages! {
         list_id: u64 = 2 (uint64),
     }
 
-    /// Writes changes of entities.
+    /// The message `p4.v1.WriteRequest`: changes of entities.
     struct WriteRequest {
         /// Id of the device.
         device_id: u64 = 1 (uint64),
         /// Election id of the primary.
         election_id: Option<Uint128> = 3 (message, optional),
-        /// The changes. A device may execute those of one request in any order.
+        /// The changes. A device may execute the changes of one request in any order.
         updates: Vec<Update> = 4 (message, repeated),
-        /// Behaviour after an error.
+        /// Behaviour if a change fails.
         atomicity: i32 = 5 (enumeration = "Atomicity"),
         /// The role of the client.
         role: String = 6 (string),
     }
 }
 
-/// The behaviour for other updates of a request if one fails.
+/// The enumeration `p4.v1.WriteRequest.Atomicity`: what happens to the other updates if one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Atomicity {
-    /// They are executed. Every device supports this.
+    /// The others are executed. Every device supports this.
     ContinueOnError = 0,
-    /// None of them is executed.
+    /// No update is executed.
     RollbackOnError = 1,
-    /// None is executed, and no packet sees a part of them.
+    /// No update is executed, and no packet is processed with only some of them.
     DataplaneAtomic = 2,
 }
 
-/// The empty result of a write.
+/// The message `p4.v1.WriteResponse`, which is empty.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct WriteResponse {}
 
 messages! {
-    /// A change of one entity.
+    /// The message `p4.v1.Update`: a change of one entity.
     struct Update {
         /// Type of the change.
         r#type: i32 = 1 (enumeration = "UpdateType"),
@@ -189,39 +189,39 @@ messages! {
     }
 }
 
-/// The type of a change.
+/// The enumeration `p4.v1.Update.Type`: the type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum UpdateType {
-    /// The value 0, which no change has.
+    /// The value 0, which requests never use.
     Unspecified = 0,
     /// A new entity is inserted.
     Insert = 1,
-    /// An entity gets another value.
+    /// An existing entity gets another value.
     Modify = 2,
-    /// The entity is removed.
+    /// An existing entity is deleted.
     Delete = 3,
 }
 
 messages! {
-    /// Queries entities of the device.
+    /// The message `p4.v1.ReadRequest`: a query for entities.
     struct ReadRequest {
         /// Id of the device.
         device_id: u64 = 1 (uint64),
-        /// Patterns of the entities; fields that are not set match everything.
+        /// Patterns for the entities; unset fields match everything.
         entities: Vec<Entity> = 2 (message, repeated),
         /// The role of the client.
         role: String = 3 (string),
     }
 
-    /// A part of the queried entities.
+    /// The message `p4.v1.ReadResponse`: a part of the queried entities.
     struct ReadResponse {
         /// Entities that match the query.
         entities: Vec<Entity> = 1 (message, repeated),
     }
 }
 
-/// An object that can be written and read.
+/// The message `p4.v1.Entity`: an object that can be written and read.
 #[derive(Clone, PartialEq, Message)]
 pub struct Entity {
     /// Content of the entity.
@@ -235,7 +235,7 @@ pub enum EntityKind {
     /// An entry of a table.
     #[prost(message, tag = "2")]
     TableEntry(TableEntry),
-    /// A counter, or all of an array.
+    /// A counter, or all counters of an array.
     #[prost(message, tag = "7")]
     Counter(CounterEntry),
     /// A clone session or multicast group.
@@ -244,28 +244,28 @@ pub enum EntityKind {
 }
 
 messages! {
-    /// An entry of a table.
+    /// The message `p4.v1.TableEntry`: an entry of a table.
     struct TableEntry {
         /// Id of the table.
         table_id: u32 = 1 (uint32),
-        /// The key; fields that match everything are left out.
+        /// The key; fields that match everything are omitted.
         r#match: Vec<FieldMatch> = 2 (message, repeated),
-        /// The action on packets that match.
+        /// The action for packets that match.
         action: Option<TableAction> = 3 (message, optional),
-        /// The priority among overlapping entries, of which the greatest wins; 0 in tables with exact or prefix keys.
+        /// Priority among overlapping entries, where the greatest wins; 0 in tables with only exact or LPM fields.
         priority: i32 = 4 (int32),
         /// The entry's direct counter; if set in a request, the response includes it.
         counter_data: Option<CounterData> = 7 (message, optional),
-        /// It is the default entry.
+        /// True for the table's default entry.
         is_default_action: bool = 8 (bool),
-        /// Data of the client, which the device stores.
+        /// Opaque data of the client that the device stores.
         metadata: Vec<u8> = 11 (bytes = "vec"),
-        /// It is part of the program and cannot be changed.
+        /// True for a constant entry, which is part of the program.
         is_const: bool = 13 (bool),
     }
 }
 
-/// A field of a key with its value.
+/// The message `p4.v1.FieldMatch`: a match field with its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct FieldMatch {
     /// Id of the field in P4Info.
@@ -282,7 +282,7 @@ pub enum FieldMatchType {
     /// A single exact value.
     #[prost(message, tag = "2")]
     Exact(Exact),
-    /// A value of some bits.
+    /// A value under a bit mask.
     #[prost(message, tag = "3")]
     Ternary(Ternary),
     /// A prefix with its length.
@@ -303,11 +303,11 @@ messages! {
         value: Vec<u8> = 1 (bytes = "vec"),
     }
 
-    /// The message `FieldMatch.Ternary`: a value under a mask.
+    /// The message `FieldMatch.Ternary`: a value under a bit mask.
     struct Ternary {
         /// Value to compare with.
         value: Vec<u8> = 1 (bytes = "vec"),
-        /// Mask of the bits that count.
+        /// Mask with ones for the bits to compare.
         mask: Vec<u8> = 2 (bytes = "vec"),
     }
 
@@ -315,20 +315,20 @@ messages! {
     struct Lpm {
         /// Value to compare with.
         value: Vec<u8> = 1 (bytes = "vec"),
-        /// Number of leading bits that count.
+        /// Length of the prefix, bits.
         prefix_len: i32 = 2 (int32),
     }
 
-    /// The message `FieldMatch.Range`: the values between two limits.
+    /// The message `FieldMatch.Range`: an inclusive range of values.
     struct Range {
-        /// Least value that matches.
+        /// Lowest value that matches.
         low: Vec<u8> = 1 (bytes = "vec"),
-        /// Greatest value that matches.
+        /// Highest value that matches.
         high: Vec<u8> = 2 (bytes = "vec"),
     }
 }
 
-/// The action for packets that match. Action profiles are skipped: they are never the driver's.
+/// The message `p4.v1.TableAction`. Action profiles decode as `None`, because the driver never writes them.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableAction {
     /// Type of the action.
@@ -345,7 +345,7 @@ pub enum TableActionType {
 }
 
 messages! {
-    /// An action with its parameters.
+    /// The message `p4.v1.Action`: an action with its parameters.
     struct Action {
         /// Id of the action in P4Info.
         action_id: u32 = 1 (uint32),
@@ -361,25 +361,25 @@ messages! {
         value: Vec<u8> = 3 (bytes = "vec"),
     }
 
-    /// A counter of an array.
+    /// The message `p4.v1.CounterEntry`: a counter of an array.
     #[derive(Copy)]
     struct CounterEntry {
         /// Id of the array in P4Info.
         counter_id: u32 = 1 (uint32),
-        /// Index of the counter; in a request, `None` queries all.
+        /// Index of the counter; `None` in a request queries all.
         index: Option<Index> = 2 (message, optional),
         /// Counts of the counter.
         data: Option<CounterData> = 3 (message, optional),
     }
 
-    /// An index of an array.
+    /// The message `p4.v1.Index`: an index of an array.
     #[derive(Copy)]
     struct Index {
         /// The index, from 0.
         index: i64 = 1 (int64),
     }
 
-    /// The counts of a counter.
+    /// The message `p4.v1.CounterData`: bytes and packets counted.
     #[derive(Copy)]
     struct CounterData {
         /// Number of bytes counted.
@@ -389,7 +389,7 @@ messages! {
     }
 }
 
-/// A multicast group or a clone session.
+/// The message `p4.v1.PacketReplicationEngineEntry`: a multicast group or a clone session.
 #[derive(Clone, PartialEq, Message)]
 pub struct PacketReplicationEngineEntry {
     /// Type of the entry.
@@ -409,34 +409,34 @@ pub enum ReplicationKind {
 }
 
 messages! {
-    /// The copies of packets of a multicast group.
+    /// The message `p4.v1.MulticastGroupEntry`: the copies of a group's packets.
     struct MulticastGroupEntry {
-        /// Number of the group; in a request, 0 queries all.
+        /// Number of the group; 0 in a request queries all.
         multicast_group_id: u32 = 1 (uint32),
         /// Copies of each packet.
         replicas: Vec<Replica> = 2 (message, repeated),
     }
 
-    /// The copies of cloned packets.
+    /// The message `p4.v1.CloneSessionEntry`: the copies of cloned packets.
     struct CloneSessionEntry {
-        /// Number of the session, as in the program.
+        /// Number of the session, which the program refers to.
         session_id: u32 = 1 (uint32),
         /// Copies of each packet.
         replicas: Vec<Replica> = 2 (message, repeated),
         /// Class of service of the copies.
         class_of_service: u32 = 3 (uint32),
-        /// Longest copy, bytes; 0 for no limit.
+        /// Maximum length of a copy, bytes; 0 for no limit.
         packet_length_bytes: i32 = 4 (int32),
     }
 }
 
-/// A copy of a packet.
+/// The message `p4.v1.Replica`: one copy of a packet.
 #[derive(Clone, PartialEq, Message)]
 pub struct Replica {
-    /// Port that it goes to.
+    /// Egress port of the copy.
     #[prost(oneof = "PortKind", tags = "1, 3")]
     pub port_kind: Option<PortKind>,
-    /// Number that distinguishes copies to one port.
+    /// Number that distinguishes several copies to the same port.
     #[prost(uint32, tag = "2")]
     pub instance: u32,
 }
@@ -444,16 +444,16 @@ pub struct Replica {
 /// The port of a [`Replica`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum PortKind {
-    /// A number; the form of P4Runtime up to 1.3, which every device accepts.
+    /// Port as a number, the form up to P4Runtime 1.3, which every device accepts.
     #[prost(uint32, tag = "1")]
     EgressPort(u32),
-    /// The number as bytes.
+    /// Port number as bytes, big-endian.
     #[prost(bytes, tag = "3")]
     Port(Vec<u8>),
 }
 
 messages! {
-    /// Loads a program into a device.
+    /// The message `p4.v1.SetForwardingPipelineConfigRequest`: loads a program.
     struct SetForwardingPipelineConfigRequest {
         /// Id of the device.
         device_id: u64 = 1 (uint64),
@@ -468,28 +468,28 @@ messages! {
     }
 }
 
-/// The enumeration `SetForwardingPipelineConfigRequest.Action`, of which the driver uses one.
+/// The enumeration `SetForwardingPipelineConfigRequest.Action`, limited to the value that the driver uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ConfigAction {
-    /// The value 0, which no request has.
+    /// The value 0, which requests never use.
     Unspecified = 0,
-    /// The program is checked, loaded and activated.
+    /// The device checks, loads and activates the program.
     VerifyAndCommit = 3,
 }
 
-/// The empty result of loading a program.
+/// The message `p4.v1.SetForwardingPipelineConfigResponse`, which is empty.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct SetForwardingPipelineConfigResponse {}
 
 messages! {
-    /// A program with its P4Info.
+    /// The message `p4.v1.ForwardingPipelineConfig`: a program with its P4Info.
     struct ForwardingPipelineConfig {
-        /// A [`P4Info`], not decoded, so that fields that this crate does not know are passed on.
+        /// The encoded [`P4Info`]. It is not decoded, so that fields unknown to this crate are passed on.
         p4info: Option<Vec<u8>> = 1 (bytes = "vec", optional),
-        /// Program in the form of the device.
+        /// Program in the device-specific format.
         p4_device_config: Vec<u8> = 2 (bytes = "vec"),
-        /// Identifies the configuration; chosen by the client that loaded it.
+        /// Number that the loading client chose to identify the configuration.
         cookie: Option<Cookie> = 3 (message, optional),
     }
 
@@ -500,7 +500,7 @@ messages! {
         cookie: u64 = 1 (uint64),
     }
 
-    /// Queries the program of a device.
+    /// The message `p4.v1.GetForwardingPipelineConfigRequest`: queries the device's program.
     #[derive(Copy)]
     struct GetForwardingPipelineConfigRequest {
         /// Id of the device.
@@ -510,26 +510,26 @@ messages! {
     }
 }
 
-/// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
+/// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`: the parts of the configuration to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResponseType {
     /// All parts of the program.
     All = 0,
-    /// Only the cookie, which a client set to distinguish programs.
+    /// Only the cookie, which identifies the program.
     CookieOnly = 1,
-    /// P4Info without the device's own form.
+    /// P4Info and cookie, without the device-specific format.
     P4infoAndCookie = 2,
 }
 
 messages! {
-    /// The program of a device.
+    /// The message `p4.v1.GetForwardingPipelineConfigResponse`: the device's program.
     struct GetForwardingPipelineConfigResponse {
-        /// Program with the requested parts.
+        /// Program, with the requested parts.
         config: Option<ForwardingPipelineConfig> = 1 (message, optional),
     }
 
-    /// The objects of a program that its controller can use.
+    /// The message `p4.config.v1.P4Info`: the objects of a program that a controller can use.
     struct P4Info {
         /// Tables of the program.
         tables: Vec<P4Table> = 2 (message, repeated),
@@ -537,17 +537,17 @@ messages! {
         actions: Vec<P4Action> = 3 (message, repeated),
         /// Arrays of counters in the program.
         counters: Vec<P4Counter> = 5 (message, repeated),
-        /// Counters of the entries of tables.
+        /// Direct counters, which count per table entry.
         direct_counters: Vec<P4DirectCounter> = 6 (message, repeated),
     }
 
-    /// Id and name of an object.
+    /// The message `p4.config.v1.Preamble`: id and names of an object.
     struct Preamble {
         /// Id of the object.
         id: u32 = 1 (uint32),
         /// Full name of the object.
         name: String = 2 (string),
-        /// Shortest name that is unique.
+        /// Shortest unique suffix of the name.
         alias: String = 3 (string),
     }
 
@@ -557,7 +557,7 @@ messages! {
         preamble: Option<Preamble> = 1 (message, optional),
         /// Fields of its key.
         match_fields: Vec<P4MatchField> = 2 (message, repeated),
-        /// Actions of its entries.
+        /// Actions that its entries may use.
         action_refs: Vec<P4ActionRef> = 3 (message, repeated),
         /// Capacity of the table, entries.
         size: i64 = 8 (int64),
@@ -571,22 +571,22 @@ messages! {
         name: String = 2 (string),
         /// Width of the field, bits.
         bitwidth: i32 = 4 (int32),
-        /// Kind of match; not set for one of the program's architecture.
+        /// Kind of match; unset for an architecture-specific kind.
         match_type: i32 = 5 (enumeration = "MatchType"),
     }
 }
 
-/// The kind of match of a key's field.
+/// The enumeration `p4.config.v1.MatchField.MatchType`: how a field is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum MatchType {
-    /// A kind that P4Runtime does not define.
+    /// The value 0, for architecture-specific kinds.
     Unspecified = 0,
     /// A single exact value.
     Exact = 2,
     /// A prefix with its length.
     Lpm = 3,
-    /// A value of some bits.
+    /// A value under a bit mask.
     Ternary = 4,
     /// A range of values.
     Range = 5,
@@ -599,7 +599,7 @@ messages! {
     struct P4ActionRef {
         /// Id of the action.
         id: u32 = 1 (uint32),
-        /// Entries that may use the action.
+        /// The entries in which the action may be used.
         scope: i32 = 3 (enumeration = "Scope"),
     }
 }

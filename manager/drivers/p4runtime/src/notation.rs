@@ -1,10 +1,10 @@
-//! Renders the values of entries for people: addresses as addresses.
+//! Renders the values of match fields for display, with addresses in their usual notation.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::entry::{Bytes, Field};
 
-/// The way in which the values of a field or parameter are written.
+/// The notation in which a field's or parameter's values are displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// Written as a number.
@@ -18,7 +18,7 @@ pub enum Notation {
 }
 
 impl Notation {
-    /// Chooses the notation of a field or parameter with this name and width.
+    /// Chooses the notation for a field or parameter by its width in bits and by words in its name.
     pub fn new(name: &str, bits: i32) -> Self {
         match bits {
             48 if has_word(name, &["mac"]) => Self::Mac,
@@ -46,7 +46,7 @@ impl Notation {
         }
     }
 
-    /// Renders the values of a field.
+    /// Renders a match field's value, with prefix length, range or mask.
     pub fn field(self, field: &Field) -> String {
         match field {
             Field::Exact(value) | Field::Optional(value) => self.value(value),
@@ -59,13 +59,14 @@ impl Notation {
         }
     }
 
-    /// Returns the length of the prefix that a mask of addresses stands for.
+    /// Returns the prefix length that is equal to an address mask, or `None` if the mask has another form.
     fn prefix(self, mask: &Bytes) -> Option<u32> {
         let bits: u32 = match self {
             Self::Ipv4 => 32,
             Self::Ipv6 => 128,
             Self::Mac | Self::Number => return None,
         };
+        // Move the address to the top of the 128 bits, so that its leading ones count.
         let ones = (mask.number()? << (128 - bits)).leading_ones();
         (mask.number()?.count_ones() == ones).then_some(ones)
     }

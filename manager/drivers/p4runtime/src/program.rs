@@ -1,4 +1,4 @@
-//! Binds a pipeline map to the P4Info of a device: names become ids, and what does not fit is reported.
+//! Binds a pipeline map to a device's P4Info: replaces names by ids, and reports everything that does not fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -16,44 +16,44 @@ use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
 use crate::roles::{self, Role, RoleKind};
 
-/// Upper limit of the problems that are listed.
+/// Maximum number of problems that are listed.
 const MAX_PROBLEMS: usize = 20;
-/// Steps of a role's entries in the order of additions: after all of the map.
+/// Offset of the steps of a role's entries, which are written after all entries of the map.
 const ROLE_STEPS: usize = 1 << 16;
-/// Capacity of a table whose P4Info does not say its size.
+/// Assumed capacity of a table whose P4Info does not state a size.
 const UNKNOWN_SIZE: usize = 1024;
 
-/// The local settings of a device.
+/// Settings that differ from device to device, to which the map's variables refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalSettings {
     /// Node id of the device.
     pub node: NodeId,
-    /// Interface by which its reports leave.
+    /// Interface by which the device sends its reports; `None` if not configured.
     pub report: Option<Report>,
-    /// Behaviour after a restart, if it differs from that in the map.
+    /// Behaviour after a restart, if it differs from the map's.
     pub restart: Option<Restart>,
-    /// Routes of the device, for a program whose map installs them. Without any, another controller installs them.
+    /// Routes for a program whose map installs them. If there are none, another controller installs them.
     pub routes: Vec<Route>,
-    /// The MTU of ports, bytes.
+    /// MTUs: each a port and the MTU in bytes.
     pub mtus: Vec<(u32, u16)>,
     /// Role outside the domain; `None` for a switch of the domain.
     pub role: Option<Role>,
 }
 
-/// A route of a device.
+/// An IP route of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Destination of the route.
+    /// Destination prefix of the route.
     pub to: Prefix,
     /// Port to the next hop.
     pub port: u32,
-    /// The MAC address of the port.
+    /// MAC address of the port, as a 48-bit number.
     pub source_mac: u64,
-    /// The MAC address of the next hop.
+    /// MAC address of the next hop, as a 48-bit number.
     pub mac: u64,
 }
 
-/// The interface by which reports leave a device.
+/// The interface by which a device sends its reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Port of the device.
@@ -62,20 +62,21 @@ pub struct Report {
     pub source: Ipv4Addr,
     /// Source MAC address of reports.
     pub source_mac: u64,
-    /// MAC address of the collector, or of the next router.
+    /// MAC address of the collector or of the next router.
     pub mac: u64,
 }
 
-/// A map bound to a program.
+/// A pipeline map bound to a device's program.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) map: Map,
     pub(crate) local: LocalSettings,
     pub(crate) rows: Vec<Row>,
-    /// Tables that the map uses.
+    /// Tables that the map uses, by P4Runtime id.
     pub(crate) tables: BTreeMap<u32, TableFacts>,
+    /// Names of all actions, by id.
     actions: BTreeMap<u32, String>,
-    /// Arrays of counters that are shown.
+    /// Counter arrays that the map names.
     pub(crate) counters: Counters,
 }
 
@@ -83,46 +84,47 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableFacts {
     pub(crate) name: String,
+    /// Match fields by id, with name and notation.
     fields: BTreeMap<u32, (String, Notation)>,
-    /// The program uses the table's default entry.
+    /// True if the map uses the table's default entry.
     pub(crate) default: bool,
-    /// Other entries are used.
+    /// True if the map uses other entries.
     pub(crate) entries: bool,
-    /// Entries that fit, if its P4Info says so.
+    /// Capacity in entries, if the P4Info states it.
     pub(crate) size: Option<usize>,
 }
 
-/// An entry of the map with the ids of the program.
+/// A row of the map with the program's ids in place of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) kind: Kind,
     pub(crate) family: Option<FamilyWord>,
     pub(crate) mode: Option<Mode>,
-    /// Algorithm of a filter, and its metric if it compares one.
+    /// For a filter row: the algorithm, and the metric if it compares one.
     pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
-    /// Priority of an entry without flows: one of `forwarding` wins over those that come after it.
+    /// Priority of entries without flows. An earlier `forwarding` row wins over later ones.
     pub(crate) order: u32,
-    /// Position in the order of additions. Entries of a role share it, so that they are written together.
+    /// Position in the order of additions. Entries of one step of a role share it, so that they are written together.
     pub(crate) step: usize,
     pub(crate) counts_reports: bool,
     pub(crate) counts_matches: bool,
     pub(crate) form: Form,
 }
 
-/// The form of an entry.
+/// The kind of object that a row describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An entry of a table.
     Table {
         table: u32,
         default: bool,
-        /// Priority of the entry, if the key has one.
+        /// Rule for the entry's priority; `None` if the table's key needs none.
         priority: Option<PriorityWord>,
         fields: Vec<BoundValue>,
         action: u32,
         params: Vec<BoundValue>,
     },
-    /// A clone session to a port.
+    /// A clone session that sends to one port.
     Clone {
         session: u32,
         port: Value,
@@ -132,7 +134,7 @@ pub(crate) enum Form {
     Group { group: u32, replicas: Vec<PacketCopy> },
 }
 
-/// The value of a field or a parameter, bound to its id.
+/// The value of a match field or parameter, with its id and width in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BoundValue {
     pub(crate) id: u32,
@@ -143,10 +145,10 @@ pub(crate) struct BoundValue {
 }
 
 impl Program {
-    /// Binds `map` to what a device says about its program.
+    /// Binds `map` to the program that a device's P4Info describes.
     ///
     /// # Errors
-    /// A sentence about each thing that does not fit.
+    /// One sentence about each problem.
     pub fn new(map: &Map, info: &P4Info, local: &LocalSettings) -> Result<Self, Vec<String>> {
         let mut binding = Binding {
             info,
@@ -190,7 +192,7 @@ impl Program {
         })
     }
 
-    /// Returns the capabilities of the device.
+    /// Returns the capabilities of a device with this program.
     pub fn capabilities(&self) -> Capabilities {
         let can = capabilities(&self.map, &self.local);
         let clauses = self
@@ -217,11 +219,12 @@ impl Program {
         self.map.bits
     }
 
-    /// Returns the encoding of INT by the program.
+    /// Returns the program's encoding of INT, if it puts INT into packets.
     pub(crate) fn encoding(&self) -> Option<Encoding> {
         self.map.encoding()
     }
 
+    /// Returns the rows of a kind, each with its index.
     pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (usize, &Row)> {
         self.rows
             .iter()
@@ -229,7 +232,7 @@ impl Program {
             .filter(move |(_, row)| row.kind == kind)
     }
 
-    /// Returns the clone sessions of the map.
+    /// Returns the numbers of the map's clone sessions.
     pub(crate) fn sessions(&self) -> BTreeSet<u32> {
         let sessions = self.rows.iter().filter_map(|row| match row.form {
             Form::Clone { session, .. } => Some(session),
@@ -243,12 +246,12 @@ impl Program {
         self.rows.iter().any(|row| matches!(row.form, Form::Group { .. }))
     }
 
-    /// Returns the role of the device outside the domain.
+    /// Returns the device's role outside the INT domain, if it has one.
     pub fn role(&self) -> Option<&Role> {
         self.local.role.as_ref()
     }
 
-    /// Returns the tables whose counters count reports, and those whose counters count packets that are to be measured.
+    /// Returns the tables whose direct counters count reports, and the tables whose direct counters count watched packets.
     pub(crate) fn counting_tables(&self) -> (BTreeSet<u32>, BTreeSet<u32>) {
         let mut reporting = BTreeSet::new();
         let mut watching = BTreeSet::new();
@@ -266,14 +269,14 @@ impl Program {
         (reporting, watching)
     }
 
-    /// Returns the name of a table.
+    /// Returns the name of a table, or `table ID` for one that the map does not use.
     pub(crate) fn table_name(&self, table: u32) -> String {
         self.tables
             .get(&table)
             .map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
     }
 
-    /// Renders a field of a key, with its name.
+    /// Renders a match field with its name.
     pub(crate) fn field_text(&self, table: u32, id: u32, field: &Field) -> String {
         match self.tables.get(&table).and_then(|facts| facts.fields.get(&id)) {
             Some((name, notation)) => format!("{name} {}", notation.field(field)),
@@ -281,7 +284,7 @@ impl Program {
         }
     }
 
-    /// Returns the name of an action.
+    /// Returns the name of an action, or `action ID` if it is unknown.
     pub(crate) fn action_name(&self, action: u32) -> String {
         self.actions
             .get(&action)
@@ -289,7 +292,7 @@ impl Program {
             .unwrap_or_else(|| format!("action {action}"))
     }
 
-    /// Returns the fields of the watchlist's key with one of these values.
+    /// Returns the watchlist's match fields whose values are any of these variables.
     fn watch_fields(&self, variables: &[Variable]) -> Vec<&BoundValue> {
         self.rows(Kind::Watch)
             .filter_map(|(_, row)| match &row.form {
@@ -305,6 +308,7 @@ impl Program {
             .collect()
     }
 
+    /// Derives the kinds of supported keys from the match fields of the watchlist's tables.
     fn matches(&self) -> MatchKinds {
         let addresses = self.watch_fields(&[Variable::Src, Variable::Dst]);
         let ports = self.watch_fields(&[Variable::Sport, Variable::Dport]);
@@ -328,7 +332,7 @@ impl Program {
         }
     }
 
-    /// Returns the room of the smallest table for these rules, without what sessions need in it.
+    /// Returns the capacity of the smallest table for this kind, minus the entries that sessions need there.
     fn room(&self, kind: Kind) -> usize {
         let rooms = self.tables_of(kind).into_iter().map(|id| {
             let used = self
@@ -344,7 +348,7 @@ impl Program {
         rooms.min().unwrap_or(0)
     }
 
-    /// Returns the tables of the entries of a kind.
+    /// Returns the tables that entries of this kind use.
     pub(crate) fn tables_of(&self, kind: Kind) -> BTreeSet<u32> {
         let tables = self.rows(kind).filter_map(|(_, row)| match row.form {
             Form::Table { table, .. } => Some(table),
@@ -354,11 +358,11 @@ impl Program {
     }
 }
 
-/// Returns the capabilities of a device as far as its map says them: until its P4Info is known, keys are those of most programs.
+/// Returns a device's capabilities as far as its map defines them; for the kinds of keys it assumes what most programs support.
 pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,
-        // Routes of another controller may be there before the manager's rules.
+        // Another controller's routes may be installed before the manager's rules.
         Restart::Waits if needs_routes(map) && local.routes.is_empty() => Restart::Forwards,
         restart => restart,
     });
@@ -396,7 +400,7 @@ pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     }
 }
 
-/// Returns the limits of filters by rule, as far as the map says them.
+/// Returns the limits of filters by rule, as far as the map defines them.
 fn rules(map: &Map) -> RuleLimits {
     let settings = &map.settings;
     let filters = match settings.rule_filters.as_slice() {
@@ -420,7 +424,7 @@ fn rules(map: &Map) -> RuleLimits {
     }
 }
 
-/// Converts an entry of a role into the form of a map.
+/// Converts an entry of a role into a row of a map.
 fn role_settings(row: &roles::Row) -> RowSettings {
     match &row.form {
         roles::Form::Table {
@@ -463,7 +467,7 @@ fn values(numbers: &roles::Numbers) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Returns the entry, or that of each of its tables.
+/// Expands a row into one row per table if it has `tables`.
 fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
     let Some(tables) = row.tables else {
         return vec![row.clone()];
@@ -477,13 +481,13 @@ fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
         .collect()
 }
 
-/// Returns algorithm and metric of an entry of a filter.
+/// Returns the filter algorithm and the metric of a row, or `None` if it has none.
 fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
     let algorithm = FilterAlgorithm::from_name(row.algorithm.as_deref()?)?;
     Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
 }
 
-/// Returns whether the device forwards by routes of its settings.
+/// Returns whether the program forwards by the routes in the device's settings.
 fn needs_routes(map: &Map) -> bool {
     let route = Value::Variable(Variable::Route);
     map.rows(Kind::Forwarding)
@@ -491,12 +495,13 @@ fn needs_routes(map: &Map) -> bool {
         .any(|row| row.r#match.values().any(|value| *value == route))
 }
 
-/// Converts P4Info, which may be text or binary, into the binary form.
+/// Converts P4Info from text or binary format into the binary format.
 ///
 /// # Errors
-/// A sentence that says what to do if it is neither.
+/// A sentence with a fix if it is neither.
 pub fn info(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let binary = match str::from_utf8(&bytes) {
+        // Binary data can be valid UTF-8, too: it is text only if it does not decode and contains the usual names.
         Ok(text) if check_info(&bytes).is_err() && (text.contains("pkg_info") || text.contains("tables")) => {
             crate::binary::to_binary(text)?
         }
@@ -505,10 +510,10 @@ pub fn info(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     check_info(&binary).map(|()| binary)
 }
 
-/// Checks that bytes are P4Info in binary form.
+/// Checks that `bytes` are binary P4Info with at least one table.
 ///
 /// # Errors
-/// A sentence that says what to do if they are not.
+/// A sentence with a fix if they are not.
 pub fn check_info(bytes: &[u8]) -> Result<(), String> {
     let info = P4Info::decode(bytes).ok().filter(|info| !info.tables.is_empty());
     info.map(|_| ()).ok_or_else(|| {
@@ -517,7 +522,7 @@ pub fn check_info(bytes: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Binds rows and collects what does not fit.
+/// Binds rows to a program, and collects the problems.
 struct Binding<'a> {
     info: &'a P4Info,
     local: &'a LocalSettings,
@@ -530,6 +535,7 @@ fn is_named(preamble: Option<&Preamble>, name: &str) -> bool {
 }
 
 impl<'a> Binding<'a> {
+    /// Records a problem once, and returns `None`.
     fn problem<T>(&mut self, text: String) -> Option<T> {
         if !self.problems.contains(&text) {
             self.problems.push(text);
@@ -537,7 +543,7 @@ impl<'a> Binding<'a> {
         None
     }
 
-    /// Binds the arrays of counters of the map.
+    /// Binds the map's counter arrays.
     fn counters(&mut self, map: &Map) -> Counters {
         let mut counters = Counters::default();
         for settings in &map.settings.counters {
@@ -558,7 +564,7 @@ impl<'a> Binding<'a> {
         counters
     }
 
-    /// Binds the entries of the device's role.
+    /// Binds the entries of the device's role, and checks that they fit in the tables.
     fn role_rows(&mut self, map: &Map) -> Vec<Row> {
         let expected = map.role();
         let Some(role) = self.local.role.as_ref() else {
@@ -604,6 +610,7 @@ impl<'a> Binding<'a> {
         rows
     }
 
+    /// Binds one row. Returns `None` if it does not fit.
     fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {
         let form = match (&row.table, row.clone_session) {
             (Some(table), _) => self.table_row(table, row)?,
@@ -646,6 +653,7 @@ impl<'a> Binding<'a> {
         })
     }
 
+    /// Binds a row of a table: its fields, action and parameters.
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
         let info = self.info;
         let found = info
@@ -696,6 +704,7 @@ impl<'a> Binding<'a> {
         })
     }
 
+    /// Binds the fields of a row's key, and checks that required fields have values.
     fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<BoundValue> {
         let mut fields = Vec::new();
         for (field, value) in &row.r#match {
@@ -737,6 +746,7 @@ impl<'a> Binding<'a> {
         fields
     }
 
+    /// Binds a row's action. Returns its id and parameters, or `None` if the table does not permit it.
     fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<BoundValue>)> {
         let info = self.info;
         let found = info
@@ -812,7 +822,7 @@ impl<'a> Binding<'a> {
         params
     }
 
-    /// Checks that a value fits the width of its field or parameter.
+    /// Checks that a value fits in the width of its field or parameter.
     fn check_value(&mut self, bound: &BoundValue, what: &str) {
         self.check_local(bound.value);
         let width = bound.width;
@@ -832,7 +842,7 @@ impl<'a> Binding<'a> {
             Value::Variable(Variable::TermNode | Variable::TermHops) => width == 32,
             Value::Variable(Variable::TermValue | Variable::Clauses) => width <= 64,
             Value::Variable(variable) if variable.nibble().is_some() => width == 4,
-            // Whether these fit depends on the value.
+            // For these variables, only the actual value decides; encoding checks it.
             Value::Variable(_) => (1..=128).contains(&width),
         };
         if !fits {
@@ -845,7 +855,7 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// Checks that the kind of a field can express its value.
+    /// Checks that the match kind of a field can express its value.
     fn check_kind(&mut self, bound: &BoundValue, what: &str) {
         let is_prefix = matches!(
             bound.value,
@@ -860,7 +870,7 @@ impl<'a> Binding<'a> {
         };
     }
 
-    /// Checks that the device's settings have a value.
+    /// Checks that the device's settings contain the value, if they must.
     fn check_local(&mut self, value: Value) {
         let needed = matches!(
             value,

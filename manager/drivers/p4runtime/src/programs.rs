@@ -1,19 +1,19 @@
-//! The project's own P4 programs, as far as a controller sees them.
+//! The project's own P4 programs with their P4Info, as a controller sees them.
 
 use crate::binary;
 use crate::message::P4Info;
 use crate::text::Message;
 
-/// A P4 program of this project.
+/// One P4 program of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
     /// Name of the program.
     pub name: &'static str,
     /// Description of the program.
     pub about: &'static str,
-    /// The built-in map with the entries that the manager writes; `None` if the manager does not drive it.
+    /// The built-in pipeline map; `None` if the manager does not drive this program.
     pub map: Option<&'static str>,
-    /// P4Info of the program, as text.
+    /// P4Info of the program in the text format.
     pub text: &'static str,
 }
 
@@ -51,34 +51,34 @@ pub const INCLUDED: [Included; 5] = [
     },
 ];
 
-/// Numbers of the objects of a program.
+/// Numbers of a program's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Number of match-action tables.
     pub tables: usize,
     /// Number of actions defined.
     pub actions: usize,
-    /// Number of register arrays, and their bits in total.
+    /// Number of register arrays, and their total size in bits.
     pub registers: (usize, u64),
     /// Number of counter arrays.
     pub counters: usize,
 }
 
 impl Included {
-    /// Returns the program of this name.
+    /// Returns the program with this name, if there is one.
     pub fn named(name: &str) -> Option<&'static Self> {
         INCLUDED.iter().find(|program| program.name == name)
     }
 
-    /// Parses its P4Info.
+    /// Parses the program's P4Info.
     ///
     /// # Errors
-    /// As [`binary::info`]; never of a program of this project, which a test reads.
+    /// A sentence from [`binary::info`]. It never occurs, because a test parses every included P4Info.
     pub fn info(&self) -> Result<P4Info, String> {
         binary::info(self.text)
     }
 
-    /// Returns the architecture, and the numbers of its objects.
+    /// Returns the name of the program's architecture, and the numbers of its objects.
     pub fn size(&self) -> (String, Size) {
         let root = Message::read(self.text).unwrap_or_default();
         let bits = root
@@ -95,7 +95,7 @@ impl Included {
     }
 }
 
-/// Returns the bits of a register, or 0 for a structure.
+/// Returns the width of a register in bits, or 0 for a structure.
 fn width(register: &Message) -> u64 {
     let bits = register
         .first("type_spec")

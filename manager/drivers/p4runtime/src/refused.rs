@@ -1,4 +1,4 @@
-//! Makes messages for the operator out of a P4Runtime write request that a device refused.
+//! Explains a P4Runtime write request that a device refused: which entry, why, and what the operator can do.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::message::Error;
 use crate::program::Program;
 use crate::translate::Batch;
 
-/// A write request that the device refused.
+/// A write request that the device refused, with the context for an explanation.
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) program: &'a Program,
-    /// Tables without room for all its entries, with a sentence about each.
+    /// Tables that are too small for all entries, with a sentence about each.
     pub(crate) full: &'a BTreeMap<u32, String>,
     pub(crate) batch: &'a Batch,
 }
 
 impl RefusedRequest<'_> {
-    /// Describes the first update that was refused, with the reason.
+    /// Describes the first refused update and the reason. `errors` are the results of the updates, in their order.
     pub(crate) fn text(&self, reason: &str, errors: &[Error]) -> String {
         let entries = self.batch.iter().map(|(_, entry)| entry);
         let failed: Vec<(&Entry, &Error)> = entries
@@ -50,8 +50,8 @@ impl RefusedRequest<'_> {
     }
 }
 
-/// Describes an error code. `full` is a sentence about a table without room; not every device has a code for that: PI, and so
-/// BMv2, answers UNKNOWN.
+/// Explains an error code. `full` is a sentence about a table that is too small, because not every device reports that: PI, and
+/// therefore BMv2, answers UNKNOWN.
 fn explain_code(error: &Error, full: Option<&String>) -> String {
     let code = Code::from_i32(error.canonical_code);
     let message: String = error.message.chars().take(MAX_MESSAGE).collect();
@@ -80,5 +80,5 @@ fn explain_code(error: &Error, full: Option<&String>) -> String {
     }
 }
 
-/// Maximum number of characters of the device's own message.
+/// Maximum number of characters that are shown of the device's message.
 const MAX_MESSAGE: usize = 300;

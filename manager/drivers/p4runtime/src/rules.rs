@@ -1,8 +1,8 @@
-//! Rules of filters as table entries.
+//! Rules of filters (the rule language) as table entries.
 //!
-//! A rule is in conjunctive normal form: each comparison is one entry in its own table, with a bitmask of the clauses that it makes
-//! true; one more entry has the bitmask of the required clauses. All carry the filter's number, which is the filter's own as long as
-//! its entry exists. For example, `(a or b) and c` with the number 1 becomes
+//! A rule is encoded in conjunctive normal form. Each comparison is one entry in a separate table, with a bitmask of the
+//! clauses that it satisfies. One more entry has the bitmask of the required clauses. All entries carry the filter's number,
+//! which no other filter has as long as its entry exists. For example, `(a or b) and c` with the number 1 becomes
 //!
 //! | table | match | action |
 //! | --- | --- | --- |
@@ -11,8 +11,7 @@
 //! | 3rd comparison | filter 1 | is `c` true: clauses 0b10 |
 //! | required clauses | filter 1, clauses 0b11 all true | report |
 //!
-//! A number says nothing about the rule, and the text of a rule is not on the device: it is rendered from the entries, in normal
-//! form.
+//! A number says nothing about the rule, whose text the device does not store. For display, the entries are rendered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,15 +27,15 @@ use crate::translate::{Entries, RuleValues, low_value};
 use crate::variable::RESULTS;
 
 impl Program {
-    /// Returns the first number of a filter by rule.
+    /// Returns the lowest number for filters by rule.
     pub(crate) fn first_rule_filter(&self) -> u8 {
         self.map.settings.rule_filters.first().copied().unwrap_or(0)
     }
 
-    /// Encodes a rule of a filter, with the first number.
+    /// Encodes the rule of a filter with the lowest number, which [`Self::number_rules`] replaces.
     ///
     /// # Errors
-    /// A sentence that says what to do if the program cannot express it.
+    /// A sentence with a fix if the program cannot express the rule.
     pub(crate) fn encode_rule(&self, text: &str) -> Result<Vec<Entry>, String> {
         if let Some(problem) = self.capabilities().rules.problem(text) {
             return Err(format!("of the rule `{text}`: {problem}"));
@@ -55,8 +54,8 @@ impl Program {
         Ok(entries)
     }
 
-    /// Gives filters by rule their numbers: those that they have on the device, or else free ones, preferably those that no entry
-    /// has there. Each element of `filters` has the entries of one filter.
+    /// Assigns numbers to filters by rule. A filter keeps the number that it has on the device. Others get free ones,
+    /// preferably numbers that no entry on the device has. Each element of `filters` holds the entries of one filter.
     ///
     /// # Errors
     /// A sentence if there are more filters than numbers.
@@ -98,7 +97,7 @@ impl Program {
         Ok(())
     }
 
-    /// Returns the entries of a filter with the number that it has on the device.
+    /// Returns the entries of a filter, renumbered to the number that it has on the device.
     pub(crate) fn as_numbered(&self, mut entries: Vec<Entry>, installed: &Entries) -> Vec<Entry> {
         if let Some(number) = self.number_in(&entries, installed) {
             entries.iter_mut().for_each(|entry| self.renumber(entry, number));
@@ -106,7 +105,7 @@ impl Program {
         entries
     }
 
-    /// Returns whether the device has more comparisons or rules with the number of these entries, so that it decides differently.
+    /// Returns whether the device has more comparisons or clauses with this number, so that it decides differently.
     pub(crate) fn has_extra_parts(&self, entries: &[Entry], installed: &Entries) -> bool {
         let Some(number) = entries.iter().find_map(|entry| self.number_of(entry)) else {
             return false;
@@ -114,7 +113,7 @@ impl Program {
         self.count_parts(installed.values(), number) > self.count_parts(entries, number)
     }
 
-    /// Counts the comparisons and rules with this number among entries.
+    /// Counts the comparison and clause entries with this number.
     fn count_parts<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>, number: u128) -> usize {
         entries
             .into_iter()
@@ -125,7 +124,7 @@ impl Program {
             .count()
     }
 
-    /// Renders the rule of the filter with this number, in normal form.
+    /// Renders the rule of the filter with this number in normal form, or returns `None` if its entries are incomplete.
     pub(crate) fn rule_text(&self, number: u128, installed: &Entries) -> Option<String> {
         let entries: Vec<&Entry> = installed
             .values()
@@ -140,7 +139,7 @@ impl Program {
         if rules.next().is_some() {
             return None;
         }
-        // In the order of their tables.
+        // In the order of the comparisons' tables.
         let terms: Vec<(String, u128)> = self
             .rows(Kind::Term)
             .flat_map(|(_, row)| entries.iter().filter_map(|entry| self.term(row, entry)))
@@ -159,8 +158,7 @@ impl Program {
         Some(clauses.join(" and "))
     }
 
-    /// Describes each filter by rule on the device, by its number: as in `rules` where the filter is one of them, else by its
-    /// entries.
+    /// Describes each filter by rule on the device, by number: as in `rules` if it is there, or else by its entries.
     pub fn rule_filters(&self, installed: &Entries, rules: &Rules) -> BTreeMap<u128, String> {
         let mut filters: BTreeMap<u128, String> = BTreeMap::new();
         for entry in installed.values() {
@@ -181,7 +179,7 @@ impl Program {
                 None => Rule::Filter(Arc::new(filter)).to_string(),
             };
             let all = filters.entry(number).or_default();
-            // Flows of both versions of IP are two entries.
+            // Flows of both IP versions have two entries with the same description.
             if !all.split("; ").any(|one| one == text) {
                 all.push_str(if all.is_empty() { "" } else { "; " });
                 all.push_str(&text);
@@ -190,7 +188,7 @@ impl Program {
         filters
     }
 
-    /// Renders the comparison of an entry, and returns the clauses that it makes true.
+    /// Renders the comparison of an entry. Returns it with the bitmask of the clauses that it satisfies.
     fn term(&self, row: &Row, entry: &Entry) -> Option<(String, u128)> {
         let values = self.values(row, entry)?;
         let term = TermRow {
@@ -206,7 +204,7 @@ impl Program {
         Some((term.text()?, low_value(&values, Variable::Clauses)?))
     }
 
-    /// Returns the number that the filter among these entries has on the device.
+    /// Returns the number that the filter of these entries has on the device.
     fn number_in(&self, entries: &[Entry], installed: &Entries) -> Option<u128> {
         entries
             .iter()
@@ -214,7 +212,7 @@ impl Program {
             .find_map(|entry| self.number_of(installed.get(&entry.key)?))
     }
 
-    /// Returns the row of the table and action of an entry that has the number of a filter by rule.
+    /// Returns the row for an entry's table and action, if the row contains a filter number.
     fn row_of(&self, entry: &Entry) -> Option<&Row> {
         let (Key::Table { table, .. }, Content::Action(action, _)) = (&entry.key, &entry.content) else {
             return None;
@@ -229,6 +227,7 @@ impl Program {
         })
     }
 
+    /// Returns the filter number in an entry.
     fn number_of(&self, entry: &Entry) -> Option<u128> {
         match (filter_number(self.row_of(entry)?)?, &entry.key, &entry.content) {
             (Place::Field(id), Key::Table { fields, .. }, _) => match fields.get(&id)? {
@@ -240,6 +239,7 @@ impl Program {
         }
     }
 
+    /// Replaces the filter number in an entry.
     fn renumber(&self, entry: &mut Entry, number: u128) {
         let Some(place) = self.row_of(entry).and_then(filter_number) else {
             return;
@@ -256,21 +256,21 @@ impl Program {
     }
 }
 
-/// Returns the number of the comparison that is true for these results.
+/// Returns the index of the comparison operator that is true for these results.
 fn comparison(results: u128) -> Option<u8> {
     let index = RESULTS.iter().position(|one| u128::from(*one) == results)?;
     u8::try_from(index).ok()
 }
 
-/// The place of a filter's number in an entry.
+/// The position of the filter number in an entry.
 enum Place {
-    /// The match field with this ID.
+    /// In the match field with this id.
     Field(u32),
-    /// The action's parameter with this ID.
+    /// In the action parameter with this id.
     Param(u32),
 }
 
-/// Returns the place of the number of a filter by rule in the entries of a row.
+/// Returns the position of the filter number in a row's entries, if they have one.
 fn filter_number(row: &Row) -> Option<Place> {
     let Form::Table { fields, params, .. } = &row.form else {
         return None;

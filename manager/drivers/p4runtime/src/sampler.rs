@@ -1,5 +1,5 @@
-//! Samplers count the packets of entries that measure a share of them. Each rule that samples has its own, which its entries
-//! share, and keeps it as long as one of them exists. The number of a sampler says nothing about the rule.
+//! Assigns samplers. A sampler is a counter in the P4 program that selects one packet in N. Each rule that samples has a
+//! separate sampler, shared by its entries, and keeps it while any of them exists. Its number says nothing about the rule.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::program::{BoundValue, Form, Program};
 use crate::translate::Entries;
 
 impl Program {
-    /// Encodes rules, with their samplers, for a device that has `installed`.
+    /// Encodes rules, with their sampler and filter numbers, for a device that has the entries `installed`.
     ///
     /// # Errors
-    /// A sentence that says what to do about a rule that the program cannot express.
+    /// A sentence with a fix about the first rule that the program cannot express.
     pub fn encode_all<'a>(
         &self,
         rules: impl IntoIterator<Item = &'a Rule>,
@@ -28,6 +28,7 @@ impl Program {
             let samples = matches!(rule, Rule::Watch(watch) if watch.sample > 1);
             parts.push((entries, samples));
         }
+        // First the samplers that installed entries have, then free ones for the other rules.
         let mut taken = BTreeSet::new();
         let mut without = Vec::new();
         for (index, (entries, samples)) in parts.iter_mut().enumerate() {
@@ -56,6 +57,7 @@ impl Program {
             else {
                 continue;
             };
+            // The sampler must fit in its parameter.
             let number = free.next().filter(|number| number >> width.min(127) == 0);
             let number = number.ok_or_else(|| {
                 let all = 1_u128.checked_shl(width).unwrap_or(u128::MAX);
@@ -70,7 +72,7 @@ impl Program {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// Returns whether two entries are equal, apart from their samplers.
+    /// Returns whether two entries are equal except for their samplers.
     pub(crate) fn is_same(&self, one: &Entry, other: &Entry) -> bool {
         let mut one = one.clone();
         if let Some(number) = self.sampler(other) {
@@ -79,7 +81,7 @@ impl Program {
         one == *other
     }
 
-    /// Returns the parameter of an entry that is its sampler.
+    /// Returns the parameter of an entry that holds the sampler's number.
     fn sampler_param(&self, entry: &Entry) -> Option<&BoundValue> {
         let (Key::Table { table, .. }, Content::Action(action, _)) = (&entry.key, &entry.content) else {
             return None;

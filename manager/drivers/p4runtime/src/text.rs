@@ -1,12 +1,12 @@
-//! P4Info in the text form that `p4c --p4runtime-files x.txtpb` writes: the text format of Protocol Buffers
-//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>).
+//! Parser for P4Info in the text format of Protocol Buffers (<https://protobuf.dev/reference/protobuf/textformat-spec/>), as
+//! `p4c --p4runtime-files x.txtpb` writes it.
 
 /// Maximum length of the text, bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Upper limit of the depth of nested messages.
+/// Maximum nesting depth of messages.
 const MAX_DEPTH: usize = 16;
 
-/// A message with its fields in order.
+/// A message: its fields in order, not typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     pub(crate) fields: Vec<Field>,
@@ -16,7 +16,7 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// The line on which it begins.
+    /// Line number where the field begins, from 1.
     pub(crate) line: usize,
     pub(crate) item: Item,
 }
@@ -24,19 +24,19 @@ pub(crate) struct Field {
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A number, or a word of an enumeration.
+    /// A number or the name of an enumeration value.
     Word(String),
-    /// A string without its quotation marks, which need not be UTF-8.
+    /// A string without quotation marks; it need not be UTF-8.
     String(Vec<u8>),
-    /// A message inside the message.
+    /// A message within the message.
     Message(Message),
 }
 
 impl Message {
-    /// Parses a text.
+    /// Parses a message from its text.
     ///
     /// # Errors
-    /// A sentence with the line if it is no such text.
+    /// A sentence with the line number if the text is invalid.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes; give a P4Info file"));
@@ -50,7 +50,7 @@ impl Message {
         }
     }
 
-    /// Returns the messages of this name.
+    /// Returns the nested messages of the fields with this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
         let fields = self.fields.iter().filter(move |field| field.name == name);
         fields.filter_map(|field| match &field.item {
@@ -59,12 +59,12 @@ impl Message {
         })
     }
 
-    /// Returns the first message of this name.
+    /// Returns the first nested message with this name.
     pub fn first<'a>(&'a self, name: &'a str) -> Option<&'a Self> {
         self.all(name).next()
     }
 
-    /// Returns the value of this name; empty if it is absent.
+    /// Returns the scalar value of the field with this name; empty if it is absent.
     pub fn text(&self, name: &str) -> &str {
         let mut fields = self.fields.iter().filter(|field| field.name == name);
         let found = fields.find_map(|field| match &field.item {
@@ -75,12 +75,13 @@ impl Message {
         found.unwrap_or_default()
     }
 
-    /// Returns the number of this name; 0 if it is absent or not a number.
+    /// Returns the number in the field with this name; 0 if it is absent or not a number.
     pub fn number(&self, name: &str) -> u32 {
         self.text(name).parse().unwrap_or(0)
     }
 }
 
+/// The remaining text, and the current line number.
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
@@ -94,7 +95,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// Returns the next bytes and skips them.
+    /// Consumes and returns the next `bytes` bytes.
     fn advance(&mut self, bytes: usize) -> &'a str {
         let (text, rest) = self.rest.split_at(bytes);
         self.line += text.matches('\n').count();
@@ -102,7 +103,7 @@ impl<'a> Reader<'a> {
         text
     }
 
-    /// Skips blanks and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             let blank = self.rest.len() - self.rest.trim_start().len();
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads strings that follow each other as one.
+    /// Reads one or more adjacent strings, which are concatenated.
     fn quoted(&mut self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         while self.rest.starts_with('"') {
@@ -151,6 +152,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// Parses fields up to the end of the text or a closing brace, which is not consumed.
     fn message(&mut self, depth: usize) -> Result<Message, String> {
         if depth > MAX_DEPTH {
             return self.wrong("messages are nested too deeply");
@@ -192,7 +194,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The byte of an escape, which follows `\\`, and its length.
+/// Decodes an escape sequence after its backslash. Returns the byte, and the length of the sequence.
 fn escaped(bytes: &[u8]) -> Option<(u8, usize)> {
     match *bytes.first()? {
         b'n' => Some((b'\n', 1)),

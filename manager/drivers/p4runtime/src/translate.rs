@@ -1,10 +1,10 @@
-//! Translates rules into entries and back.
+//! Translates rules into table entries of a P4 program, and entries back into rules.
 //!
-//! Several rules may be one entry (the instructions of a node), a rule may be several entries (a session), and a rule may be none
-//! (the encoding of INT, which the program fixes). What a program cannot express of a rule is lost when its entries are read. So
-//! the driver remembers the requested rules: an entry is read as the remembered rule that it expresses, and otherwise as the
-//! plainest rule that it expresses. The rules of a device are never taken from memory: a rule is present only if all of its
-//! entries are.
+//! Several rules may share one entry (the instructions of a node), a rule may need several entries (a session), and a rule may
+//! need none (the encoding of INT, which the program fixes). Entries do not preserve what a program cannot express of a rule.
+//! The driver therefore remembers the requested rules: an entry is decoded as a remembered rule that matches it, or else as
+//! the simplest rule that does. Memory alone never makes a rule present: it is present only if the device has all of its
+//! entries.
 
 mod span;
 
@@ -24,51 +24,51 @@ use crate::message::{MatchType, UpdateType};
 use crate::program::{BoundValue, Form, Program, Report, Route, Row};
 use span::{address, address_number, ones, port_span, prefix_span, span};
 
-/// Remaining hop count of an entry that has none.
+/// Remaining hop count of decoded entries that contain none.
 const DEFAULT_HOPS: u8 = 8;
-/// Upper limit of the updates in one request.
+/// Maximum number of updates in one request.
 const MAX_UPDATES: usize = 100;
 
 /// Entries by their key.
 pub type Entries = BTreeMap<Key, Entry>;
 
-/// A range of numbers, as a key has it.
+/// An inclusive range of numbers that a match field selects.
 pub(crate) type Span = (u128, u128);
 
-/// The rules and entries that a device's entries stand for.
+/// The rules that a device's entries represent, and the classification of these entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meaning {
     /// The rules that the driver installed.
     pub rules: Rules,
-    /// Entries of the driver: those of the rules, and remnants of rules that are not complete.
+    /// Entries of the driver, including remnants of incomplete rules.
     pub ours: Entries,
-    /// Keys of the entries that belong to no rule.
+    /// Keys of the driver's entries that belong to no complete rule.
     pub remains: BTreeSet<Key>,
     /// Entries of other controllers.
     pub foreign: Vec<Entry>,
 }
 
-/// Changes of one request: a device may execute them in any order.
+/// Updates of one request, which a device may execute in any order.
 pub type Batch = Vec<(UpdateType, Entry)>;
 
-/// The values of a rule, from which its entries are made.
+/// The values of a rule, from which its entries are built.
 pub(crate) enum RuleValues<'a> {
     Port(u32),
     Session(SocketAddr),
     Watch(&'a Watch),
     Filter(&'a Filter),
-    /// A comparison of the rule of a filter with this number, and the clauses that it makes true.
+    /// A comparison of a filter's rule: the filter's number, the comparison, and a bitmask of the clauses that it satisfies.
     Term(u8, &'a TermRow, u64),
-    /// The clauses of a rule.
+    /// The filter's number, and a bitmask of the required clauses.
     Clauses(u8, u64),
     Route(&'a Route),
-    /// A port and its MTU.
+    /// A port number, and its MTU in bytes.
     Mtu(u32, u16),
     Nothing,
 }
 
 impl<'a> RuleValues<'a> {
-    /// Returns the flows of an entry of a watchlist or a filter.
+    /// Returns the flows of a watchlist or filter entry.
     fn flows(&self) -> Option<&'a FlowMatch> {
         match self {
             Self::Watch(watch) => Some(&watch.key),
@@ -78,8 +78,8 @@ impl<'a> RuleValues<'a> {
     }
 }
 
-/// Returns the priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. The
-/// watchlist of a device is closed under intersection, so that no other keys need to be compared.
+/// Returns the priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. Because
+/// the watchlist of a device is closed under intersection, other pairs of keys need no order.
 fn precedence(key: &FlowMatch) -> u32 {
     let fields = u32::from(key.proto.is_some()) + u32::from(key.dscp.is_some());
     1 + prefix_bits(key.src) + prefix_bits(key.dst) + narrowness(key.sport) + narrowness(key.dport) + fields
@@ -94,10 +94,10 @@ fn narrowness((first, last): Ports) -> u32 {
 }
 
 impl Program {
-    /// Encodes a rule as entries.
+    /// Encodes a rule as table entries, with provisional sampler and filter numbers.
     ///
     /// # Errors
-    /// A sentence that says what to do if the program cannot express it.
+    /// A sentence with a fix if the program cannot express the rule.
     pub fn encode(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
         match rule {
             Rule::Encoding(encoding) => self.check_encoding(*encoding).map(|()| Vec::new()),
@@ -198,6 +198,7 @@ impl Program {
         }
     }
 
+    /// Builds the entries of all rows of a kind that apply to the values.
     fn entries(&self, kind: Kind, given: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, given)) {
@@ -210,7 +211,7 @@ impl Program {
         Ok(entries)
     }
 
-    /// Encodes the rule that the device forwards: some entries exist once for each route or port of its settings.
+    /// Encodes [`Rule::Forwarding`]. Some rows produce an entry for each configured route, or for each port with an MTU.
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
@@ -235,6 +236,7 @@ impl Program {
         Ok(entries)
     }
 
+    /// Builds the entry of a row with these values.
     pub(crate) fn entry(&self, row: &Row, given: &RuleValues<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone {
@@ -243,7 +245,7 @@ impl Program {
                 truncate,
             } => {
                 let port = self.number(*port, given)?.unwrap_or(0);
-                // Instance 0: Stratum on a Tofino refuses others.
+                // Instance 0, because Stratum on a Tofino refuses others.
                 let replicas = vec![PacketCopy {
                     port: Bytes::from(port),
                     instance: 0,
@@ -316,7 +318,7 @@ impl Program {
         }
     }
 
-    /// Returns the number of a value, or `None` for a part of a key that is left open.
+    /// Returns the number for a value, or `None` for a match field that the rule leaves open.
     fn number(&self, value: Value, given: &RuleValues<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
             Value::Number(number) => return Ok(Some(number)),
@@ -337,7 +339,7 @@ impl Program {
             (Variable::Port, RuleValues::Port(port)) => Ok(Some((*port).into())),
             (Variable::Collector, RuleValues::Session(to)) => Ok(Some(address_number(to.ip()))),
             (Variable::CollectorPort, RuleValues::Session(to)) => Ok(Some(to.port().into())),
-            // See `crate::rules`.
+            // Provisional; `number_rules` in `crate::rules` replaces it.
             (Variable::FilterNumber, RuleValues::Filter(_)) => Ok(Some(self.first_rule_filter().into())),
             (Variable::FilterNumber, RuleValues::Term(number, ..) | RuleValues::Clauses(number, _)) => {
                 Ok(Some((*number).into()))
@@ -359,6 +361,7 @@ impl Program {
             .ok_or_else(|| "it is not known how reports leave the device; add `report`".to_owned())
     }
 
+    /// Returns the value of a variable of a watchlist entry.
     fn watched(&self, variable: Variable, watch: &Watch) -> Result<Option<u128>, String> {
         let bits = watch.bits;
         Ok(match variable {
@@ -366,7 +369,7 @@ impl Program {
             Variable::Dscp => watch.key.dscp.map(u128::from),
             Variable::Hops => Some(watch.hops.into()),
             Variable::Sample => Some(watch.sample.into()),
-            // See `crate::sampler`.
+            // Provisional; `encode_all` in `crate::sampler` replaces it.
             Variable::Sampler => Some(0),
             Variable::Words => Some(self.map.words(bits).into()),
             Variable::Count => Some(bits.count_ones().into()),
@@ -378,7 +381,7 @@ impl Program {
         })
     }
 
-    /// Encodes a field of a key, or returns `None` if every value matches.
+    /// Encodes a match field. Returns `None` if every value matches, so that the field is omitted.
     fn field(&self, bound: &BoundValue, given: &RuleValues<'_>) -> Result<Option<Field>, String> {
         let span = match (bound.value, given.flows(), given) {
             (Value::Range(first, last), ..) => Some((first.into(), last.into())),
@@ -407,7 +410,7 @@ impl Program {
         check_width(bound, high)?;
         let all = ones(bound.width);
         let single = low == high;
-        // Low and high of a prefix differ in the bits that do not count.
+        // The bounds of a prefix differ exactly in the low bits that do not count.
         let is_prefix = (low ^ high) & (low ^ high).wrapping_add(1) == 0 && low & (low ^ high) == 0;
         let mask = all & !(low ^ high);
         match bound.kind {
@@ -428,7 +431,7 @@ impl Program {
         }
     }
 
-    /// Converts entries into the rules that they stand for. `remembered` are the requested rules.
+    /// Decodes a device's entries into rules. `remembered` are the requested rules.
     pub fn decode(&self, entries: Vec<Entry>, remembered: &Rules) -> Meaning {
         let mut meaning = Meaning::default();
         for entry in entries {
@@ -451,7 +454,7 @@ impl Program {
                 .cloned()
                 .collect()
         };
-        // A rule of many entries is a candidate for each of them.
+        // A rule with several entries is a candidate for each of them; try it once.
         let mut tried = BTreeSet::new();
         for entry in rest {
             for rule in self.candidates(&entry, &meaning.ours) {
@@ -473,7 +476,7 @@ impl Program {
         meaning
     }
 
-    /// Adds a rule and covers its entries, if the device has all of them.
+    /// Adds a rule and marks its entries as covered, if the device has all of them.
     fn add_rule(&self, rule: &Rule, meaning: &mut Meaning, covered: &mut BTreeSet<Key>) {
         let Ok(parts) = self.encode(rule) else { return };
         let parts = self.as_numbered(parts, &meaning.ours);
@@ -489,13 +492,14 @@ impl Program {
         }
     }
 
+    /// Returns the keys of the entries of these rules.
     fn covered_by(&self, rules: &Rules, ours: &Entries) -> BTreeSet<Key> {
         let parts = rules.iter().filter_map(|rule| self.encode(rule).ok());
         let parts = parts.flat_map(|parts| self.as_numbered(parts, ours));
         parts.map(|part| part.key).collect()
     }
 
-    /// Returns whether an entry is the driver's, or `None` if it is nobody's, such as a default entry of the program.
+    /// Returns whether an entry is the driver's or another controller's; `None` for neither, such as a default entry.
     fn is_ours(&self, entry: &Entry) -> Option<bool> {
         let looks_like_ours = self.rows.iter().any(|row| self.values(row, entry).is_some());
         match entry.key {
@@ -505,7 +509,7 @@ impl Program {
         }
     }
 
-    /// Returns the plainest rules that an entry may be a part of.
+    /// Returns the simplest rules to which an entry may belong.
     fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for row in &self.rows {
@@ -530,7 +534,7 @@ impl Program {
                     self.filter(row, &values, ours)
                         .map(|one| Rule::Filter(Arc::new(one))),
                 ),
-                // They are parts of filters.
+                // Decoded together with their filters.
                 Kind::Term | Kind::Clauses => {}
                 Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
             }
@@ -538,6 +542,7 @@ impl Program {
         rules
     }
 
+    /// Returns the width in bits of the row's field or parameter with this variable; 0 if it has none.
     pub(crate) fn width(&self, row: &Row, variable: Variable) -> u32 {
         let Form::Table { fields, params, .. } = &row.form else {
             return 0;
@@ -549,6 +554,7 @@ impl Program {
         bound.map_or(0, |bound| bound.width)
     }
 
+    /// Decodes the filter of an entry, if it is complete.
     pub(crate) fn filter(
         &self,
         row: &Row,
@@ -575,7 +581,7 @@ impl Program {
         })
     }
 
-    /// Returns the flows of an entry.
+    /// Decodes the flows of an entry, or returns `None` if they cannot be expressed.
     fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
         Some(FlowMatch {
             src: self.prefix(row, values, Variable::Src)?,
@@ -587,7 +593,7 @@ impl Program {
         })
     }
 
-    /// Returns the prefix of a variable: `Some(None)` if the entry leaves it open, `None` if its values are no prefix.
+    /// Decodes the prefix in a variable: `Some(None)` if the entry matches any address, `None` if the values form no prefix.
     fn prefix(
         &self,
         row: &Row,
@@ -603,6 +609,7 @@ impl Program {
         prefix.ok().map(Some)
     }
 
+    /// Decodes a watchlist entry.
     fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
         Some(Watch {
             key: self.flows(row, values)?,
@@ -616,7 +623,7 @@ impl Program {
         })
     }
 
-    /// Returns the values of the variables of a row in an entry, or `None` if it is not an entry of this row.
+    /// Matches an entry with a row. Returns the values of the row's variables, or `None` if the entry is not from this row.
     pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
         match (&row.form, &entry.key, &entry.content) {
@@ -644,7 +651,7 @@ impl Program {
                 let expected = self.number(*port, &RuleValues::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
             }
-            // A group has no mark: the number and the instances make it ours, so that other ports are a modification.
+            // Groups have no metadata. Number and instances identify ours, so that other ports are a modification of it.
             (
                 Form::Group { group, replicas },
                 Key::Group(found),
@@ -698,10 +705,10 @@ impl Program {
         Some(values)
     }
 
-    /// Plans the requests that change the rules of the device to `rules`, in their order: removals, modifications, additions.
+    /// Plans the requests for a change to `rules`: removals in reverse order of kinds, then modifications, then additions.
     ///
     /// # Errors
-    /// A sentence if the program cannot express a rule, or an entry of another controller conflicts.
+    /// A sentence if the program cannot express a rule, or if an entry of another controller has the same key.
     pub fn plan(&self, meaning: &Meaning, rules: &Rules) -> Result<Vec<Batch>, String> {
         let mut desired: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
         for entry in self.encode_all(rules, &meaning.ours)? {
@@ -718,6 +725,7 @@ impl Program {
                 self.describe(entry)
             ));
         }
+        // Each step has (phase, kind, row) as its order; one request contains only updates of equal order.
         let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
         for (key, entry) in &meaning.ours {
             if !desired.contains_key(key) {
@@ -750,7 +758,7 @@ impl Program {
         Ok(batches)
     }
 
-    /// Finds the tables in which the entries of a device and those of some batches do not fit, with a sentence about each.
+    /// Returns a sentence for each table that is too small for the device's present entries and the batches.
     pub(crate) fn full(&self, meaning: &Meaning, batches: &[Batch]) -> BTreeMap<u32, String> {
         let mut full = BTreeMap::new();
         for (id, facts) in &self.tables {
@@ -785,7 +793,7 @@ impl Program {
         full
     }
 
-    /// Counts the entries in the tables of watchlist and filters that belong to no rule.
+    /// Counts the entries in the watchlist's and filters' tables that belong to no rule.
     pub(crate) fn others(&self, meaning: &Meaning) -> OtherEntries {
         let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
         let others: Vec<&Entry> = meaning.foreign.iter().chain(remains).collect();
@@ -795,7 +803,7 @@ impl Program {
         }
     }
 
-    /// Counts these entries in the table of a kind that has most of them.
+    /// Returns the maximum count of these entries in any table of a kind.
     fn most_in_table(&self, kind: Kind, entries: &[&Entry]) -> usize {
         let counts = self.tables_of(kind).into_iter().map(|table| {
             entries
@@ -813,8 +821,8 @@ impl Program {
             .any(|row| row.counts_reports && self.values(row, entry).is_some())
     }
 
-    /// Returns the flows of an entry of the watchlist that counts the packets that match it, and how many of them are to be
-    /// measured.
+    /// Returns the flows of a watchlist entry whose direct counter counts matching packets, and the number of measured packets
+    /// among `packets`. `None` if the entry does not count.
     pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowMatch, u64)> {
         let rows = self.rows.iter().filter(|row| row.counts_matches);
         let watch = rows
@@ -823,13 +831,13 @@ impl Program {
         Some((watch.key, packets / u64::from(watch.sample.max(1))))
     }
 
-    /// Returns the position of an entry in the order of additions.
+    /// Returns the position of an entry in the order of additions: its kind, and its row's step.
     fn rank(&self, entry: &Entry) -> (Kind, usize) {
         let found = self.rows.iter().find(|row| self.values(row, entry).is_some());
         found.map_or((Kind::Watch, usize::MAX), |row| (row.kind, row.step))
     }
 
-    /// Describes an entry for people.
+    /// Describes an entry for display.
     pub fn describe(&self, entry: &Entry) -> String {
         let what = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),
@@ -860,7 +868,7 @@ impl Program {
     }
 }
 
-/// Applies `changes` to rules.
+/// Returns `rules` after applying `changes`.
 pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     let mut rules = rules.clone();
     for change in changes {
@@ -875,7 +883,7 @@ pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     rules
 }
 
-/// Returns whether a row is for filters of this algorithm and metric.
+/// Returns whether a row is for filters with this algorithm and metric.
 fn is_filter_row(row: &Row, filter: &Filter) -> bool {
     row.filter.is_some_and(|(algorithm, metric)| {
         algorithm == filter.algorithm && metric.is_none_or(|metric| metric == filter.metric)
@@ -889,15 +897,17 @@ fn ports(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<Ports>
     }
 }
 
+/// Returns the value of an 8-bit variable.
 fn byte(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u8> {
     values.get(&variable).map(|(low, _)| *low as u8)
 }
 
-/// Returns the low end of a variable's values.
+/// Returns the lower bound of a variable's values.
 pub(crate) fn low_value(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u128> {
     values.get(&variable).map(|(low, _)| *low)
 }
 
+/// Returns whether a row applies to these values: its IP version, mode, and filter algorithm.
 fn applies(row: &Row, given: &RuleValues<'_>) -> bool {
     let (prefix, mode) = match given {
         RuleValues::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
@@ -925,7 +935,8 @@ fn check_width(bound: &BoundValue, value: u128) -> Result<(), String> {
     ))
 }
 
-/// Binds a variable to what an entry has in its place. Returns whether the entry has the value that the row says.
+/// Binds a variable to the range found in an entry. Returns false if the entry has another value than the row, or than an
+/// earlier field of this variable.
 fn bind(bound: &mut BTreeMap<Variable, Span>, value: Value, span: Span) -> bool {
     match value {
         Value::Number(number) => span == (number, number),
@@ -934,6 +945,7 @@ fn bind(bound: &mut BTreeMap<Variable, Span>, value: Value, span: Span) -> bool 
     }
 }
 
+/// Reads the parameters of an action into `bound`. Returns false if the action or a value differs.
 fn read_params(
     action: u32,
     params: &[BoundValue],
@@ -951,7 +963,7 @@ fn read_params(
         })
 }
 
-/// Returns the instruction bitmap that parameters give.
+/// Returns the instruction bitmap from parameters that hold it, as a whole or in nibbles.
 fn read_bits(values: &BTreeMap<Variable, Span>) -> Option<Bits> {
     if let Some((bits, _)) = values.get(&Variable::Bits) {
         return Bits::try_from(*bits).ok();

@@ -1,22 +1,22 @@
-//! The values of a map's entries: numbers, and values that a rule or the device gives.
+//! Values in the entries of a pipeline map: constants, and variables that a rule or the device's settings give.
 
 use std::fmt;
 
 use settings::read::{Node, Reader};
 use settings::setting::{Setting, Shown};
 
-/// A value of an entry.
+/// The value of a match field or parameter in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A constant of up to 128 bits.
     Number(u128),
-    /// A constant range of a key, from the first to the last.
+    /// A constant inclusive range of a match field.
     Range(u64, u64),
-    /// A value of the rule or of the device.
+    /// A value from the rule or the device's settings.
     Variable(Variable),
 }
 
-/// Declares the variables with their words and descriptions.
+/// Declares the variables with their names in maps, their scopes, and their descriptions in the reference.
 macro_rules! variables {
     ($($(#[doc = $text:literal])+ $name:ident = $word:literal in $kinds:ident),* $(,)?) => {
         /// A value that the rule or the device gives.
@@ -25,11 +25,11 @@ macro_rules! variables {
             $($(#[doc = $text])+ $name),*
         }
 
-        /// Results for which a comparison is true, by the number of the comparison: less is 4, equal 2, greater 1.
+        /// Results that make each comparison operator true, by its number; a bit set of less (4), equal (2) and greater (1).
 pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
 
 impl Variable {
-    /// Returns its value in a comparison of a rule.
+    /// Returns the value of this variable for a comparison of a rule, or `None` if it is not one of a comparison.
     pub(crate) fn in_comparison(self, row: &detect::table::Row) -> Option<u128> {
         match self {
             Self::TermSubject => Some(row.subject.into()),
@@ -43,21 +43,21 @@ impl Variable {
         }
     }
 
-            /// All variables in the order of their declaration.
+            /// All variables, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Returns the name of this variable in a map.
+            /// Returns the variable's name in a map.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
 
-            /// Returns the description for people.
+            /// Returns the description for the reference.
             pub fn text(self) -> String {
                 let lines: &[&str] = match self { $(Self::$name => &[$($text),+]),* };
                 lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
             }
 
-            /// Returns the rules that have this variable.
+            /// Returns the scope, which says what kinds of rules have this variable.
             pub(crate) fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$kinds),* }
             }
@@ -65,7 +65,7 @@ impl Variable {
     };
 }
 
-/// The kinds of rules that have a variable.
+/// The kinds of rules that have a variable; `Kind::has` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Any,
@@ -164,7 +164,7 @@ variables! {
 }
 
 impl Variable {
-    /// Returns whether it describes a part of the traffic, and belongs into a key.
+    /// Returns whether the variable selects packets, so that it belongs in a key.
     pub(crate) fn is_key(self) -> bool {
         matches!(
             self,
@@ -172,7 +172,7 @@ impl Variable {
         )
     }
 
-    /// Returns which 4 bits of the bitmap it is, counted from the least significant nibble.
+    /// Returns which 4 bits of the instruction bitmap it is, counted from the least significant nibble.
     pub(crate) fn nibble(self) -> Option<u32> {
         match self {
             Self::Bits0To3 => Some(3),
@@ -215,7 +215,7 @@ impl Setting for Value {
 
     fn show(&self) -> Shown {
         match self {
-            // Read as one of 64 bits.
+            // Numbers in a file have at most 64 bits.
             Self::Number(number) => u64::try_from(*number).unwrap_or(u64::MAX).show(),
             Self::Range(first, last) => format!("{first}-{last}").show(),
             Self::Variable(variable) => variable.name().to_owned().show(),
@@ -223,7 +223,7 @@ impl Setting for Value {
     }
 }
 
-/// Parses a range such as `0-3`.
+/// Parses an inclusive range such as `0-3`.
 fn range(word: &str) -> Option<Value> {
     let (first, last) = word.split_once('-')?;
     let first: u64 = first.parse().ok()?;
@@ -231,7 +231,7 @@ fn range(word: &str) -> Option<Value> {
     (first <= last).then_some(Value::Range(first, last))
 }
 
-/// Returns the results for which a comparison is true.
+/// Returns the results that make a comparison operator true.
 fn results(comparison: u8) -> u128 {
     RESULTS.get(usize::from(comparison)).copied().unwrap_or(0).into()
 }

@@ -1,8 +1,8 @@
-//! Captures that were made at the same time, merged by the times of their frames.
+//! Merges captures that overlap in time, ordered by the timestamps of their frames.
 //!
-//! A ring of files, as `tcpdump -C` and `-G` write, is read in the order of time whatever the order of its names is. The frames of captures
-//! that overlap, such as those of two interfaces or hosts, alternate. A file is opened when its first frame is due, so only files that
-//! overlap are open together.
+//! A ring of files written by `tcpdump -C` or `-G` is replayed in the order of time, whatever the order of its file names. The
+//! frames of captures that overlap, such as captures from two interfaces or hosts, are interleaved. A file is opened only when
+//! its first frame is due, so only overlapping files are open at the same time.
 
 use std::fs::File;
 use std::mem;
@@ -15,14 +15,14 @@ use terminal::progress::Progress;
 
 use super::{Account, open, unreadable};
 
-/// Frames of one file, in their order.
+/// Consecutive frames of one file.
 #[derive(Debug, Default)]
 pub struct Run {
     bytes: Vec<u8>,
     frames: Vec<FrameRef>,
 }
 
-/// A frame in the bytes of a run.
+/// A frame, as a range in the bytes of its run.
 #[derive(Debug)]
 struct FrameRef {
     bytes: Range<usize>,
@@ -85,20 +85,20 @@ struct OwnedFrame {
     data: Vec<u8>,
 }
 
-/// An open file, with its next two frames.
+/// An open file with a look-ahead of two frames.
 #[derive(Debug)]
 struct Source {
-    /// The number of the file.
+    /// The file's index in the list of paths.
     file: usize,
     reader: Reader<File>,
     next: OwnedFrame,
     after: Option<OwnedFrame>,
-    /// The error with which the file ends.
+    /// The error that ends the file early; reported after the frames before it.
     error: Option<CliError>,
 }
 
 impl Source {
-    /// Opens a file. `Ok(None)`: it has no frame.
+    /// Opens a file, or returns `Ok(None)` if it holds no frame.
     fn open(file: usize, path: &Path) -> Result<Option<Self>, CliError> {
         let mut reader = open(path)?;
         let Some(next) = read(&mut reader, path, Vec::new())? else {
@@ -122,7 +122,8 @@ impl Source {
         }
     }
 
-    /// The time at which the next frame is due: not after the one that follows it, because a single one may have a wrong time.
+    /// Returns the time at which the next frame is due. It is never later than the following frame's time, so that one frame
+    /// with a wrong timestamp does not stall its file.
     fn due(&self) -> u64 {
         let next = self.next.header.ts;
         self.after
@@ -130,7 +131,7 @@ impl Source {
             .map_or(next, |after| after.header.ts.min(next))
     }
 
-    /// Goes on to the frame after the next one. `false`: there is none.
+    /// Advances by one frame. Returns `false` at the end of the file.
     fn advance(&mut self, path: &Path) -> bool {
         let Some(after) = self.after.take() else {
             return false;
@@ -156,17 +157,18 @@ fn read(reader: &mut Reader<File>, path: &Path, mut buffer: Vec<u8>) -> Result<O
     }))
 }
 
-/// The outcome of [`merged`].
+/// Files that overlap or failed during [`merged`].
 #[derive(Debug, Default)]
 pub struct Merged {
-    /// The files that overlap with another one in time, in the order in which they were given.
+    /// Files that overlap another one in time, in the order in which they were given.
     pub overlapping: Vec<PathBuf>,
-    /// The errors of files that could not be read to their ends.
+    /// Errors of files that could not be read to their end.
     pub errors: Vec<CliError>,
 }
 
-/// Reads all frames of captures, which can be read twice, in the order of their times. `each` gets runs of frames with the index of their file, and
-/// counts them in the account. A file that cannot be read to its end does not hide the others.
+/// Reads all frames of several captures in the order of their times. The paths must be readable twice: each file is opened
+/// once to find its first frame, and again when that frame is due. `each` receives runs of frames with the index of their
+/// file, and counts them in the account. A file that cannot be read to its end does not stop the others.
 pub fn merged(
     paths: &[PathBuf],
     account: &mut Account,
@@ -183,7 +185,7 @@ pub fn merged(
             Err(error) => merged.errors.push(error),
         }
     }
-    // The first one to open is the last one.
+    // Sorted latest first, so that `pop_if` takes the file that is due next.
     waiting.sort_unstable_by(|one, other| other.cmp(one));
     let mut sources: Vec<Source> = Vec::new();
     let mut run = Run::default();

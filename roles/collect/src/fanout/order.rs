@@ -1,5 +1,9 @@
-//! Puts the sequence numbers that several threads of an input received into the order of their receive times: a reporter's datagrams may arrive
-//! at several queues of an interface, and each thread reads a burst at a time.
+//! Merges the sequence numbers that several threads of one input received, in the order of their receive times. A reporter's
+//! datagrams may arrive at several receive queues of an interface, and each thread reads a burst at a time, so without the
+//! merge, the collector would see gaps that do not exist.
+//!
+//! A number leaves once every other thread has reached its time (a k-way merge with watermarks). When the wall clock is set
+//! back, each thread starts a new epoch; times compare as (epoch, time).
 
 use std::collections::VecDeque;
 
@@ -7,50 +11,50 @@ use collector::event::Nanos;
 
 use super::Noted;
 
-/// Maximum number of waiting sequence numbers. Beyond it the earliest no longer waits for threads that may have earlier ones.
+/// Maximum number of waiting sequence numbers. Beyond it the earliest leaves without waiting for slower threads.
 const LIMIT: usize = 16_384;
 
-/// A thread's time goes back by more than this only if the clock was set back, ns. The stamps of datagrams are out of order by less.
+/// Smallest backward jump of a thread's time that counts as a clock step, ns. Receive timestamps are out of order by less.
 const SET_BACK: Nanos = 20_000_000;
 
-/// Time after the clock was set back within which every thread has the new time, ns.
+/// Time after a clock step within which every thread has seen the new time, ns.
 const PATIENCE: Nanos = 1_000_000_000;
 
-/// The thread of a lane has ended.
+/// The watermark of a lane without a thread: it never holds the others up.
 const NEVER: Moment = (u64::MAX, Nanos::MAX);
 
-/// A time, after the number of times that the clock was set back before it.
+/// A time, preceded by its epoch: how often the clock had been set back before.
 type Moment = (u64, Nanos);
 
-/// The sequence numbers of each thread, until no other can have earlier ones.
+/// Sequence numbers by thread, each waiting until no other thread can have an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     lanes: Vec<Lane>,
     waiting: usize,
-    /// When the clock was set back for the last time: the first time after it.
+    /// The start of the current epoch: the first time seen after the latest clock step.
     restarted: Moment,
 }
 
 /// The sequence numbers of one thread, in their order.
 #[derive(Debug)]
 struct Lane {
-    /// Each with the number of times that the clock was set back before it.
+    /// The waiting numbers, each with its epoch.
     noted: VecDeque<(u64, Noted)>,
-    /// The thread has noted everything that arrived before.
+    /// The thread's watermark: it has delivered everything that arrived before.
     until: Moment,
-    /// It has a thread.
+    /// A thread uses this lane.
     open: bool,
 }
 
 impl Lane {
-    /// The time of the first waiting number.
+    /// Returns the time of the first waiting number.
     fn front(&self) -> Option<Moment> {
         self.noted.front().map(|(step, noted)| (*step, noted.received))
     }
 }
 
 impl Order {
-    /// Adds a thread; returns its number.
+    /// Adds a thread and returns the index of its lane.
     pub(super) fn add(&mut self) -> usize {
         let free = self
             .lanes
@@ -64,24 +68,24 @@ impl Order {
                 open: false,
             });
         }
-        // Threads receive for the first time soon after the start.
+        // A new thread has no time yet: the lane's watermark is the start of the epoch.
         self.lanes[index].until = (self.restarted.0, 0);
         self.lanes[index].open = true;
         index
     }
 
-    /// A thread has ended.
+    /// Marks a lane as ended; its waiting numbers still leave in order.
     pub(super) fn end(&mut self, lane: usize) {
         self.lanes[lane].open = false;
         self.lanes[lane].until = NEVER;
     }
 
-    /// Whether there is one thread only, whose order is that of its datagrams.
+    /// Returns whether a single thread delivers numbers, so that they are in order already.
     pub(super) fn is_trivial(&self) -> bool {
         self.waiting == 0 && self.lanes.iter().filter(|lane| lane.open).count() < 2
     }
 
-    /// Adds sequence numbers of a thread.
+    /// Adds the sequence numbers that a thread received, in the order of their arrival.
     pub(super) fn push(&mut self, lane: usize, noted: &[Noted]) {
         for noted in noted {
             self.check_clock(lane, noted.received);
@@ -91,11 +95,11 @@ impl Order {
         self.waiting += noted.len();
     }
 
-    /// A thread has noted everything that arrived before `until`.
+    /// Advances a thread's watermark: it has delivered everything that arrived before `until`.
     pub(super) fn set(&mut self, lane: usize, until: Nanos) {
         self.check_clock(lane, until);
         self.lanes[lane].until.1 = until;
-        // A thread that has not looked since then, or whose time did not go back, holds the others up no longer.
+        // Move lanes of the old epoch to the new one after a grace period, so that an idle thread does not hold the others up.
         let (step, restarted) = self.restarted;
         if self.lanes[lane].until.0 == step && until > restarted.saturating_add(PATIENCE) {
             for other in self.lanes.iter_mut().filter(|other| other.until.0 < step) {
@@ -104,8 +108,8 @@ impl Order {
         }
     }
 
-    /// A thread has reached `time`. If it had a later one, the clock was set back: what it notes from now on is later than everything with
-    /// a time of the clock before.
+    /// Detects a clock step: a thread that reaches `time` after a much later one starts the next epoch, so that its further
+    /// numbers follow those of the old clock.
     fn check_clock(&mut self, lane: usize, time: Nanos) {
         let (step, before) = self.lanes[lane].until;
         if time.saturating_add(SET_BACK) < before {
@@ -116,7 +120,7 @@ impl Order {
         }
     }
 
-    /// Passes the sequence numbers that need not wait any longer to `visit`, in order.
+    /// Passes the sequence numbers that need not wait to `visit`, in order. Above [`LIMIT`], the earliest one never waits.
     pub(super) fn drain(&mut self, mut visit: impl FnMut(Noted)) {
         while let Some((lane, limit)) = self.earliest() {
             let lane = &mut self.lanes[lane];
@@ -139,7 +143,7 @@ impl Order {
         }
     }
 
-    /// The lane with the earliest number, and the time up to which no other has an earlier one.
+    /// Returns the lane with the earliest number, and the time up to which no other lane can have an earlier one.
     fn earliest(&self) -> Option<(usize, Moment)> {
         let fronts = self.lanes.iter().map(Lane::front).enumerate();
         let (first, _) = fronts

@@ -1,6 +1,7 @@
-//! The queue of a worker: datagrams in loads, with a lane for each thread that receives. It is bounded in bytes of memory: a lane may
-//! occupy as much as it leaves free. While a lane has no room, its thread waits, so that further datagrams stay in the socket or
-//! ring: the kernel buffers them, and counts those it drops.
+//! The queue in front of a worker: loads of datagrams, in one lane per receiving thread, served round robin. It is bounded in
+//! bytes of memory; a lane may occupy at most as much as it leaves free, so that no thread can starve the others. A thread
+//! whose lane is full waits and leaves further datagrams in its socket or ring, where the kernel buffers them and counts those
+//! it drops.
 
 use std::{
     collections::VecDeque,
@@ -19,27 +20,27 @@ use runtime::lock::lock;
 struct Inner {
     limit: usize,
     lanes: Vec<Lane>,
-    /// The lane whose load is next.
+    /// The lane to serve first at the next `pop`.
     turn: usize,
     /// Empty loads, for reuse.
     spare: Vec<Load>,
-    /// Bytes of memory of the loads that are queued or being processed.
+    /// Memory of the loads that are queued or being processed, bytes.
     used: usize,
-    /// The worker waits until it is notified.
+    /// The worker waits on `filled` until it is notified.
     asleep: bool,
     /// The worker has ended.
     closed: bool,
 }
 
-/// The loads of one sender.
+/// The queued loads of one sender.
 #[derive(Debug)]
 struct Lane {
     loads: VecDeque<Load>,
-    /// Bytes of memory of its loads that are queued or being processed.
+    /// Memory of the lane's loads that are queued or being processed, bytes.
     used: usize,
-    /// The sender waits until `used` is at most this, bytes.
+    /// The sender waits on `room` until `used` has fallen to this many bytes.
     resume: Option<usize>,
-    /// It has a sender.
+    /// A sender uses this lane.
     open: bool,
 }
 
@@ -50,18 +51,18 @@ struct Shared {
     room: Condvar,
 }
 
-/// The sending end, of a thread that receives. Each clone has a lane of its own.
+/// The sending end of one receiving thread. Each clone opens a separate lane.
 #[derive(Debug)]
 pub struct LoadSender {
     shared: Arc<Shared>,
     lane: usize,
 }
 
-/// The receiving end, of the worker.
+/// The receiving end, owned by the worker.
 #[derive(Debug)]
 pub struct LoadReceiver(Arc<Shared>);
 
-/// A queue with room for `limit` bytes.
+/// Creates a queue with room for `limit` bytes.
 pub fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
     let mut inner = Inner {
         limit,
@@ -88,7 +89,7 @@ pub fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
 }
 
 impl LoadSender {
-    /// Queues datagrams, in order, and waits while there is no room. Returns how many were dropped because the worker has ended.
+    /// Queues datagrams in order, and waits while there is no room. Returns the number dropped because the worker has ended.
     pub(super) fn send<'p>(&self, arrivals: impl Iterator<Item = Arrival<'p>>) -> u64 {
         let mut inner = lock(&self.shared.inner);
         let mut dropped = 0;
@@ -99,6 +100,7 @@ impl LoadSender {
                 inner = self.wait_for_room(inner, len);
             }
             if inner.closed {
+                // The part with the first reports counts for the whole datagram.
                 dropped += u64::from(!matches!(arrival.entry.contents, Contents::LaterReports(_)));
                 continue;
             }
@@ -121,7 +123,7 @@ impl LoadSender {
             if std::mem::take(&mut inner.asleep) {
                 self.shared.filled.notify_one();
             }
-            // Half of its loads are processed between two wake-ups.
+            // Wake up only after half of the lane is processed: fewer, longer turns.
             let lane = &mut inner.lanes[self.lane];
             lane.resume = Some(lane.used / 2);
             inner = self
@@ -163,8 +165,8 @@ pub(super) enum Received {
 }
 
 impl LoadReceiver {
-    /// Passes a load to `process`. Without one, sleeps for `nap` first, during which senders need not notify, and then waits at most
-    /// `timeout`.
+    /// Passes one load to `process`. If the queue is empty, first sleeps for `nap`, during which senders need not notify, and
+    /// then waits for at most `timeout`.
     pub(super) fn receive(
         &self,
         nap: Option<Duration>,
@@ -207,12 +209,12 @@ impl LoadReceiver {
         Received::Load(count)
     }
 
-    /// The receive time of the earliest datagram that waits.
+    /// Returns the receive time of the earliest queued datagram.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         lock(&self.0.inner).lanes.iter().filter_map(Lane::oldest).min()
     }
 
-    /// Whether no load waits.
+    /// Returns whether no load is queued.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0.inner).is_empty()
     }
@@ -220,7 +222,7 @@ impl LoadReceiver {
 
 #[cfg(test)]
 impl LoadReceiver {
-    /// Whether a sender waits for room.
+    /// Returns whether a sender waits for room.
     pub(super) fn has_waiting_sender(&self) -> bool {
         lock(&self.0.inner).lanes.iter().any(|lane| lane.resume.is_some())
     }
@@ -237,14 +239,14 @@ impl Drop for LoadReceiver {
 }
 
 impl Lane {
-    /// The receive time of its first datagram.
+    /// Returns the receive time of the lane's first datagram.
     fn oldest(&self) -> Option<Nanos> {
         Some(self.loads.front()?.entries.first()?.received)
     }
 }
 
 impl Inner {
-    /// The number of a lane without a sender and without loads, or of a new one.
+    /// Returns the index of a free lane (no sender, no loads), adding one if necessary.
     fn open_lane(&mut self) -> usize {
         let lane = Lane {
             loads: VecDeque::new(),
@@ -272,7 +274,7 @@ impl Inner {
         self.lanes.iter().any(|lane| lane.open)
     }
 
-    /// Whether `len` bytes fit into the last load of this lane, or another load into the queue.
+    /// Returns whether `len` bytes fit into the lane's last load or, as another load, into the queue.
     fn has_room(&self, lane: usize, len: usize) -> bool {
         let Lane { loads, used: own, .. } = &self.lanes[lane];
         if self.closed || loads.back().is_some_and(|last| last.fits(len)) {
@@ -280,11 +282,11 @@ impl Inner {
         }
         let more = Load::memory_for(len);
         let used = self.used + more;
-        // A datagram longer than half of the queue waits until its lane is empty.
+        // A datagram larger than half of the queue is accepted once its lane is empty, one larger than the queue once all are.
         used <= self.limit && (*own == 0 || own + more <= self.limit - used) || self.used == 0
     }
 
-    /// The last load if `len` bytes fit into it, else a new one.
+    /// Returns the lane's last load if `len` bytes fit into it, or appends a new one.
     fn load_for(&mut self, lane: usize, len: usize) -> &mut Load {
         let lane = &mut self.lanes[lane];
         let index = match lane.loads.back() {
@@ -303,7 +305,7 @@ impl Inner {
         &mut lane.loads[index]
     }
 
-    /// Removes the next load, of one lane after the other.
+    /// Removes the next load and returns its lane, serving the lanes round robin.
     fn pop(&mut self) -> Option<(usize, Load)> {
         let count = self.lanes.len();
         for lane in (self.turn..count).chain(0..self.turn.min(count)) {
@@ -315,7 +317,7 @@ impl Inner {
         None
     }
 
-    /// Frees the memory of a processed load. Returns whether a sender that waits can continue.
+    /// Frees the memory of a processed load. Returns whether a waiting sender can continue.
     fn release(&mut self, lane: usize, mut load: Load) -> bool {
         self.used -= load.memory();
         self.lanes[lane].used -= load.memory();
@@ -331,7 +333,7 @@ impl Inner {
     }
 }
 
-/// Empty loads that are kept.
+/// Maximum number of empty loads to keep for reuse.
 const SPARE: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! Interfaces as inputs: opened on the best receive path that works, and again when they change.
+//! Network interfaces as inputs (`xdp://IF:PORT`): opened on the best receive path that works, and reopened when they change.
+//!
+//! Receive paths from best to worst: detection in the kernel if configured, AF_XDP zero-copy, native XDP, generic XDP, packet
+//! socket, UDP socket. While the interface does not exist, UDP sockets on all interfaces stand in for it.
 
 use settings::{listen::Listen, values::as_nanoseconds};
 use std::sync::Arc;
@@ -21,10 +24,10 @@ use crate::{
 use runtime::{control::Asked, current::Current, host, lock::lock};
 use terminal::CliError;
 
-/// An entry `xdp://…` of the configuration.
+/// An `xdp://…` entry of `[collector] listen`.
 pub(super) struct Device {
     active_config: Arc<Current<CollectSettings>>,
-    /// The settings at the last opening: a reload may have changed the thresholds since then.
+    /// The settings at the last opening; a reload may have changed the thresholds since then.
     settings: Arc<CollectSettings>,
     listen: String,
     interface: String,
@@ -32,22 +35,22 @@ pub(super) struct Device {
     listener: u16,
     /// Facts about the interface at the last opening.
     known: Option<InterfaceFacts>,
-    /// It uses the fastest receive path.
+    /// The input uses the best receive path that the settings allow.
     best: bool,
 }
 
-/// Facts that determine which receive paths work: after a change, another attempt may succeed.
+/// Facts that determine which receive paths work. When they change, another attempt may succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InterfaceFacts {
-    /// The kernel's number of the interface; `None`: there is none of this name.
+    /// The interface index, or `None` if there is no interface with this name.
     index: Option<u32>,
-    /// It is administratively up.
+    /// The interface is administratively up.
     up: bool,
-    /// Programs on it, by number.
+    /// IDs of the XDP programs on it.
     programs: Vec<u32>,
 }
 
-/// An interface as an input.
+/// Opens an interface as an input.
 ///
 /// # Errors
 /// No acceptable receive path works; the message gives the reason and a fix.
@@ -67,7 +70,7 @@ pub(super) fn input(
         listen: listen.to_string(),
         interface: interface.to_owned(),
         ports: ports.to_vec(),
-        // As in `Input::new`.
+        // The same conversion as in `Input::new`.
         listener: u16::try_from(listener).unwrap_or(u16::MAX),
         known: None,
         best: false,
@@ -139,7 +142,7 @@ impl Open for Device {
             return false;
         };
         let now = self.interface_facts();
-        // Health reports removed interfaces; this is about new ones, and freed resources.
+        // The health check detects a removed interface; this detects one that appeared, came up, or lost another XDP program.
         let freed = known.programs.iter().any(|id| !now.programs.contains(id));
         now.index.is_some() && (now.index != known.index || now.up && !known.up || freed)
     }
@@ -196,7 +199,7 @@ impl Device {
         }
     }
 
-    /// Sockets on all interfaces, until this one appears.
+    /// Opens UDP sockets on all interfaces, for use until this interface appears.
     fn open_without_interface(&mut self) -> Result<Opened, String> {
         let xdp = &self.settings.collector.xdp;
         let missing = format!(
@@ -215,6 +218,7 @@ impl Device {
         for port in self
             .ports
             .iter()
+            // Another input already listens on these ports on all interfaces.
             .filter(|port| !collector.listen.contains(&Listen::UdpAny(**port)))
         {
             let receiver =
@@ -234,7 +238,7 @@ impl Device {
         })
     }
 
-    /// The kernel program, which passes significant changes to user space.
+    /// Opens the interface with the detection program, which passes only significant changes to user space.
     fn open_kernel(&mut self) -> Result<Opened, String> {
         let collector = &self.settings.collector;
         let listen = Listen::Xdp {
@@ -242,7 +246,7 @@ impl Device {
             ports: self.ports.clone(),
         };
         if collector.is_restricted(&listen) {
-            // Its suppressed reports would bypass the check.
+            // Reports that the program suppresses would bypass the check.
             return Err("the kernel program cannot restrict senders ([[collector.allow]])".to_owned());
         }
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
@@ -290,7 +294,7 @@ impl Device {
         })
     }
 
-    /// Table sizes of the kernel program: a quarter more flows than the collector, which evicts them first.
+    /// Returns the table sizes of the kernel program: a quarter more flows than the collector, which then evicts first.
     fn sizes(&self) -> Sizes {
         let collector = &self.settings.collector;
         Sizes {
@@ -301,6 +305,7 @@ impl Device {
             queues: entries(collector.max_queues),
             links: entries(collector.max_links),
             streams: entries(collector.max_sources),
+            // 1 GiB if the setting exceeds 32 bits.
             ring: u32::try_from(collector.xdp.ring.0).unwrap_or(1 << 30),
             seed: host::seed() as u32,
         }
@@ -311,12 +316,12 @@ impl Device {
     }
 }
 
-/// A count as the number of entries of a kernel table.
+/// Converts a configured count to the number of entries of a kernel table.
 fn entries(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX / 64)
 }
 
-/// The memory for frames.
+/// Returns the options of the memory for AF_XDP frames.
 pub fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
     nic::xdp::Options {
         frames_per_queue: xdp.frames,
@@ -325,7 +330,7 @@ pub fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
     }
 }
 
-/// The first and the last receive path that these settings allow.
+/// Returns the best and the worst receive path that these settings allow.
 pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
     let lowest = match xdp.lowest {
         RxPath::ZeroCopy => receive::RxPath::ZeroCopy,
@@ -341,7 +346,7 @@ pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
     }
 }
 
-/// Whether the kernel's program is still on its interface. The number of queues does not matter to it.
+/// Health check with detection in the kernel: the program is still on its interface. A changed number of queues is tolerated.
 struct KernelHealth {
     watch: Watch,
     attachment: AttachmentSlot,
@@ -357,6 +362,7 @@ impl Check for KernelHealth {
             .as_ref()
             .map(nic::bpf::Attachment::replaced)
             .transpose();
+        // `Some(0)`: no program is attached; `Some(id)`: another one is.
         match replaced {
             Ok(Some(Some(0))) => Err("the XDP program was detached from the interface".to_owned()),
             Ok(Some(Some(id))) => Err(format!(
@@ -372,13 +378,13 @@ impl Check for KernelHealth {
     }
 }
 
-/// Whether an interface is unchanged since it was opened.
+/// Health check of an interface's receive queues and XDP program.
 struct Health {
     watch: Watch,
     counted: Counters,
 }
 
-/// The counters of a watch, or the last known ones while they cannot be read.
+/// Returns the counters of a watch, or the last known ones while they cannot be read.
 fn count(watch: &mut Watch, counted: &mut Counters) -> Counters {
     *counted = watch.counters().unwrap_or(*counted);
     *counted

@@ -1,4 +1,4 @@
-//! The counters of an input. They continue when it is reopened.
+//! Status and counters of an input, for the API, metrics and logs. They continue when the input is reopened.
 
 use std::{
     net::SocketAddr,
@@ -25,13 +25,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The receive path, and why no faster one, as part of a sentence.
+    /// Describes the receive path, and why no faster one is in use, as part of a sentence.
     pub fn sentence(&self) -> String {
         let Some(interface) = &self.interface else {
             return self.kind.to_owned();
         };
         let mut text = self.kind.to_owned();
-        // 0: the network stack reads the queues.
+        // 0 queues: the network stack reads them.
         if interface.queues > 0 {
             let queues = terminal::units::counted(interface.queues.into(), "queue");
             text.push_str(&format!(" on {queues}"));
@@ -48,7 +48,7 @@ impl Setup {
 pub struct Interface {
     /// The interface's name, such as `eth1`.
     pub name: String,
-    /// Queues that are read.
+    /// Number of queues that are read.
     pub queues: u32,
     /// Receive paths tried before, and why they failed.
     pub tried: Vec<(&'static str, String)>,
@@ -64,13 +64,13 @@ pub struct InputGauge {
 #[derive(Debug)]
 struct State {
     setup: Setup,
-    /// The reason for which it is closed; `None` while it is open.
+    /// The reason the input is closed, or `None` while it is open.
     down: Option<String>,
-    /// Times it was opened again.
+    /// Number of times it was reopened.
     reopened: u64,
-    /// Counters of earlier openings.
+    /// Totals of earlier openings.
     before: (Stats, Counters),
-    /// Counters outside its sources, since it was opened.
+    /// Counters kept outside its sources, since it was opened.
     counters: Counters,
     meters: Vec<Arc<Meter>>,
 }
@@ -88,14 +88,14 @@ impl Meter {
         *lock(&self.stats) = stats;
     }
 
-    /// The thread failed, for this reason.
+    /// Records the error that ended the thread.
     pub(super) fn fail(&self, reason: String) {
         *lock(&self.failed) = Some(reason);
     }
 }
 
 impl InputGauge {
-    /// For an input with this setup; `watched`: its threads end when it fails, and its supervisor opens it again.
+    /// Creates the gauge. `watched`: the input's threads end when it fails, and its supervisor reopens it.
     pub(super) fn new(setup: &Setup, watched: bool) -> Self {
         let state = State {
             setup: setup.clone(),
@@ -111,19 +111,19 @@ impl InputGauge {
         }
     }
 
-    /// Whether a supervisor reopens it.
+    /// Returns whether a supervisor reopens the input.
     pub(super) fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// A slot for another thread's statistics.
+    /// Adds a slot for another thread's statistics.
     pub(super) fn meter(&self) -> Arc<Meter> {
         let meter = Arc::new(Meter::default());
         lock(&self.state).meters.push(Arc::clone(&meter));
         meter
     }
 
-    /// The error that ended a thread, if there is one.
+    /// Returns the error that ended a thread, if any.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.state)
             .meters
@@ -131,7 +131,7 @@ impl InputGauge {
             .find_map(|meter| lock(&meter.failed).clone())
     }
 
-    /// Records that the input's threads have ended, and the reason; their counters stay.
+    /// Records that the input's threads have ended, and the reason. Keeps their counters.
     pub(super) fn closed(&self, why: String) {
         let state = &mut *lock(&self.state);
         for meter in state.meters.drain(..) {
@@ -141,12 +141,12 @@ impl InputGauge {
         state.down = Some(why);
     }
 
-    /// It could not be opened again, for this reason.
+    /// Records why the input could not be reopened.
     pub(super) fn still_closed(&self, why: String) {
         lock(&self.state).down = Some(why);
     }
 
-    /// It is open again, with this setup.
+    /// Records that the input is open again, with this setup.
     pub(super) fn opened(&self, setup: Setup) {
         let state = &mut *lock(&self.state);
         state.setup = setup;
@@ -164,23 +164,23 @@ impl InputGauge {
         sum
     }
 
-    /// Counters outside its sources, as of the last second.
+    /// Returns the counters kept outside its sources, as of the last second.
     pub fn counters(&self) -> Counters {
         let state = lock(&self.state);
         sum(state.before.1, state.counters)
     }
 
-    /// As of now, since it was opened.
+    /// Replaces the counters kept outside its sources since it was opened.
     pub(super) fn note(&self, counters: Counters) {
         lock(&self.state).counters = counters;
     }
 
-    /// Returns the setup, or the latest one if the input is closed.
+    /// Returns the current setup, or the last one if the input is closed.
     pub fn setup(&self) -> Setup {
         lock(&self.state).setup.clone()
     }
 
-    /// Returns the reason for which the input is closed, and how often it was reopened.
+    /// Returns the reason the input is closed, if it is, and the number of times it was reopened.
     pub fn failure_state(&self) -> (Option<String>, u64) {
         let state = lock(&self.state);
         (state.down.clone(), state.reopened)

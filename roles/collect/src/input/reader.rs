@@ -1,4 +1,5 @@
-//! The reading thread of an input.
+//! The thread that reads one source of an input: receives bursts of datagrams, hands them to the worker or the fan-out, and
+//! publishes a watermark, the receive time up to which everything has been processed.
 
 use std::{
     sync::{
@@ -16,14 +17,14 @@ use super::{Handler, RxSource, gauge::Meter};
 use crate::{datagram::each_chunk, watermarks::Watermark, worker::TICK};
 use runtime::lock::lock;
 
-/// Longest wait for a datagram, ms; then the thread runs timers and checks for a stop.
+/// Longest wait for a datagram, ms. Between waits the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 
-/// After fewer datagrams than this the input is nearly empty.
+/// The input counts as caught up if a receive returned fewer datagrams than this.
 const FEW: usize = 16;
 
-/// Maximum time for which the kernel has stamped a datagram and not yet passed it on, ns: it publishes the frames of a queue in groups, and
-/// the blocks of a packet socket after 4 ms.
+/// Longest time between the kernel's timestamp on a datagram and its delivery, ns. The kernel delivers a queue's frames in
+/// groups, and the blocks of a packet socket after 4 ms. The watermark lags by this much.
 const UNPUBLISHED: Nanos = 5_000_000;
 
 /// Time limit for draining an input at the end, ns.
@@ -36,10 +37,10 @@ pub(super) struct Reader {
     pub(super) watermark: Watermark,
     pub(super) listener: u16,
     pub(super) meter: Arc<Meter>,
-    /// Ends after an error, because a supervisor opens it again; else it retries itself.
+    /// Ends after an error, because a supervisor reopens the input; otherwise retries.
     pub(super) ends_on_error: bool,
-    /// Receive time up to which the latest receive passed everything on: that of the last datagram of a batch, the earliest if there are
-    /// several.
+    /// The receive time up to which the latest receive delivered everything: the last datagram of its batch or, with several
+    /// batches, the earliest of these times. `None` if it delivered nothing.
     pub(super) latest: Option<Nanos>,
 }
 
@@ -57,7 +58,7 @@ impl Reader {
             let before = nic::time::now();
             let received = self.receive(if stopping { 0 } else { wait_ms });
             let now = nic::time::now();
-            // After an error it is unknown whether anything waits, and time must not stop.
+            // After an error the state of the input is unknown, and the watermark must still advance.
             let (latest, is_drained) = match &received {
                 Ok(_) => self.processed_until(before),
                 Err(_) => (Some(now), true),
@@ -114,7 +115,7 @@ impl Reader {
         match (source, &*handler) {
             (RxSource::Source(source), _) => source.receive(timeout_ms, &mut |packets| {
                 if let (Some(first), Some(last)) = (packets.first(), packets.last()) {
-                    // Those of another socket of this source may follow that arrived earlier.
+                    // The source's next socket may deliver datagrams that arrived earlier.
                     let earliest = latest.unwrap_or(Nanos::MAX);
                     watermark.advance(first.received.min(earliest), last.received);
                     *latest = Some(last.received.min(earliest));
@@ -122,13 +123,13 @@ impl Reader {
                 handler.process(packets, *listener);
             }),
             (RxSource::Kernel(kernel), Handler::Inline(worker)) => kernel.receive(timeout_ms, worker),
-            // The configuration allows it with one worker only.
+            // Unreachable: the configuration allows kernel detection with one worker only.
             (RxSource::Kernel(_), Handler::Spread(_)) => Ok(0),
         }
     }
 
-    /// The time up to which everything that arrived has been processed, after a receive that began at `before`, unless it is unchanged; and
-    /// whether nothing waits.
+    /// Returns the watermark after a receive that began at `before`, or `None` if unchanged; and whether the source is
+    /// drained.
     fn processed_until(&self, before: Nanos) -> (Option<Nanos>, bool) {
         match &self.source {
             RxSource::Source(source) => {
@@ -146,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// Collects the state of a kernel program.
+    /// Applies the final state of a kernel program to the collector.
     fn finish(&mut self) {
         if let (RxSource::Kernel(kernel), Handler::Inline(worker)) = (&mut self.source, &self.handler)
             && let Err(error) = kernel.finish(worker)
@@ -177,10 +178,10 @@ impl Handler {
         }
     }
 
-    /// Runs due work; everything that arrived before `until` has been processed. Returns how long to wait for datagrams at most, ms.
+    /// Runs due work; what arrived before `until` has been processed. Returns the maximum time to wait for datagrams, ms.
     fn poll(&mut self, until: Nanos, now: Nanos, caught_up: bool) -> u32 {
         match self {
-            // The worker outlives its receivers: its owner finishes it when all have ended.
+            // The worker outlives this thread: its owner finishes it when all receivers have ended.
             Self::Inline(worker) => super::poll(worker, caught_up),
             Self::Spread(spreader) => {
                 spreader.poll(until, now);

@@ -1,4 +1,4 @@
-//! UDP sockets as inputs.
+//! UDP sockets as inputs (`udp://ADDRESS:PORT`).
 
 use crate::settings::CollectorSettings;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use nic::udp::{Buffered, Options, Receiver};
 use super::{AlwaysHealthy, Input, Opened, RxSource, Setup};
 use terminal::CliError;
 
-/// A socket on `address`.
+/// Opens a socket on `address`.
 pub(super) fn input(
     address: SocketAddr,
     settings: &CollectorSettings,
@@ -45,8 +45,8 @@ pub(super) fn input(
     ))
 }
 
-/// Options of sockets on `ports`. If a port is also configured for an interface, two sockets share it: the kernel passes each
-/// datagram to the socket of its interface.
+/// Returns the options of sockets on `ports`. If a port is also configured for an interface, two sockets share it
+/// (SO_REUSEPORT): the kernel passes each datagram to the socket of its interface.
 pub(super) fn options(settings: &CollectorSettings, ports: &[u16]) -> Options {
     let concerned = settings
         .listen
@@ -61,14 +61,14 @@ pub(super) fn options(settings: &CollectorSettings, ports: &[u16]) -> Options {
     }
 }
 
-/// Sockets of both families on `port` of every address, where this machine has both.
+/// Opens IPv4 and IPv6 sockets on `port` of all addresses; only IPv4 on a machine without IPv6.
 pub(super) fn both_families(
     port: u16,
     settings: &CollectorSettings,
     inputs: &mut Vec<Input>,
 ) -> Result<(), CliError> {
     let first = input((Ipv4Addr::UNSPECIFIED, port).into(), settings, inputs.len())?;
-    // Port 0 lets the kernel choose: the other family then takes the same one.
+    // Port 0 lets the kernel choose; the IPv6 socket then uses the same port.
     let port = first.opened.setup.address.map_or(port, |address| address.port());
     inputs.push(first);
     match input((Ipv6Addr::UNSPECIFIED, port).into(), settings, inputs.len()) {
@@ -79,7 +79,7 @@ pub(super) fn both_families(
     Ok(())
 }
 
-/// Runs `work` in the network namespace of the sockets, usually that of the program.
+/// Runs `work` in the configured network namespace of the sockets, by default the process's.
 pub fn inside<T: Send>(settings: &CollectorSettings, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
     let Some(name) = &settings.namespace else {
         return Ok(work());

@@ -1,6 +1,10 @@
-//! Inputs that can disappear and return: an interface is deleted, its number of queues changes, another process replaces the program
-//! on it. One thread supervises all of them: each second it checks that each works, closes one that does not, and
-//! reopens it, with exponential backoff.
+//! Supervises inputs that can disappear and return: an interface is deleted, its number of queues changes, or another process
+//! replaces its XDP program. One thread checks all such inputs each second, closes a broken one, and reopens it with
+//! exponential backoff.
+//!
+//! ```text
+//! Opened ──threads started──> Open ──failed or changed──> Closed ──backoff, reopened──> Opened
+//! ```
 
 use std::{
     sync::{
@@ -18,7 +22,7 @@ use terminal::CliError;
 
 /// Interval between two checks of an input.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two polls of a collector whose input is closed.
+/// Interval between polls of a worker whose input is closed, and which therefore has no thread to run its timers.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Delay before the first attempt to reopen an input; doubled for each further one, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -33,10 +37,10 @@ pub struct Watched {
 }
 
 enum State {
-    /// It has no reader yet.
+    /// Opened, but not read yet.
     Opened(Opened),
     Open(Open),
-    /// Time of the next attempt, and the delay after it.
+    /// The time of the next attempt, and the delay before it, doubled after each failure.
     Closed(Instant, Duration),
 }
 
@@ -47,7 +51,7 @@ struct Open {
     health: Box<dyn Check>,
 }
 
-/// The supervising thread. Dropping this ends it and closes the inputs.
+/// A handle to the supervising thread. Dropping it ends the thread and closes the inputs.
 #[derive(Debug)]
 pub struct Watch {
     inputs: Option<Sender<Watched>>,
@@ -55,11 +59,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the thread, without inputs. It keeps the capabilities of the caller, and so can open inputs later; see
-    /// [`crate::capabilities`].
+    /// Starts the thread, without inputs. It keeps the caller's capabilities to reopen inputs; see [`crate::capabilities`].
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(control: &Control) -> Result<Self, CliError> {
         let (inputs, added) = channel();
         let shared = control.clone();
@@ -70,7 +73,7 @@ impl Watch {
         })
     }
 
-    /// Starts reading an input, and supervises it.
+    /// Hands an input over to the thread, which reads and supervises it.
     pub fn add(&self, input: Watched) {
         if let Some(inputs) = &self.inputs {
             // Fails only when the thread has panicked, which already ends the program.
@@ -80,16 +83,17 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Stops reading; received datagrams are processed.
+    /// Stops receiving. Datagrams received so far are processed.
     fn drop(&mut self) {
         drop(self.inputs.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been logged by then.
+            // A panic of the thread has been logged already.
             let _ = thread.join();
         }
     }
 }
 
+/// Supervises the inputs until no more can be added, which is at the stop.
 fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut inputs: Vec<Watched> = Vec::new();
     let mut looked = Instant::now();
@@ -136,7 +140,7 @@ impl Watched {
         matches!(self.state, State::Closed(..))
     }
 
-    /// Time from `now` until its next check.
+    /// Returns the time from `now` until the input's next check.
     fn due(&self, now: Instant) -> Duration {
         match &self.state {
             State::Opened(_) => Duration::ZERO,
@@ -145,6 +149,7 @@ impl Watched {
         }
     }
 
+    /// Advances an input's state: starts its threads, checks its health, closes it, or reopens it.
     fn check(&mut self, now: Instant, control: &Control) {
         match &mut self.state {
             State::Opened(_) => self.begin(now, control),
@@ -178,7 +183,7 @@ impl Watched {
         self.work.gauge.setup().listen
     }
 
-    /// Starts the threads of an input that was opened.
+    /// Starts the threads of an opened input.
     fn begin(&mut self, now: Instant, control: &Control) {
         let soon = State::Closed(now + SHORTEST, SHORTEST);
         let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else {
@@ -202,14 +207,14 @@ impl Watched {
         }
     }
 
-    /// Ends its threads; the next attempt follows soon.
+    /// Stops the input's threads, and schedules the first attempt to reopen it.
     fn close(&mut self, why: String, now: Instant) {
         self.end();
         self.work.gauge.closed(why);
         self.state = State::Closed(now + SHORTEST, SHORTEST);
     }
 
-    /// Stops receiving; received datagrams are processed.
+    /// Stops receiving. Datagrams received so far are processed.
     fn end(&mut self) {
         let ended = State::Closed(Instant::now(), LONGEST);
         if let State::Open(Open {
@@ -219,17 +224,18 @@ impl Watched {
         }) = std::mem::replace(&mut self.state, ended)
         {
             self.work.gauge.note(health.counters());
-            // This detaches the program from the interface: the rings get no more records.
+            // This detaches the program from the interface, so the rings receive no more records.
             drop(health);
             // Relaxed: the flag orders no other memory; joining the threads orders everything else.
             stop.store(true, Ordering::Relaxed);
             for thread in threads {
-                // The panic of a thread has been logged already.
+                // A thread's panic has been logged already.
                 let _ = thread.join();
             }
         }
     }
 
+    /// Tries to reopen the input. After a failure, the next attempt follows in `wait`.
     fn open_again(&mut self, now: Instant, wait: Duration, control: &Control) {
         let before = self.work.gauge.setup();
         match self.opener.open() {

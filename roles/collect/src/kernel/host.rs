@@ -1,4 +1,4 @@
-//! The collector as seen by the input with detection in the kernel.
+//! The interface of the collector that kernel detection needs, implemented by [`Worker`]; tests implement it without threads.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use detect::Detection;
 
 use crate::worker::Worker;
 
-/// A worker that hosts a collector.
+/// The owner of a collector.
 pub trait CollectorHost {
     /// Processes datagrams that the kernel program passed to user space.
     fn process(&mut self, datagrams: &[Datagram<'_>]);
@@ -15,23 +15,23 @@ pub trait CollectorHost {
     /// Runs `work` on the collector, with the output for its results.
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T;
 
-    /// Pending thresholds and rules. The input applies them in the kernel first, and then calls
-    /// [`CollectorHost::apply_detection`], after the last record under the old ones.
+    /// Returns thresholds and rules that await activation. The input applies them in the kernel first, and calls
+    /// [`CollectorHost::apply_detection`] after the last record under the old ones.
     fn pending_detection(&self) -> Option<Arc<Detection>>;
 
-    /// Applies the pending ones.
+    /// Activates the pending thresholds and rules.
     fn apply_detection(&mut self);
 
-    /// Adds counts of datagrams that were processed outside the collector.
+    /// Adds counts of datagrams processed outside the collector.
     fn count(&mut self, more: &Stats);
 
-    /// Passes what the collector removed since the last call of this input to `visit`.
+    /// Passes everything that the collector removed since this input's last call to `visit`.
     fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed));
 
-    /// Registers an input for removals; returns its number.
+    /// Registers an input for notice of removals; returns its index.
     fn track_removals(&mut self) -> usize;
 
-    /// Removes the input with this number.
+    /// Unregisters the input with this index.
     fn end_removals(&mut self, input: usize);
 }
 

@@ -1,4 +1,4 @@
-//! [`Kernel`] implemented by the program in this machine's kernel.
+//! Implements [`Kernel`] for the XDP program loaded into this machine's kernel.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,19 +15,19 @@ use xdp::{Reason, Record, Sizes, Tables, Units};
 use super::{Counters, FlowCopy, Kernel, KernelRecord};
 use runtime::lock::lock;
 
-/// The program's name in its object.
+/// The name of the XDP program in its object file.
 pub const PROGRAM: &str = "hopwise_detect";
 
-/// The ring's name in the object.
+/// The name of the ring buffer map in the object file.
 const RING: &str = "to_user";
 
-/// Longest sleep, ms: a record written while this thread falls asleep may not wake it.
+/// Longest sleep, ms. A record written while this thread falls asleep may fail to wake it, so sleeps are short.
 const SLEEP_MS: u32 = 10;
 
-/// The attachment of the program; `None` after it has been detached.
+/// A slot for the program's attachment, `None` after it has been detached.
 pub type AttachmentSlot = Arc<Mutex<Option<Attachment>>>;
 
-/// A loaded program with its tables.
+/// A loaded program, with its tables and ring buffer.
 pub struct Live {
     object: Object,
     tables: Tables,
@@ -41,7 +41,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// The settings of the program.
+/// The configuration of the program.
 #[derive(Debug)]
 pub struct Reading<'a> {
     /// UDP ports that receive telemetry, each with the index of its listener.
@@ -50,8 +50,8 @@ pub struct Reading<'a> {
     pub default: &'a Profile,
     /// The profiles by prefix.
     pub profiles: &'a [(Prefix, Profile)],
-    /// Thresholds and rules from the first frame on. If they differed from the collector's, the program would treat values as
-    /// reported that the collector has not reported, and suppress the next event.
+    /// Thresholds and rules, effective from the first frame. They must equal the collector's: otherwise the program would
+    /// treat values as reported that the collector has not reported, and suppress the next event.
     pub detection: &'a Detection,
 }
 
@@ -59,7 +59,7 @@ impl Live {
     /// Loads the program with tables of these sizes, without attaching it.
     ///
     /// # Errors
-    /// The kernel lacks something, or permission is missing.
+    /// The kernel lacks a feature, or the process lacks a capability.
     pub fn load(sizes: Sizes, reading: &Reading<'_>) -> Result<Self, Error> {
         let mut object = Object::load(xdp::DETECT, &sizes.options())?;
         let tables = Tables::open(&object, sizes)?;
@@ -81,12 +81,12 @@ impl Live {
         })
     }
 
-    /// The object, for attaching it.
+    /// Returns the loaded object, for attaching it.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Frames to telemetry ports that the program has processed.
+    /// Returns the number of frames to telemetry ports that the program has processed.
     #[cfg(test)]
     pub(super) fn seen(&self) -> Result<u64, Error> {
         let counted = self.tables.counters()?;
@@ -94,13 +94,13 @@ impl Live {
         Ok(counted.datagrams + counted.to_user + counted.ring_full + counted.contended + refused)
     }
 
-    /// The slot for the attachment of the program.
+    /// Returns the slot for the program's attachment.
     pub fn attachment(&self) -> AttachmentSlot {
         Arc::clone(&self.attachment)
     }
 }
 
-/// The units of a profile, for the kernel.
+/// Converts a profile's units for the kernel program.
 fn units(profile: &Profile) -> Units {
     Units {
         stamp_ns: profile.timestamp_unit_ns.max(1),
@@ -183,6 +183,7 @@ impl Kernel for Live {
         copy.key = flow.key;
         copy.reports = flow.reports;
         copy.latency = (flow.latency != u64::MAX).then_some(flow.latency);
+        // Codes of the XDP program.
         copy.basis = match flow.basis {
             _ if flow.path_length == 0 => None,
             0 => Some(Basis::Measured),
@@ -256,14 +257,14 @@ impl Kernel for Live {
         };
         Ok(Counters {
             suppressed,
-            // Both mean the same to the operator: the datagram was lost between kernel and user space.
+            // Contention and a full ring mean the same to the operator: the datagram was lost between kernel and user space.
             ring_full: counted.ring_full + counted.contended,
             refused_frames: counted.refused_frames,
         })
     }
 }
 
-/// A value of the kernel's tables, in which `u32::MAX` is no value.
+/// Widens a value from the kernel's tables, where `u32::MAX` means absent (`u64::MAX` here).
 fn widened(value: u32) -> u64 {
     if value == u32::MAX { u64::MAX } else { value.into() }
 }

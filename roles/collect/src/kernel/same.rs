@@ -1,8 +1,8 @@
-//! The same results for every receive path: a capture replayed, a UDP socket, AF_XDP, and the kernel's program, run on
-//! test input and on an interface.
+//! Test of the equivalence of all receive paths: a replayed capture, a UDP socket, native AF_XDP, and the kernel detection
+//! program (with `BPF_PROG_TEST_RUN` and on an interface of two network namespaces) give the same results for the same frames.
 //!
-//! Compared are all events but those of the clock, with their record ids and paths, the counters, the totals of every stream
-//! and the latest state of every flow. Not compared are times.
+//! Compared are events with their record IDs and paths, drops, counters, stream totals and the latest state of each flow.
+//! Excluded are times, and the events that depend on the clock (losses, expiry, `latest`).
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -23,10 +23,10 @@ use crate::datagram::octets;
 
 const PORT: u16 = 32_766;
 const SECOND: u64 = 1_000_000_000;
-/// Frames sent before the input is drained: fewer than fit into any ring.
+/// Number of frames sent before the input is drained; they fit into any ring.
 const BURST: usize = 256;
 
-/// The result of some traffic.
+/// Results of a collector for some traffic.
 #[derive(Debug, Default)]
 struct Answer {
     events: Vec<(Event, Vec<u32>)>,
@@ -34,7 +34,7 @@ struct Answer {
     stats: Option<Stats>,
     streams: Vec<StreamView>,
     flows: Vec<(FlowRow, u64, Vec<u32>)>,
-    /// Datagrams passed to user space, of those that the kernel program processed.
+    /// Datagrams passed to user space, and datagrams that the kernel program processed.
     passed: Option<(u64, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl Bench {
         for stream in &mut streams {
             stream.last_seen = 0;
             if stream.mixed {
-                // Its counts have no meaning, and depend on which numbers the kernel passes.
+                // Mixed streams have meaningless counts, which depend on the numbers that the kernel passes.
                 (stream.reordered, stream.duplicated) = (0, 0);
             }
             if stream.id.node.is_some() {
@@ -114,7 +114,7 @@ impl Bench {
     }
 }
 
-/// Traffic, and the configuration of the collector. From each step on other thresholds and rules are active.
+/// Frames and the configuration of the collector. `changes` activates other settings before the frame with that index.
 struct Traffic {
     config: Config,
     frames: Vec<Vec<u8>>,
@@ -138,7 +138,7 @@ impl Traffic {
         }
     }
 
-    /// The frames in pieces, each with the detection that becomes active before it.
+    /// Splits the frames at the changes; returns each piece with the detection that becomes active before it.
     fn pieces(&self) -> impl Iterator<Item = (Option<&Arc<Detection>>, &[Vec<u8>])> {
         let starts: Vec<usize> = std::iter::once(0)
             .chain(self.changes.iter().map(|(at, _)| *at))
@@ -154,7 +154,7 @@ impl Traffic {
     }
 }
 
-/// As `hopwise replay` reads a capture.
+/// Reads the traffic from a capture, like `hopwise replay`. Its results are the reference.
 fn by_capture(traffic: &Traffic) -> Answer {
     let file = std::env::temp_dir().join(format!("hopwise-same-{}-{:p}.pcap", std::process::id(), traffic));
     let mut writer = nic::capture::Writer::create(&file, nic::capture::LinkType::Ethernet).unwrap();
@@ -183,7 +183,7 @@ fn by_capture(traffic: &Traffic) -> Answer {
     bench.answer()
 }
 
-/// By an interface's receive path, over a link between namespaces.
+/// Receives the traffic by one receive path of an interface, over a veth pair between namespaces.
 fn by_rx_path(traffic: &Traffic, pair: &Pair, rx_path: RxPath) -> Answer {
     let options = Options {
         ports: vec![PORT],
@@ -251,7 +251,7 @@ fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
     )
 }
 
-/// By the kernel's program: `send` brings frames to it.
+/// Processes the traffic with the kernel program, to which `send` passes frames.
 fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Live>, &[Vec<u8>])) -> Answer {
     let mut sync = KernelSync::new(live, 3600 * SECOND);
     let mut bench = Bench::of(&traffic.config);
@@ -259,7 +259,7 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     sync.poll(bench.now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
-            // Records under the old ones are still in the ring.
+            // Records under the old thresholds are still in the ring.
             bench.coming = Some(Arc::clone(detection));
             sync.poll(bench.now(), &mut bench).unwrap();
         }
@@ -314,7 +314,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
             .unwrap()
             .unwrap();
         sent += frames.len() as u64;
-        // The far end receives them from a queue of its own.
+        // The far end receives the frames asynchronously.
         for _ in 0..20_000 {
             let counted = sync.kernel().seen().unwrap();
             if counted >= sent {
@@ -340,7 +340,7 @@ fn assert_same(what: &str, ours: &Answer, theirs: &Answer) {
     assert_eq!(ours.flows.len(), theirs.flows.len(), "{what}");
 }
 
-/// Skips, with a message, what needs capabilities that this process lacks.
+/// Skips a case, with a message, if the process lacks the capabilities for it.
 fn unless_forbidden<T>(what: &str, tried: Result<T, nic::Error>) -> Option<T> {
     /// EPERM, EACCES.
     const FORBIDDEN: [i32; 2] = [1, 13];
@@ -354,7 +354,7 @@ fn unless_forbidden<T>(what: &str, tried: Result<T, nic::Error>) -> Option<T> {
     }
 }
 
-/// The namespaces and their link; they need root and `ip`.
+/// Creates two namespaces and a link between them. Needs root and `ip`.
 fn pair(what: &str) -> Option<Pair> {
     let pair = Pair::create();
     if let Err(error) = &pair {
@@ -363,8 +363,8 @@ fn pair(what: &str) -> Option<Pair> {
     pair.ok()
 }
 
-/// Compares all receive paths; those that this process may not use are reported as skipped. Returns how many datagrams the kernel's program
-/// passed to user space, of how many.
+/// Compares all receive paths, and reports those as skipped that this process may not use. Returns how many datagrams the
+/// kernel program passed to user space, and how many it processed.
 fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     let expected = by_capture(traffic);
     let live = unless_forbidden(what, load(traffic))?;
@@ -388,7 +388,7 @@ fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     passed
 }
 
-/// A frame that a network stack accepts: to the far end of a pair, from one of the near end's addresses.
+/// Builds a frame that a network stack accepts, from one of the near end's addresses to the far end of a pair.
 fn frame(payload: &[u8], host: u8) -> Vec<u8> {
     use wire::{ethernet, ipv4, udp};
     let mut frame = vec![0; 42];
@@ -454,7 +454,7 @@ fn traffic_with_everything_in_it() {
     }
 }
 
-/// Payloads as frames from a few hosts, those that a link carries.
+/// Wraps payloads that fit the link's MTU into frames from three hosts.
 fn frames<'p>(payloads: impl IntoIterator<Item = &'p [u8]>) -> Vec<Vec<u8>> {
     let short = payloads.into_iter().filter(|payload| payload.len() <= 1400);
     short
@@ -463,7 +463,7 @@ fn frames<'p>(payloads: impl IntoIterator<Item = &'p [u8]>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Reports about a packet, one of each version.
+/// Builds a report about a packet in each version of the format.
 fn reports_about(packet: &[u8]) -> [Vec<u8>; 3] {
     let v05 = [0x00, 0x20, 0, 1, 0, 0, 0, 7, 0, 0, 3, 0xe8];
     let v10 = [0x14, 0, 0, 0x41, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 3, 0xe8];
@@ -478,7 +478,7 @@ fn reports_about(packet: &[u8]) -> [Vec<u8>; 3] {
     ]
 }
 
-/// The telemetry datagrams that a vector gives.
+/// Returns the telemetry datagrams of a test vector.
 fn payloads(vector: &vectors::Vector) -> Vec<Vec<u8>> {
     match vector.kind {
         vectors::Kind::Payload => vec![vector.bytes.clone()],
@@ -506,7 +506,7 @@ fn every_vector() {
     }
     let mut count = 0;
     for (at, (profile, payloads)) in by_profile.iter().enumerate() {
-        // Twice, because nothing is new the second time; then in reverse order, so that paths and values change.
+        // The second pass has no changes; the third is in reverse order, so that paths and values change.
         let again = payloads.iter().chain(payloads).chain(payloads.iter().rev());
         let traffic = Traffic::new(
             Profile::new("vectors", *profile),
@@ -524,7 +524,7 @@ fn every_vector() {
 fn random_datagrams() {
     let mut rng = rng::Rng(0x5a3e);
     for at in 0..3 {
-        // Few enough that flows, nodes and sequence numbers repeat.
+        // A small pool, so that flows, nodes and sequence numbers repeat.
         let mut pool: Vec<Vec<u8>> = (0..400).map(|_| datagrams::datagram(&mut rng)).collect();
         let some = (0..5000).map(|_| rng.below(pool.len())).collect::<Vec<_>>();
         let mut payloads = Vec::new();
@@ -537,7 +537,7 @@ fn random_datagrams() {
         }
         let profile = Profile::new("random", datagrams::profile(&mut rng));
         let mut traffic = Traffic::new(profile, frames(payloads.iter().map(Vec::as_slice)));
-        // One of the hosts is another kind of device.
+        // One of the hosts has different units and clocks.
         let other = Profile {
             timestamp_unit_ns: 8,
             latency_unit_ns: 100,

@@ -1,4 +1,9 @@
-//! Keeps a collector and a kernel program in step.
+//! Synchronises a collector with the kernel detection program, in rounds of about a second.
+//!
+//! The program suppresses reports without a significant change, but records their sequence numbers and values in its tables. A
+//! round visits the slots of these tables and applies everything suppressed since the last round to the collector. The work of
+//! a round is spread over its duration: after a share `x` of the time, a share `x` of the slots has been visited. Sequence
+//! numbers are read at once, at the beginning of a round, and applied after the records that were written to the ring before.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,57 +17,63 @@ use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSou
 use crate::{datagram::octets, worker::Worker};
 use runtime::lock::lock;
 
-/// Records drained from the ring between two reads of the clock.
+/// Maximum number of records drained from the ring per call.
 const BURST: usize = 1024;
 
-/// Slots of flows visited in one step, at most: a few milliseconds; two million per second without records.
+/// Maximum number of flow slots per step, a few milliseconds of work; at most two million per second without records.
 const FLOWS_PER_STEP: u32 = 32_768;
 
-/// Rounds without a new sequence number after which the slot of a stream is freed: ten minutes at one round per second.
+/// Rounds without a new sequence number after which a stream's slot is freed: ten minutes at one round per second.
 const MAX_IDLE_ROUNDS: u32 = 600;
 
 /// Interval between reads of the counters, ns.
 const COUNTING: Nanos = 20_000_000;
 
-/// Metrics whose values the kernel stores by key.
+/// Metrics whose values the kernel stores by node and queue or link, not by flow.
 const KEYED: [Metric; 3] = [
     Metric::QueueOccupancy,
     Metric::QueueCongestion,
     Metric::LinkUtilization,
 ];
 
-/// Keeps a kernel program in step with a collector: an input that one thread reads.
+/// An input that keeps a kernel program and a collector in step, run by one thread.
 pub struct KernelSync<K> {
     kernel: K,
+    /// Minimum duration of a round.
     round: Nanos,
-    /// The part of each slot that the collector has.
+    /// The progress of each stream's slot that the collector has seen.
     streams: Vec<Applied>,
     flows: Vec<Seen>,
     keys: [Vec<u32>; KEYED.len()],
+    /// Start of the current round, and the next flow and keys to visit in it.
     began: Nanos,
     next_flow: u32,
     next_key: [u32; KEYED.len()],
-    /// This round compares all flows, with and without new reports. The next one does, too, after removals have overflowed.
+    /// True if this round applies all flows and keys, with or without new reports. `compare_next` requests that for the next
+    /// round, after the list of removals overflowed.
     compare: bool,
     compare_next: bool,
+    /// Index of this input's queue of removals, once there is one.
     removals: Option<usize>,
     detection: Option<Arc<Detection>>,
-    /// The generation of thresholds and rules that the kernel has, but the collector does not yet.
+    /// The generation of thresholds and rules that the kernel already applies and the collector does not yet.
     pending_generation: Option<u32>,
-    /// Difference from the kernel's monotonic clock to the time since the epoch.
+    /// Time since the epoch minus the kernel's monotonic clock, ns.
     offset: Nanos,
+    /// Time at which the kernel's counters were last read.
     counted: Nanos,
     counters: Counters,
+    /// Number of records taken from the ring.
     taken: u64,
     unreadable: RefusalCounts,
     bytes: u64,
     bursts: u64,
     copy: FlowCopy,
-    /// The latest call of [`KernelSync::drain`] left records in the ring.
+    /// The latest call of [`KernelSync::drain`] may have left records in the ring.
     behind: bool,
-    /// The latest receive time of a record.
+    /// The receive time of the latest record.
     latest: Nanos,
-    /// Suppressed numbers up to this time have been applied.
+    /// The time up to which suppressed sequence numbers have been applied.
     applied: Nanos,
     pending_runs: Option<PendingRuns>,
 }
@@ -73,15 +84,16 @@ impl<K> fmt::Debug for KernelSync<K> {
     }
 }
 
-/// Suppressed sequence numbers as of the beginning of a round, to be applied after the records that were written before.
+/// Suppressed sequence numbers as of the start of a round, to be applied after the records written before.
 struct PendingRuns {
     at: Nanos,
+    /// For each stream: its slot, its identity, and the run of numbers.
     runs: Vec<(u32, StreamId, Run)>,
-    /// Bursts of records until then, at most: under overload the ring is never empty.
+    /// Remaining bursts of records to wait for, because under overload the ring is never empty.
     left: usize,
 }
 
-/// The state of a stream's slot.
+/// The collector's state of a stream's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Applied {
     count: u32,
@@ -89,16 +101,16 @@ struct Applied {
     idle: u32,
 }
 
-/// The state of a flow's slot.
+/// The collector's state of a flow's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Hash of the flow's key; another flow in the slot starts from zero.
+    /// Hash of the flow's key; a different flow in the slot starts from zero.
     hash: u32,
     reports: u32,
 }
 
 impl<K: Kernel> KernelSync<K> {
-    /// Keeps `kernel` in step with a collector whose flows expire after `timeout`.
+    /// Creates the synchronisation of `kernel` with a collector whose flows expire after `timeout` ns.
     pub fn new(kernel: K, timeout: Nanos) -> Self {
         Self {
             round: ROUND.min(timeout / 4).max(COUNTING),
@@ -129,7 +141,7 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Sets the clocks: `now` since the epoch, where the kernel's own clock shows `monotonic`.
+    /// Sets the offset between the clocks: `now` since the epoch corresponds to `monotonic` on the kernel's clock.
     pub fn set_clock(&mut self, now: Nanos, monotonic: Nanos) {
         self.offset = now.wrapping_sub(monotonic);
     }
@@ -145,7 +157,7 @@ impl<K: Kernel> KernelSync<K> {
         Ok(count)
     }
 
-    /// Passes records to the collector, at most `BURST`. Returns their number.
+    /// Passes at most `BURST` records to the collector. Returns their number.
     pub fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
         let Self {
             kernel,
@@ -175,10 +187,10 @@ impl<K: Kernel> KernelSync<K> {
         count
     }
 
-    /// Runs work due at `now`.
+    /// Runs the work due at `now`.
     ///
     /// # Errors
-    /// The system refused.
+    /// A system call failed.
     pub fn poll(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.follow(worker)?;
         self.forget(worker);
@@ -198,17 +210,17 @@ impl<K: Kernel> KernelSync<K> {
         Ok(())
     }
 
-    /// The end: detaches the program, and passes all records and suppressed values to the collector.
+    /// Detaches the program, and passes all remaining records and suppressed values to the collector.
     ///
     /// # Errors
-    /// The system refused.
+    /// A system call failed.
     pub fn end(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.kernel.detach();
         while self.drain(worker) > 0 {}
-        // No records under other thresholds follow.
+        // No records under other thresholds can follow.
         worker.apply_detection();
         self.forget(worker);
-        // A whole round, regardless of the progress of the current one.
+        // Start a complete round, regardless of the progress of the current one.
         self.pending_runs = None;
         self.begin_round(now, worker);
         self.apply_suppressed(u64::MAX, now, worker);
@@ -218,7 +230,7 @@ impl<K: Kernel> KernelSync<K> {
         self.count(worker)
     }
 
-    /// The statistics so far: suppressed datagrams count as processed.
+    /// Returns the statistics so far. Suppressed datagrams count as processed.
     pub fn stats(&self) -> source::Stats {
         let mut refused = self.counters.refused_frames;
         refused
@@ -237,7 +249,7 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Applies the collector's thresholds and rules in the kernel.
+    /// Brings the kernel's thresholds and rules in line with the collector's.
     fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         if let Some(detection) = worker.pending_detection()
             && (self.pending_generation.is_none() || !self.has(&detection))
@@ -246,7 +258,7 @@ impl<K: Kernel> KernelSync<K> {
             self.detection = Some(detection);
             self.drain(worker);
         }
-        // The collector changes with the first record under them, or after the last record under the old ones.
+        // The collector switches at the first record of the new generation (see `RecordReader`), or once the ring is empty.
         if self.pending_generation.is_some() && self.behind {
             return Ok(());
         }
@@ -261,14 +273,14 @@ impl<K: Kernel> KernelSync<K> {
         Ok(())
     }
 
-    /// Whether the kernel has these thresholds and rules.
+    /// Returns whether the kernel has these thresholds and rules.
     fn has(&self, detection: &Arc<Detection>) -> bool {
         self.detection
             .as_ref()
             .is_some_and(|known| Arc::ptr_eq(known, detection))
     }
 
-    /// Removes from the kernel what the collector removed.
+    /// Deletes in the kernel what the collector has removed.
     fn forget(&mut self, worker: &mut impl CollectorHost) {
         let Self {
             kernel, compare_next, ..
@@ -282,13 +294,14 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
-    /// The share of the round that is due, in units of 2^-32.
+    /// Returns the share of the round that is due at `now`, in units of 2^-32.
     fn due(&self, now: Nanos) -> u64 {
         (u128::from(now - self.began) << 32)
             .div_ceil(u128::from(self.round))
             .min(1 << 32) as u64
     }
 
+    /// Returns whether the current round has visited all slots.
     fn is_through(&self) -> bool {
         self.next_flow as usize >= self.flows.len()
             && self
@@ -298,7 +311,7 @@ impl<K: Kernel> KernelSync<K> {
                 .all(|(next, keys)| *next as usize >= keys.len())
     }
 
-    /// Continues the round up to `share`; `u64::MAX`: to its end.
+    /// Continues the round up to `share` (in units of 2^-32), or to its end for `u64::MAX`.
     fn apply_suppressed(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
         let most = if share == u64::MAX {
             u32::MAX
@@ -329,6 +342,7 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
+    /// Applies the new suppressed reports of the flow in `slot` to the collector.
     fn apply_suppressed_flow(
         &mut self,
         slot: u32,
@@ -356,7 +370,7 @@ impl<K: Kernel> KernelSync<K> {
             reports: copy.reports,
         };
         let more = copy.reports.wrapping_sub(before);
-        // More than half: the flow was removed and inserted into its slot again, with a new count.
+        // A difference above half of the range means that the flow was removed and inserted again, with a new count.
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy {
             key,
@@ -390,8 +404,8 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Begins the next round: reads the suppressed sequence numbers. The collector gets them after the records that were written before,
-    /// a burst of these at a time, so that its timers run meanwhile.
+    /// Begins the next round: reads all suppressed sequence numbers. They are applied after the records written before; these
+    /// are drained a burst at a time, so that the collector's timers keep running.
     fn begin_round(&mut self, now: Nanos, worker: &mut impl CollectorHost) {
         self.compare = std::mem::take(&mut self.compare_next);
         self.began = now;
@@ -406,7 +420,7 @@ impl<K: Kernel> KernelSync<K> {
         self.apply_runs(worker);
     }
 
-    /// Passes the suppressed sequence numbers to the collector, if the records before them have been processed.
+    /// Applies the suppressed sequence numbers once the records before them have been processed.
     fn apply_runs(&mut self, worker: &mut impl CollectorHost) {
         let is_behind = self.behind;
         let Some(PendingRuns { at, runs, .. }) = self
@@ -416,7 +430,7 @@ impl<K: Kernel> KernelSync<K> {
             return;
         };
         self.applied = at;
-        // Later records may have been processed already.
+        // Later records may have been processed already, and times must not go back.
         let seen = at.max(self.latest);
         worker.with(|collector, out| {
             for (slot, id, run) in runs {
@@ -425,15 +439,15 @@ impl<K: Kernel> KernelSync<K> {
         });
     }
 
-    /// The time up to which everything that arrived has been passed to the collector, after a receive that began at `before`. Suppressed
-    /// reports follow within a round, so that time stops only when a round is late.
+    /// Returns the watermark after a receive that began at `before`: the collector has everything that arrived earlier.
+    /// Suppressed reports follow within a round, so the watermark stalls only when a round is late.
     pub fn until(&self, before: Nanos) -> Nanos {
         let records = if self.behind { self.latest } else { before };
         let late = self.applied.saturating_add(self.round + self.round / 2);
         records.min(late)
     }
 
-    /// Passes the new numbers of a stream's run to `receive`.
+    /// Passes the new part of a stream's run to `receive`. Frees the slot of a stream that has been idle for long.
     fn apply(&mut self, slot: u32, run: Run, receive: impl FnOnce(Run)) {
         let Some(applied) = self.streams.get_mut(slot as usize) else {
             return;
@@ -450,7 +464,7 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Adds the counts since the last call to the collector's statistics.
+    /// Adds the program's counts since the last call to the collector's statistics.
     fn count(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         let counters = self.kernel.counters()?;
         worker.count(&counters.suppressed.since(&self.counters.suppressed));
@@ -459,7 +473,7 @@ impl<K: Kernel> KernelSync<K> {
     }
 }
 
-/// `share` of a number of slots, in units of 2^-32, rounded up; at most all of them.
+/// Returns `share` (in units of 2^-32) of a number of slots, rounded up, at most all of them.
 fn share_of(slots: usize, share: u64) -> u32 {
     (slots as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32
 }
@@ -468,7 +482,7 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error> {
         let monotonic = nic::time::monotonic();
         let now = nic::time::now();
-        // The two clocks are not read at the same moment; a step of the system's clock is larger than the delay between.
+        // The clocks are read one after the other; a step of the system clock exceeds the delay between the reads.
         if self.offset.wrapping_add(monotonic).abs_diff(now) > STEP {
             self.set_clock(now, monotonic);
         }
@@ -493,15 +507,15 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
     }
 }
 
-/// Largest difference of the clocks that is not a step, ns.
+/// Largest difference between the clocks that does not count as a step, ns.
 const STEP: Nanos = 1_000_000;
 
 impl Applied {
-    /// The new part of a stream's run.
+    /// Returns the part of a stream's run that is new, or `None` if there is none.
     fn advance(&mut self, run: Run) -> Option<Run> {
         let count = run.count as u32 & COUNTS;
         let more = count.wrapping_sub(self.count) & COUNTS;
-        // More than half: an older count.
+        // A difference above half of the range is an older count.
         if more == 0 || more > COUNTS / 2 {
             return None;
         }
@@ -513,10 +527,10 @@ impl Applied {
     }
 }
 
-/// Counts of streams have 31 bits.
+/// Mask of stream counts, which have 31 bits.
 const COUNTS: u32 = u32::MAX >> 1;
 
-/// Processes records one by one, while their bytes are borrowed from the ring.
+/// Processes records while their bytes are borrowed from the ring.
 struct RecordReader<'k> {
     streams: &'k mut [Applied],
     offset: Nanos,
@@ -527,6 +541,7 @@ struct RecordReader<'k> {
 }
 
 impl RecordReader<'_> {
+    /// Passes a record of the kernel's ring to the worker, after the sequence run that precedes it.
     fn process(&mut self, record: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
         let received = record.at.wrapping_add(self.offset);
         *self.latest = received;
@@ -546,7 +561,7 @@ impl RecordReader<'_> {
                         worker.with(|collector, out| collector.receive_run(id, run, received, out));
                     }
                 }
-                // Another stream may have been here before.
+                // The record began a stream: the slot may have belonged to another one.
                 None => *applied = Applied::default(),
             }
         }
@@ -561,7 +576,7 @@ impl RecordReader<'_> {
                     received,
                 }]);
             }
-            // The kernel program reads frames by the same rules; a difference would be counted here.
+            // The kernel program parses frames by the same rules; a discrepancy would be counted here.
             Err(refusal) => self.unreadable[refusal.index()] += 1,
         }
     }

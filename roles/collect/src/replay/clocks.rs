@@ -1,15 +1,16 @@
-//! The clocks of a capture's interfaces.
+//! Reconciles the clocks of a capture's interfaces.
 //!
-//! A pcapng file may have frames of several interfaces, and the timestamps of each may be of a clock of its own: the host's, or that of a NIC. The
-//! file has the frames in the order in which they were written, so the clocks of two interfaces whose frames alternate can be compared: a
-//! frame that follows another was not captured before it. If no common clock explains the order, the clocks differ, and the times of the file's first
-//! interface hold for all.
+//! A pcapng file may hold frames of several interfaces, each timestamped by a different clock (the host's or a NIC's). The
+//! file has the frames in the order in which they were written, and a frame that follows another was captured after it. So the
+//! clocks of interfaces whose frames alternate can be compared. If no common clock explains the order, the clocks differ, and
+//! all times are converted to the clock of the file's first interface.
 //!
-//! An interface whose first frame is far from the latest one may have another clock, or may have been captured at another time. Then the file
-//! is read once more ([`differences`]) to see whether its frames alternate with others. A capture from a pipe cannot be: there a
-//! difference is known when the interfaces have alternated, so its first frames set the time back, or forward.
+//! If an interface's first frame is far from the latest time, its clock may differ, or it may have been captured at another
+//! time. The file is then read once more ([`differences`]) to see whether its frames alternate with others. A pipe cannot be
+//! read twice: there the difference shows once the interfaces have alternated, and the first frames of the other one set the
+//! time back or forward.
 //!
-//! A frame far ahead of all before it follows a pause, or has a wrong time. The next one shows which: see [`Time::Ahead`].
+//! A frame far ahead of all before it follows a pause or has a wrong time. The next frame shows which; see [`Time::Ahead`].
 
 use std::path::{Path, PathBuf};
 
@@ -20,38 +21,38 @@ use terminal::progress::Progress;
 
 use crate::capture::{self, Account};
 
-/// Maximum number of interfaces of a file whose clocks are compared before their frames are replayed.
+/// Maximum number of interfaces whose clocks are compared in a file.
 const MAX_COMPARED: usize = 64;
-/// Maximum number of differences that are listed.
+/// Maximum number of differences in the list.
 const MAX_LISTED: usize = 64;
 
-/// A frame that is further ahead than this may have a wrong time, ns. Sequence numbers, for one, decide nothing before.
+/// A frame further ahead than this may have a wrong time, ns. No timer, such as the loss timer, expires within this time.
 pub(super) const AHEAD: u64 = 10 * SECOND;
 
-/// The clocks of the interfaces of a file.
+/// The clocks of the interfaces of one file.
 #[derive(Debug)]
 pub(super) struct Clocks {
     file: PathBuf,
     /// The interface of the latest frame.
     current: Clock,
     others: Vec<Clock>,
-    /// The offsets of the times of interfaces, if the file was read for this.
+    /// Interfaces with the offsets of their times in ns, if the file was read to compare clocks.
     compared: Option<Vec<(u16, i64)>>,
 }
 
-/// The clock of an interface. Times are those of the first interface.
+/// The clock of one interface. All times but the raw timestamp are on the clock of the file's first interface.
 #[derive(Clone, Copy, Default, Debug)]
 struct Clock {
     interface: u16,
-    /// The offset of its times, ns.
+    /// Offset to add to the interface's timestamps, ns.
     offset: i64,
-    /// The latest time of a frame since its clock was set back; `None`: there is none.
+    /// The latest time of its frames since the clock was set back, or `None` before its first frame.
     latest: Option<u64>,
-    /// The time of its frame before, if it is behind the latest frame by more than [`SET_BACK`].
+    /// The previous frame's time, if it is behind the latest time by more than [`SET_BACK`].
     behind: Option<u64>,
-    /// The time of its frame before, if that was ahead by more than [`AHEAD`], and was not used.
+    /// The previous frame's time, if it was rejected because it was ahead by more than [`AHEAD`].
     ahead: Option<u64>,
-    /// The first interface of the file.
+    /// This is the file's first interface.
     is_first: bool,
 }
 
@@ -60,24 +61,24 @@ struct Clock {
 pub struct Difference {
     /// Path of the capture file.
     pub file: PathBuf,
-    /// The interface whose times hold, and the other.
+    /// The reference interface, and the one with the different clock.
     pub interfaces: [u16; 2],
-    /// The time by which the clock of the other is ahead, ns.
+    /// Time by which the second interface's clock is ahead, ns.
     pub ahead: i64,
 }
 
-/// The time of a frame.
+/// The time of a frame on the clock of the first interface, ns.
 pub(super) enum Time {
-    /// By the clock of the first interface.
+    /// A time in sequence.
     At(u64),
-    /// The same, and the clock was set back to it.
+    /// A time to which the clock was set back.
     SetBack(u64),
-    /// By the clock of the first interface, but ahead of the latest time by more than [`AHEAD`]. If the next frame is not, the time is wrong.
+    /// A time ahead of the latest one by more than [`AHEAD`]. It is wrong if the next frame continues from the latest time.
     Ahead(u64),
 }
 
 impl Clocks {
-    /// The clocks of a file of which no frame has been read.
+    /// Creates the clocks of a file before its first frame is read.
     pub(super) fn new(file: &Path) -> Self {
         Self {
             file: file.to_path_buf(),
@@ -87,7 +88,7 @@ impl Clocks {
         }
     }
 
-    /// Lists the differences between the clocks of the file.
+    /// Appends the differences between the file's clocks to a list.
     pub(super) fn list(self, listed: &mut Vec<Difference>) {
         let Self {
             file,
@@ -109,7 +110,7 @@ impl Clocks {
         }));
     }
 
-    /// Returns the time of a frame as far as its clock is known.
+    /// Returns the time of a frame, as far as its interface's clock is known.
     pub(super) fn known_time(&self, frame: &Frame<'_>) -> u64 {
         let clocks = std::iter::once(&self.current).chain(&self.others);
         let known = clocks
@@ -120,7 +121,7 @@ impl Clocks {
             .saturating_add_signed(known.map_or(0, |clock| clock.offset))
     }
 
-    /// The time of the latest frame of an interface, which was ahead, was wrong. If its next one is ahead as well, its clock made a step.
+    /// Marks the time of an interface's latest frame as wrong. If its next frame is ahead as well, its clock made a step.
     pub(super) fn set_ahead(&mut self, interface: u16, ts: u64) {
         let clocks = std::iter::once(&mut self.current).chain(&mut self.others);
         for clock in clocks.filter(|clock| clock.interface == interface) {
@@ -128,7 +129,7 @@ impl Clocks {
         }
     }
 
-    /// Returns the time of a frame. `latest`: the latest time, since the clock was set back, or 0.
+    /// Returns the time of a frame. `latest` is the latest time since the clock was set back, or 0.
     #[inline]
     pub(super) fn time(&mut self, frame: &Frame<'_>, latest: u64) -> Time {
         if frame.interface != self.current.interface || self.current.latest.is_none() {
@@ -172,7 +173,7 @@ impl Clocks {
         }
     }
 
-    /// Returns the offset of the times of an interface whose first frame this is, ns.
+    /// Returns the offset for an interface whose first frame this is, ns.
     fn offset(&mut self, frame: &Frame<'_>, latest: u64) -> i64 {
         let is_near = frame.ts.abs_diff(latest) <= SET_BACK;
         if self.compared.is_none() && (is_near || latest == 0) {
@@ -191,20 +192,21 @@ impl Clocks {
             .saturating_add(other.saturating_sub(reference))
     }
 
-    /// Returns the time of a frame that is behind the latest one. A single one may be out of order.
+    /// Returns the time of a frame that is behind the latest time. A single such frame may just be out of order; a second one
+    /// means that a clock was set back or differs.
     #[cold]
     fn time_behind(&mut self, ts: u64, latest: u64) -> Time {
         let clock = &mut self.current;
         clock.ahead = None;
         let before = clock.behind.replace(ts);
-        // The next one may come much later, where reports are few.
+        // The next frame may come much later, where reports are few.
         if before.is_none_or(|before| ts.saturating_add(SET_BACK) < before) {
             return Time::At(ts);
         }
         clock.behind = None;
         let is_step = clock.latest.is_none_or(|own| ts.saturating_add(SET_BACK) < own);
         if !is_step {
-            // Its clock goes on as before.
+            // The interface's clock runs on as before, but behind the others: adjust its offset.
             let add = i64::try_from(latest - ts).unwrap_or(i64::MAX);
             clock.offset = clock.offset.saturating_add(add);
             clock.latest = Some(latest);
@@ -220,42 +222,43 @@ impl Clocks {
 }
 
 impl Clock {
-    /// Whether a time that is far ahead may be wrong: not the first one of another interface, whose clock may be another, and the one
-    /// before was not as far ahead.
+    /// Returns whether a time far ahead may be wrong. It counts as right for the first frame of a further interface, whose
+    /// clock may differ, and after another frame that was as far ahead.
     fn may_be_wrong(&self, ts: u64) -> bool {
         let is_known = self.latest.is_some() || self.is_first;
         is_known && self.ahead.is_none_or(|ahead| ts.saturating_add(SET_BACK) < ahead)
     }
 }
 
-/// Times of an interface, compared with those of the first one.
+/// Comparison of an interface's clock with the first interface's, ns.
 #[derive(Clone, Copy, Debug)]
 struct Compared {
     interface: u16,
     latest: i128,
-    /// The bounds of how far its clock is ahead: from a frame of the first interface that follows one of this one, and the other way round.
+    /// Bounds on how far this clock is ahead. A frame of the first interface after one of this interface gives a lower bound,
+    /// the reverse order an upper bound.
     least: Option<i128>,
     most: i128,
 }
 
 impl Compared {
-    /// The offset of its times, ns.
+    /// Returns the offset that maps the interface's times to the first interface's clock, ns.
     fn offset(&self) -> i64 {
         let bound = i128::from(SET_BACK);
         let Some(least) = self.least else {
-            // Not one frame of the first interface follows.
+            // No frame of the first interface follows, so there is no lower bound.
             return 0;
         };
         let differs = least > bound || self.most < -bound;
         if !differs || least > self.most + bound {
-            // One clock explains the order, or not even two clocks do: they were set meanwhile.
+            // Either one clock explains the order, or not even two clocks do, because one was set meanwhile.
             return 0;
         }
         i64::try_from(-(least + self.most) / 2).unwrap_or(0)
     }
 }
 
-/// Reads a file to compare the clocks of its interfaces. Returns what to add to their times, for each interface.
+/// Reads a file to compare the clocks of its interfaces. Returns the offset to add to each interface's times, ns.
 fn differences(file: &Path) -> Vec<(u16, i64)> {
     if capture::is_live(file) {
         return Vec::new();
@@ -263,7 +266,7 @@ fn differences(file: &Path) -> Vec<(u16, i64)> {
     let mut first: Option<(u16, i128)> = None;
     let mut others: Vec<Compared> = Vec::new();
     let mut progress = Progress::new("", "frames", None).silenced(true);
-    // Where the file is broken, the replay says so.
+    // Ignore read errors here: the replay reports them.
     let _ = capture::frames(file, &mut Account::default(), &mut progress, |_, frame| {
         let ts = i128::from(frame.ts);
         let (interface, latest) = first.get_or_insert((frame.interface, ts));

@@ -1,4 +1,4 @@
-//! Converts settings to the configuration of the other crates: thresholds, rules, profiles, tables.
+//! Converts the collector's settings to the configurations of other crates: thresholds, rules, profiles, access, tables.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,10 +48,10 @@ fn one_override(written: &OverrideSettings) -> (Match, Override) {
 }
 
 impl CollectSettings {
-    /// The thresholds.
+    /// Compiles the thresholds.
     ///
     /// # Errors
-    /// Overrides that match nothing, or too many of them.
+    /// An override matches nothing, or there are too many of them.
     pub fn compile_thresholds(&self) -> Result<Thresholds, ThresholdError> {
         self.compile_thresholds_with(&[])
     }
@@ -71,7 +71,7 @@ impl CollectSettings {
         Thresholds::with_least(set, defaults.r#override.iter().map(one_override).collect(), least)
     }
 
-    /// The rules.
+    /// Compiles the rules.
     ///
     /// # Errors
     /// The first invalid rule.
@@ -84,11 +84,11 @@ impl CollectSettings {
         RuleSet::compile(&rules)
     }
 
-    /// Compiles the thresholds and rules that decide which events are emitted: those of the settings and those of
-    /// intents.
+    /// Compiles the thresholds and rules that decide which events are emitted, from the settings and from intents (`asked`).
+    /// The rules of intents follow the configured ones and are limited to the flows of their intents.
     ///
     /// # Errors
-    /// One sentence. There is none if the settings were checked and no intent asks for anything.
+    /// A sentence. Checked settings without demands of intents never fail.
     pub fn detection(&self, asked: &Asked, generation: u32) -> Result<Arc<Detection>, String> {
         let thresholds = self
             .compile_thresholds_with(&asked.thresholds)
@@ -118,10 +118,11 @@ impl CollectSettings {
         }))
     }
 
-    /// The self of each of `workers` collectors. With several, the fan-out in front of them accounts for losses.
+    /// Returns the configuration of each of `workers` collectors. With several workers the tables are divided among them, and
+    /// the fan-out in front does the sequence accounting.
     ///
     /// # Errors
-    /// A sentence; it cannot happen with self that were checked.
+    /// A sentence. Checked settings never fail.
     pub fn collector_config(&self, workers: usize, generation: u32) -> Result<collector::Config, String> {
         let written = &self.collector;
         let (default_profile, profiles) = self.resolve_profiles();
@@ -164,12 +165,12 @@ impl CollectSettings {
         }
     }
 
-    /// The ports of aggregates.
+    /// Returns the UDP ports of aggregates.
     pub fn aggregate_ports(&self) -> AggregatePorts {
         AggregatePorts(self.collector.aggregate_ports.as_slice().into())
     }
 
-    /// Who may report to each input; `inputs`: the entry of `[collector] listen` that each belongs to.
+    /// Returns the allowed senders of each input. `inputs` gives the `[collector] listen` entry of each.
     pub fn access(&self, inputs: impl IntoIterator<Item = usize>) -> Access {
         let collector = &self.collector;
         let inputs = inputs.into_iter();
@@ -178,8 +179,8 @@ impl CollectSettings {
         )
     }
 
-    /// Who may report to each of `ports`, if the interface and the address are unknown. The senders of all listeners may report to a
-    /// port without a listener.
+    /// Returns the allowed senders of each of `ports`, for datagrams without a known interface and address (as in a capture).
+    /// A port without a listener admits the senders of all listeners.
     pub fn access_by_port(&self, ports: &[u16]) -> Access {
         let collector = &self.collector;
         Access::new(ports.iter().map(|port| {
@@ -191,7 +192,7 @@ impl CollectSettings {
         }))
     }
 
-    /// The profile for sources that no prefix names, and those for the others.
+    /// Returns the default profile, and the profiles by source prefix.
     pub fn resolve_profiles(&self) -> (Profile, Vec<(Prefix, Profile)>) {
         let by_source = self
             .sources
@@ -200,7 +201,7 @@ impl CollectSettings {
         (self.listening_profile("default"), by_source.collect())
     }
 
-    /// The profile with this name; it takes the ports of the collector as those of reports.
+    /// Returns the profile with this name, which also treats the collector's ports as telemetry ports.
     fn listening_profile(&self, name: &str) -> Profile {
         let ports: Vec<u16> = self.collector.listen.iter().flat_map(Listen::ports).collect();
         let mut profile = self.profile(name);
@@ -208,7 +209,7 @@ impl CollectSettings {
         profile
     }
 
-    /// The profiles of nodes whose units differ from those of their reporters.
+    /// Returns the profiles of nodes whose units differ from those of their reporters.
     pub fn node_profiles(&self) -> Vec<(u32, Profile)> {
         let named = self
             .nodes
@@ -217,7 +218,7 @@ impl CollectSettings {
         named.map(|(id, name)| (id, self.profile(name))).collect()
     }
 
-    /// The profile of that name: written in the file, or built in.
+    /// Returns the profile with this name, either from the file or built in.
     pub fn profile(&self, name: &str) -> Profile {
         match self.profiles.get(name) {
             Some(written) => written_profile(name, written),
@@ -225,7 +226,7 @@ impl CollectSettings {
                 let dialect = wire::Dialect::from_name(name).unwrap_or_default();
                 let standard = Profile::new(name, wire::Profile::new(dialect));
                 match dialect {
-                    // Its switches are BMv2, which counts microseconds and packets.
+                    // ONOS runs BMv2 switches, which count microseconds and packets.
                     wire::Dialect::Onos => Profile {
                         timestamp_unit_ns: 1_000,
                         latency_unit_ns: 1_000,
@@ -238,7 +239,7 @@ impl CollectSettings {
         }
     }
 
-    /// The profiles as the fan-out needs them.
+    /// Returns the profiles in the form that the fan-out needs, longest prefix first.
     pub fn wire_profiles(&self) -> Profiles {
         let (default, mut by_source) = self.resolve_profiles();
         by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
@@ -251,7 +252,7 @@ impl CollectSettings {
         }
     }
 
-    /// The units of queue occupancy, by the profile's number in the collector ([`SeriesView::profile`]).
+    /// Returns the units of queue occupancy, by the index of the profile in the collector ([`SeriesView::profile`]).
     ///
     /// [`SeriesView::profile`]: collector::SeriesView::profile
     pub fn queue_units(&self) -> Vec<String> {
@@ -270,7 +271,7 @@ impl CollectSettings {
             .collect()
     }
 
-    /// Configured names of nodes.
+    /// Returns the configured names of nodes.
     pub fn node_names(&self) -> BTreeMap<u32, String> {
         let named = self
             .nodes
@@ -279,7 +280,8 @@ impl CollectSettings {
         named.collect()
     }
 
-    /// Names of drop reasons for output. A code that two profiles name differently has none: events do not name the profile.
+    /// Returns the names of drop reasons for output. A code that two profiles name differently has no name, because events do
+    /// not identify the profile.
     pub fn drop_reasons(&self) -> BTreeMap<u8, String> {
         let (default, by_source) = self.resolve_profiles();
         let mut names: BTreeMap<u8, String> = BTreeMap::new();
@@ -297,12 +299,12 @@ impl CollectSettings {
 }
 
 impl CollectorSettings {
-    /// Whether only some senders may report to `listen`.
+    /// Returns whether only some senders may report to `listen`.
     pub fn is_restricted(&self, listen: &Listen) -> bool {
         self.allow.iter().any(|entry| entry.is_for(listen))
     }
 
-    /// Who may report to the listeners for which `concerns` holds; `None`: everyone.
+    /// Returns the grants for the listeners selected by `concerns`, or `None` if everyone may report.
     fn grants(&self, concerns: impl Fn(&Listen) -> bool) -> Option<Vec<Grant>> {
         let entries = self.allow.iter().filter(|entry| {
             self.listen
@@ -327,7 +329,7 @@ impl AllowSettings {
     }
 }
 
-/// Adds ports on which reports are received to those by which reports about reports are recognised, up to the maximum.
+/// Adds the report ports to the profile's telemetry ports, which identify reports about reports, up to their maximum.
 pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
     for port in ports {
         let known = profile.telemetry_ports;

@@ -1,4 +1,4 @@
-//! Settings of the flight recorder.
+//! Settings of the flight recorder: the table `[flight_recorder]`.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ section! {
 }
 
 impl FlightRecorderSettings {
-    /// The configuration of the recorder. `has_all_reports`: the store has a row for each hop of every report.
+    /// Returns the recorder's configuration. `has_all_reports`: the store has a row for each hop of every report.
     pub fn config(&self, has_all_reports: bool) -> Config {
         Config {
             windows: FlightConfig {
@@ -59,7 +59,7 @@ impl FlightRecorderSettings {
     }
 }
 
-/// Refuses values of the section that cannot be used.
+/// Refuses unusable values of the section.
 pub fn check(written: &FlightRecorderSettings, has_store: bool, refuse: &mut dyn FnMut(&[&str], &str)) {
     if written.enabled == Some(true) && !has_store {
         let message = "there is no store for recordings; set [store] enabled = true beside [collector], or remove the line";

@@ -1,4 +1,5 @@
-//! Settings of the collector, and what other crates need of them.
+//! Settings of the collector role: `[collector]` and its subtables, `[profiles]`, `[[sources]]`, `[nodes]`, `[thresholds]` and
+//! `[[rules]]`.
 
 mod build;
 pub mod flight_recorder;
@@ -15,7 +16,7 @@ use settings::{choice, section, values::Size};
 pub use build::receive_on;
 pub use values::{FlowIdSetting, LinkSetting, NodeRange};
 
-/// The tables of a configuration file that this role reads.
+/// The tables of a configuration file that the collector role reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectSettings {
     /// The table `[collector]` of the file.

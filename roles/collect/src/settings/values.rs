@@ -1,4 +1,4 @@
-//! Values of the collector's settings: ranges of nodes, links, Flow IDs.
+//! Parsers for values in the collector's settings: node ranges, links and Flow IDs.
 
 use settings::{
     read::{Node, Reader, Value},
@@ -6,7 +6,7 @@ use settings::{
     values::{from_text, id_range, integer, refuse},
 };
 
-/// Node ids, both ends included.
+/// A range of node IDs, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeRange(pub u32, pub u32);
 
@@ -33,7 +33,7 @@ impl Setting for NodeRange {
     }
 }
 
-/// One direction of a link between two nodes.
+/// One direction of a link, from an egress interface of one node to an ingress interface of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSetting(pub collector::config::Link);
 
@@ -62,7 +62,7 @@ fn link_end(text: &str) -> Option<(u32, u32)> {
     Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
 }
 
-/// A Flow ID and its flow.
+/// A postcard's Flow ID and the flow (5-tuple) that it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowIdSetting(pub u32, pub wire::FlowKey);
 

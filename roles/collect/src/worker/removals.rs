@@ -1,21 +1,21 @@
-//! Entries that the collector removed, for each input that must delete them too.
+//! Entries that the collector has removed, queued for each input with kernel detection, which deletes them in the kernel too.
 
 use std::collections::VecDeque;
 
 use collector::{Collector, Removed};
 
-/// Removals that an input, or the collector, stores until they are requested.
+/// Capacity of a queue of removals, in the collector and for each input.
 const MAX_REMOVALS: usize = 16_384;
 
-/// A queue per input.
+/// One queue per input.
 #[derive(Debug, Default)]
 pub struct Removals {
-    /// `None`: of an input that has ended; the next one replaces it.
+    /// The queues by input; `None` is a free slot.
     queues: Vec<Option<VecDeque<Removed>>>,
 }
 
 impl Removals {
-    /// A queue for another input; returns its number.
+    /// Adds a queue for another input; returns its index.
     pub fn add(&mut self, collector: &mut Collector) -> usize {
         if self.queues.is_empty() {
             collector.track_removals(MAX_REMOVALS);
@@ -29,23 +29,23 @@ impl Removals {
         input
     }
 
-    /// Whether an input tracks removals.
+    /// Returns whether any input tracks removals.
     pub fn is_tracked(&self) -> bool {
         self.queues.iter().any(Option::is_some)
     }
 
-    /// An input has ended.
+    /// Removes the queue of an input.
     pub fn end(&mut self, input: usize) {
         if let Some(queue) = self.queues.get_mut(input) {
             *queue = None;
         }
     }
 
-    /// Passes what was removed since the last call of this input to `visit`.
+    /// Distributes new removals to all queues, and passes those of this input to `visit`.
     pub fn update(&mut self, collector: &mut Collector, input: usize, visit: &mut dyn FnMut(Removed)) {
         collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
-                // A full queue is replaced by `Overflow`: the input must then compare all of its entries.
+                // On overflow the input must compare all of its entries.
                 if queue.len() < MAX_REMOVALS {
                     queue.push_back(removed);
                 } else {

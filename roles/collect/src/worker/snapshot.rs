@@ -1,5 +1,5 @@
-//! State that a worker publishes periodically, so that readers need not wait for it: its counters at every tick, and the contents
-//! of its smaller tables at least once a second.
+//! State that a worker publishes periodically, so that readers need not wait for it: counters at every tick, and the entries
+//! of its smaller tables at least twice a second.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,24 +15,24 @@ pub struct Snapshot {
     pub stats: Stats,
     /// Occupancy of the tables.
     pub tables: Tables,
-    /// Losses of streams, evicted ones included.
+    /// Losses of all streams, including evicted ones.
     pub losses: Losses,
-    /// Contents of the tables.
+    /// Entries of the tables.
     pub entries: Arc<Entries>,
 }
 
-/// Entries of tables, up to a maximum of each.
+/// Table entries, up to a maximum for each table.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    /// Numbered streams of reports.
+    /// Streams with sequence numbers.
     pub streams: Vec<StreamView>,
     /// Source addresses of reports.
     pub sources: Vec<SourceView>,
     /// Hop latencies of nodes.
     pub nodes: Vec<SeriesView>,
-    /// Occupancies of the queues.
+    /// Occupancy of the queues.
     pub queues: Vec<SeriesView>,
-    /// Utilizations of the links.
+    /// Utilization of the links.
     pub links: Vec<SeriesView>,
 }
 
@@ -52,12 +52,12 @@ impl Entries {
     }
 }
 
-/// The publishing side, of the worker.
+/// The worker's end of the publication.
 #[derive(Debug)]
 pub(super) struct Publisher {
     published: Arc<Mutex<Snapshot>>,
     entries: Arc<Entries>,
-    /// Time of the last copy of the entries.
+    /// Time at which the entries were last copied.
     copied: Instant,
     losses: Losses,
 }
@@ -86,9 +86,9 @@ impl Publisher {
         Arc::clone(&self.published)
     }
 
-    /// Publishes `stats`, and the tables.
+    /// Publishes `stats` and the state of the tables.
     pub(super) fn publish(&mut self, collector: &Collector, stats: Stats) {
-        // A few entries are copied at every tick; many at intervals, because the copy delays datagrams.
+        // Copy few entries at every tick, but many at intervals, because copying delays datagrams.
         if self.entries.count() <= FEW || self.copied.elapsed() >= PUBLISH_INTERVAL {
             self.entries = Arc::new(Entries::from_collector(collector));
             self.losses = losses(collector);
@@ -102,7 +102,7 @@ impl Publisher {
             losses,
             entries: Arc::clone(&self.entries),
         };
-        // The value is replaced as a whole, so it is valid even after a panic of another thread.
+        // Replaced as a whole, so that the state is valid even if another thread panics.
         *lock(&self.published) = new;
     }
 }
@@ -113,13 +113,13 @@ fn losses(collector: &Collector) -> Losses {
     losses
 }
 
-/// Entries that are copied at every tick.
+/// Maximum number of entries that are copied at every tick.
 const FEW: usize = 128;
-/// Maximum age of a copy of many entries.
+/// Interval of copies if there are many entries.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// Streams, and sources, published per worker.
+/// Maximum numbers of streams and of sources published per worker.
 const MAX_SOURCES: usize = 4_096;
-/// Nodes, queues and links published per worker.
+/// Maximum numbers of nodes, of queues and of links published per worker.
 const MAX_SERIES: usize = 4_096;
 
 #[cfg(test)]

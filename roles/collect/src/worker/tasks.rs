@@ -1,15 +1,15 @@
-//! The queries that wait for a worker, and when it runs them: between bursts when few datagrams are waiting, and otherwise for a
-//! small part of each tick. So no datagram waits long for a query, however many there are.
+//! Schedules the queries of a worker: between bursts when few datagrams are waiting, and otherwise for a small part of each
+//! tick. So no datagram waits long for queries, however many there are.
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
-/// Queue of the tasks for a worker.
+/// The queue of a worker's tasks.
 #[derive(Debug)]
 pub(super) struct Tasks<T> {
     queue: Receiver<T>,
-    /// Taken from the queue, but not run yet.
+    /// A task removed from the queue that did not fit into the last turn.
     ahead: Option<T>,
-    /// For how many more waits another task is expected soon.
+    /// Number of further short waits, during which another task is expected.
     expecting: u32,
 }
 
@@ -22,7 +22,7 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// The next task, unless the tasks of this turn have already `spent` its time.
+    /// Returns the next task, unless the turn has already `spent` its time.
     #[inline]
     pub(super) fn next(&mut self, spent: Duration) -> Option<T> {
         let task = self.ahead.take().or_else(|| self.queue.try_recv().ok())?;
@@ -34,8 +34,8 @@ impl<T> Tasks<T> {
         None
     }
 
-    /// Returns the time that the worker may wait for datagrams, ms: none while a task waits, and little after one,
-    /// because queries of large tables consist of many.
+    /// Returns the longest time to wait for datagrams, ms: 0 while a task waits, and 1 for a while after a task, because
+    /// queries of large tables come in many steps.
     #[inline]
     pub(super) fn patience_ms(&mut self) -> u32 {
         if self.ahead.is_some() {
@@ -51,9 +51,9 @@ impl<T> Tasks<T> {
     }
 }
 
-/// Time for tasks per turn: at a million datagrams per second, a thousand wait, which every receive buffer holds.
+/// Time for tasks per turn. At a million datagrams per second a thousand queue up, which every receive buffer holds.
 const TURN: Duration = Duration::from_millis(1);
-/// Waits of a millisecond after a task.
+/// Number of waits of 1 ms after a task.
 const EXPECTED: u32 = 20;
 
 #[cfg(test)]

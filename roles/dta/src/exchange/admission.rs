@@ -1,4 +1,4 @@
-//! Admission control of the exchange: limits on pending and connected translators, and counters of the outcome of each connection.
+//! Admission control of the exchange: limits pending and connected translators, and counts each connection by its outcome.
 
 use std::{
     collections::VecDeque,
@@ -14,13 +14,14 @@ use view::NamedCounts;
 
 /// Maximum number of connected translators.
 pub(super) const MAX_LINKS: usize = 64;
-/// Maximum number of pending connections: those without a valid hello (with a secret: without a proof). One more evicts the oldest connection of
-/// the address with the most pending ones, so that a flood from one address evicts only itself.
+/// Maximum number of pending connections, which have not sent a valid hello (or a proof, if there is a secret). One more
+/// evicts the oldest connection of the address with the most pending ones, so that a flood evicts only its sender's
+/// connections.
 pub(super) const MAX_PENDING: usize = 16;
-/// Minimum time between two log lines about refusals.
+/// Minimum interval between log lines about refusals.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Admission control, shared by the connections' threads.
+/// Admission control, shared by the threads of all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Admission(Mutex<State>);
 
@@ -29,13 +30,14 @@ struct State {
     connections: u64,
     accepted: u64,
     refused: [u64; RefusalCause::COUNT],
-    /// Connections without a valid hello, oldest first.
+    /// Connections without a valid hello so far, oldest first.
     pending: VecDeque<Pending>,
-    /// Connections whose hello is being answered.
+    /// Admitted connections whose hello has not been answered yet.
     answering: usize,
     /// Admitted connections that are still open.
     admitted: usize,
     last_logged: Option<Instant>,
+    /// Refusals since the last log line.
     unlogged: u64,
 }
 
@@ -64,7 +66,7 @@ pub struct AdmissionView {
     pub balanced: bool,
 }
 
-/// Non-zero counts by cause.
+/// Names the causes with a non-zero count.
 pub(crate) fn by_name(counts: &[u64; RefusalCause::COUNT]) -> NamedCounts {
     let named = RefusalCause::ALL.into_iter().zip(counts);
     named
@@ -78,7 +80,7 @@ impl Admission {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a new pending connection and returns its ID. `stream` is a second handle on the connection, to close it on eviction.
+    /// Registers a pending connection and returns its ID. `stream` is a second handle, used to close it on eviction.
     pub(super) fn register(&self, stream: TcpStream, from: IpAddr) -> u64 {
         let mut state = self.state();
         let id = state.connections;
@@ -89,27 +91,28 @@ impl Admission {
                 .eviction_candidate()
                 .and_then(|index| state.pending.remove(index))
         {
-            // Its thread finds the connection closed.
+            // Shutting the stream down ends its thread's read.
             let _ = evicted.stream.shutdown(Shutdown::Both);
             state.refused[RefusalCause::Evicted as usize] += 1;
         }
         id
     }
 
-    /// Counts a pending connection as refused. Returns the number of unlogged refusals before it if this one may be logged.
+    /// Counts a pending connection as refused. Returns the number of refusals that were not logged before it, or `None` if
+    /// this one must not be logged either.
     pub(super) fn refuse(&self, id: u64, cause: RefusalCause) -> Option<u64> {
         let mut state = self.state();
         if !state.remove_pending(id) {
-            return None; // Evicted, and counted then.
+            return None; // Already counted as evicted.
         }
         state.refused[cause as usize] += 1;
         state.log_permit(cause)
     }
 
-    /// Admits a pending connection after a valid hello; `None` if it was evicted meanwhile.
+    /// Admits a pending connection after a valid hello. Returns `None` if it was evicted meanwhile.
     ///
     /// # Errors
-    /// [`MAX_LINKS`] translators are connected. The value is that of [`Admission::refuse`].
+    /// [`MAX_LINKS`] translators are connected. The value is the log permit, as returned by [`Admission::refuse`].
     pub(super) fn admit(&self, id: u64) -> Option<Result<Admitted<'_>, Option<u64>>> {
         let mut state = self.state();
         if !state.remove_pending(id) {
@@ -127,7 +130,7 @@ impl Admission {
         }))
     }
 
-    /// The counters. `secret`: whether translators must prove one.
+    /// Returns the counters. `secret`: translators must prove that they know one.
     pub(crate) fn view(&self, secret: bool) -> AdmissionView {
         let state = self.state();
         let pending = (state.pending.len() + state.answering) as u64;
@@ -144,13 +147,13 @@ impl Admission {
 }
 
 impl State {
-    /// Removes a connection from the pending ones; false if it is not among them.
+    /// Removes a pending connection. Returns `false` if it is no longer pending.
     fn remove_pending(&mut self, id: u64) -> bool {
         let index = self.pending.iter().position(|one| one.id == id);
         index.and_then(|index| self.pending.remove(index)).is_some()
     }
 
-    /// Index of the oldest connection of the address with the most pending ones; of two such addresses, the one that came first.
+    /// Returns the index of the oldest connection of the address with the most pending ones; the oldest breaks ties.
     fn eviction_candidate(&self) -> Option<usize> {
         let indexed = self.pending.iter().enumerate().rev();
         indexed
@@ -163,7 +166,7 @@ impl State {
     }
 
     fn log_permit(&mut self, cause: RefusalCause) -> Option<u64> {
-        // These are routine, and must not use up the log's rate limit.
+        // These causes are routine, and must not use up the log's rate limit.
         if matches!(
             cause,
             RefusalCause::Closed | RefusalCause::Timeout | RefusalCause::Stopped
@@ -182,7 +185,7 @@ impl State {
     }
 }
 
-/// An admitted connection. Dropping it frees its place.
+/// An admitted connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub(super) struct Admitted<'a> {
     admission: &'a Admission,
@@ -190,7 +193,7 @@ pub(super) struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// Counts a connection whose hello was answered by an accept message.
+    /// Counts a connection whose hello was answered with `accept`.
     pub(super) fn accepted(&mut self) {
         self.answered = true;
         let mut state = self.admission.state();
@@ -198,7 +201,7 @@ impl Admitted<'_> {
         state.accepted += 1;
     }
 
-    /// Counts a connection whose hello was refused; returns the value of [`Admission::refuse`].
+    /// Counts a connection whose hello was refused. Returns the log permit, like [`Admission::refuse`].
     pub(super) fn refused(&mut self, cause: RefusalCause) -> Option<u64> {
         self.answered = true;
         let mut state = self.admission.state();

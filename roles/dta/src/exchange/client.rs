@@ -1,4 +1,5 @@
-//! The translator's side of the exchange: connects, sends hello, exchanges keepalives, and reconnects.
+//! The translator's side of the exchange: connects to a collector, authenticates, sends `hello`, exchanges keepalives, and
+//! reconnects with exponential backoff. Its thread reports to the translator by [`LinkEvent`]s.
 
 use std::{
     io,
@@ -22,67 +23,68 @@ use terminal::CliError;
 /// Exponential backoff between attempts.
 const MIN_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// Poll interval, which bounds the time to notice a stop.
+/// Poll interval, which bounds the delay of a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 /// Timeout of TCP connects.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Events that a link's thread sends to the translator.
+/// Events that a link's thread sends to the translator. The first field is the collector's index.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
-    /// Connected; the address is our own. The translator answers by [`Commands::hello`].
+    /// The TCP connection is established; the address is its local one. The translator answers with [`Commands::hello`].
     Reached(u8, IpAddr, Commands),
     /// The collector sent `accept`.
     Accepted(u8, Box<Accept>),
-    /// The connection ended or failed, for this reason.
+    /// The connection ended or failed, for the given reason.
     Lost(u8, String),
 }
 
-/// Commands for one connection of a link. They have no effect on the next one: the translator may be slow to process events.
+/// Sends commands to one connection of a link. They do not affect the next connection, so a translator that processes events
+/// late cannot disturb it.
 #[derive(Debug)]
 pub(crate) struct Commands(Sender<Command>);
 
 impl Commands {
-    /// Sends this hello, after [`LinkEvent::Reached`].
+    /// Sends the hello; valid once, after [`LinkEvent::Reached`].
     pub(crate) fn hello(&self, hello: Hello) {
         // Fails only when the connection has ended.
         let _ = self.0.send(Command::Hello(Box::new(hello)));
     }
 
-    /// Reconnects: the queue pairs are broken.
+    /// Closes the connection and makes a new one, because the queue pairs are broken.
     pub(crate) fn reconnect(&self, reason: &str) {
         let _ = self.0.send(Command::Reconnect(reason.to_owned()));
     }
 }
 
-/// Commands of the translator to a link's thread.
+/// Commands from the translator to a link's thread.
 #[derive(Debug)]
 enum Command {
     Hello(Box<Hello>),
-    /// Close the connection and make a new one, for this reason.
+    /// Closes the connection and makes a new one, for the given reason.
     Reconnect(String),
 }
 
-/// The collector that a link connects to.
+/// The collector that a link connects to, and its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Number of the collector at the translator.
+    /// Index of the collector at the translator.
     pub(crate) collector: u8,
-    /// Address of its exchange.
+    /// TCP address of its exchange.
     pub(crate) exchange: SocketAddr,
-    /// The secret that it must prove, if any.
+    /// The secret to prove, and to demand proof of.
     pub(crate) secret: Option<Arc<SecretFile>>,
 }
 
 /// The link to one collector.
 #[derive(Debug)]
 pub(crate) struct ExchangeLink {
-    /// Ends when the link is dropped.
+    /// The thread ends when the link is dropped.
     _thread: StoppableThread,
     refusals: Arc<Refusals>,
 }
 
-/// Connection attempts of a link that one side refused, by cause.
+/// Counts of refused connection attempts, by either side, by cause.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals([AtomicU64; RefusalCause::COUNT]);
 
@@ -99,10 +101,10 @@ impl Refusals {
 }
 
 impl ExchangeLink {
-    /// Starts to connect to the exchange of `target`.
+    /// Starts a thread that connects to the exchange of `target`.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(
         target: Target,
         events: Sender<LinkEvent>,
@@ -127,7 +129,7 @@ impl ExchangeLink {
         })
     }
 
-    /// Refused attempts, by cause.
+    /// Returns the counts of refused attempts.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
@@ -143,6 +145,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Connects again and again until the stop, with exponential backoff.
     fn work(&mut self) {
         let mut wait = MIN_BACKOFF;
         while !self.stopped() {
@@ -163,7 +166,7 @@ impl Worker {
                 self.last_logged = Some(reason.clone());
             }
             let _ = self.events.send(LinkEvent::Lost(self.target.collector, reason));
-            // A link that was up for a while is retried soon.
+            // Reset the backoff after a connection that lasted.
             wait = if begun.elapsed() > PEER_TIMEOUT {
                 MIN_BACKOFF
             } else {
@@ -184,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Runs one connection; returns the reason of its end.
+    /// Runs one connection to its end, and returns the reason for the end.
     fn connect_once(&mut self) -> io::Result<String> {
         let stream = TcpStream::connect_timeout(&self.target.exchange, CONNECT_TIMEOUT)?;
         let local = stream.local_addr()?.ip().to_canonical();
@@ -216,7 +219,7 @@ impl Worker {
         self.run_link(&mut connection, &commands)
     }
 
-    /// Counts the refusal; returns its text.
+    /// Counts a refusal, and returns its text.
     fn refused(&self, refused: Refused) -> String {
         if refused.cause != RefusalCause::Stopped {
             self.refusals.add(refused.cause);
@@ -224,6 +227,7 @@ impl Worker {
         refused.text
     }
 
+    /// Serves an authenticated connection until it ends or the role stops. Returns the reason why it ended.
     fn run_link(&mut self, connection: &mut Connection, commands: &Receiver<Command>) -> io::Result<String> {
         let mut received = Instant::now();
         let mut sent = Instant::now();
@@ -245,7 +249,7 @@ impl Worker {
                             return Ok(self.refused(refusal_of(&reason, cause.as_deref())));
                         }
                         Message::Hello(_) | Message::Keepalive => {}
-                        // Authentication is over, or was never requested.
+                        // Authentication is over or was never requested.
                         Message::Begin(_) | Message::Challenge { .. } | Message::Proof { .. } => {
                             return Ok(self.refused(Refused::new(
                                 RefusalCause::Malformed,

@@ -1,4 +1,4 @@
-//! Fuzz bodies of triggers in text form and of messages of the exchange, over corrupted valid examples.
+//! Fuzz tests of trigger expressions, and of exchange messages with and without seals, over corrupted valid examples.
 
 use testkit::texts::fuzz;
 use translator::trigger_text as trigger;
@@ -10,7 +10,7 @@ use super::{
     write,
 };
 
-/// Conditions and entries of triggers are read, or refused with a message.
+/// Trigger conditions and entry layouts either parse, or are refused with a message that quotes the problem.
 fn triggers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for error in [trigger::conditions(&text).err(), trigger::parts(&text).err()]
@@ -31,7 +31,8 @@ fn seals() -> [Seals; 2] {
     [Side::Translator, Side::Collector].map(|side| secret.seals(side, &nonces))
 }
 
-/// A line without a seal is a message, or is refused with a message. With a seal, only exactly the sealed bytes at their position are accepted.
+/// An unsealed line is either a message or refused with a reason. On a sealed connection only the line sealed for this
+/// position is accepted.
 fn line(data: &[u8]) {
     let [mut translator, mut collector] = seals();
     match read(data, None) {
@@ -55,7 +56,7 @@ fn line(data: &[u8]) {
     assert!(nonce.is_none() || data.len() == 64);
 }
 
-/// A message reads back as it is written. The structure of an offered store fits into the offered length, or is refused.
+/// A message reads back as it was written. The geometry of an offered store fits into the offered length, or is refused.
 fn message(data: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Message>(data) else {
         return;

@@ -1,5 +1,16 @@
-//! Authentication of the exchange: with a shared secret, each side proves that it knows it, by HMAC-SHA256 over both nonces of the
-//! connection. The translator proves first: an unauthenticated client receives nothing that depends on the secret.
+//! Mutual authentication of translator and collector with a shared secret. Each side proves that it knows the secret by an
+//! HMAC-SHA-256 over both nonces of the connection:
+//!
+//! ```text
+//! translator                          collector
+//!  begin(version, nonce)  ─────────>
+//!                         <─────────  challenge(nonce)
+//!  proof                  ─────────>  (verified)
+//!  (verified)             <─────────  proof
+//!  hello, sealed          ─────────>
+//! ```
+//!
+//! The translator proves first, so an unauthenticated client receives nothing that depends on the secret.
 
 use std::{io, time::Instant};
 
@@ -10,28 +21,28 @@ use super::{
 use dta::fields::{hex, unhex};
 
 wire::named! {
-    /// The reason for which a connection failed or was refused.
+    /// The reason a connection failed or was refused.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum RefusalCause, name {
-        /// One side has a secret, and the other sent no proof.
+        /// One side has a secret, and the other side sent no proof.
         NoSecret => "no_secret",
-        /// The proof is for another secret.
+        /// The proof belongs to another secret.
         WrongSecret => "wrong_secret",
-        /// The translator requires proofs, and the collector has no secret.
+        /// The translator requires a proof, and the collector has no secret.
         NotSecured => "not_secured",
         /// A message with an invalid tag.
         Forged => "forged",
-        /// Not a message, or one that is invalid in this state.
+        /// The bytes are no message, or the message is invalid in this state.
         Malformed => "malformed",
-        /// A version that this program does not support.
+        /// The other side speaks an unsupported version.
         Version => "version",
-        /// No complete message in time.
+        /// No complete message arrived in time.
         Timeout => "timeout",
         /// The connection was closed.
         Closed => "closed",
-        /// Evicted by newer pending connections.
+        /// Newer pending connections evicted it.
         Evicted => "evicted",
-        /// The limit of connected translators is reached.
+        /// The maximum number of translators is connected.
         Full => "full",
         /// The memory cannot serve this translator.
         Rejected => "rejected",
@@ -40,7 +51,7 @@ wire::named! {
     }
 }
 
-/// A refusal: its cause, and a sentence for the other side.
+/// A refusal: its cause, and a sentence for the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) cause: RefusalCause,
@@ -55,7 +66,7 @@ impl Refused {
         }
     }
 
-    /// The message for the other side.
+    /// Returns the message that tells the peer.
     pub(crate) fn message(self) -> Message {
         Message::Refused {
             reason: self.text,
@@ -70,7 +81,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Limits of the whole handshake.
+/// Deadline and stop condition of the whole handshake.
 pub(crate) struct HandshakeLimit<'p> {
     pub(crate) until: Instant,
     pub(crate) stopped: &'p dyn Fn() -> bool,
@@ -104,7 +115,7 @@ impl HandshakeLimit<'_> {
     }
 }
 
-/// The collector's side: receives the hello, after the proofs if there is a secret.
+/// Runs the collector's side: authenticates the translator if there is a secret, and receives its hello.
 pub(super) fn receive_hello(
     connection: &mut Connection,
     secret: Option<&Secret>,
@@ -140,6 +151,7 @@ pub(super) fn receive_hello(
     }
 }
 
+/// Runs the collector's side of the authentication, and seals the connection.
 fn challenge(
     connection: &mut Connection,
     begin: &Begin,
@@ -163,7 +175,7 @@ fn challenge(
     Ok(())
 }
 
-/// The translator's side: returns once the collector has proved that it knows the secret.
+/// Runs the translator's side: returns once the collector has proved that it knows the secret, with the connection sealed.
 pub(super) fn prove(
     connection: &mut Connection,
     secret: &Secret,
@@ -193,15 +205,15 @@ pub(super) fn prove(
 
 const UNPROVEN: &str = "it sent no proof, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
 
-/// A collector's refusal, as the translator records it.
+/// Converts a refusal that the collector sent.
 pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {
-    // A collector without support for secrets sends no cause either.
+    // A collector without support for secrets sends no cause.
     let cause = match cause.map(RefusalCause::from_name) {
         None => RefusalCause::Malformed,
         Some(None | Some(RefusalCause::Stopped)) => RefusalCause::Rejected,
         Some(Some(cause)) => cause,
     };
-    // The text of an unauthenticated peer is untrusted.
+    // The text may come from an unauthenticated peer, so it is sanitised for the log.
     let clean: String = reason
         .chars()
         .filter(|text| !text.is_control())

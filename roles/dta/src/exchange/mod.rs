@@ -1,10 +1,10 @@
-//! The exchange by which a translator and a collector's memory set up RDMA: a TCP connection on which each side sends JSON
-//! objects, one per line. The protocol is documented in `docs/reference/dta-exchange.md`.
+//! The exchange: a TCP connection on which a translator and a collector's memory set up RDMA queue pairs. Each side sends JSON
+//! objects, one per line; `docs/reference/dta-exchange.md` documents the protocol.
 //!
-//! The translator sends `hello`, the collector answers `accept` (or `refused`), then both send `keepalive` every
-//! `KEEPALIVE_INTERVAL`. A side that receives nothing for `PEER_TIMEOUT` closes; the translator reconnects with exponential backoff.
-//!
-//! With a shared secret, each side first proves that it knows it (`handshake`), and every later message carries a tag.
+//! The translator sends `hello`, the collector answers `accept` or `refused`, and then both send `keepalive` every
+//! `KEEPALIVE_INTERVAL`. A side that receives nothing for `PEER_TIMEOUT` closes; the translator reconnects with
+//! exponential backoff. With a shared secret, both sides first prove that they know it (`handshake.rs`), and every later line
+//! carries an authentication tag.
 
 mod admission;
 pub(crate) mod client;
@@ -34,34 +34,34 @@ use dta::fields::{hex, unhex};
 use handshake::{RefusalCause, Refused, check_version};
 use secret::{LEN, Nonce, Seals};
 
-/// Protocol version. Others are refused.
+/// Protocol version. Other versions are refused.
 pub(crate) const VERSION: u32 = 1;
-/// Longest time between two messages of a side.
+/// Longest interval between two messages of one side.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// A side that sends nothing for this long counts as disconnected.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest line, bytes: enough for the sequence numbers of 65,536 lists.
+/// Longest line, bytes. It fits an `accept` with the sequence numbers of 65,536 lists.
 const MAX_LINE: usize = 4 << 20;
-/// Longest line of an unauthenticated peer, and of a translator at any time, bytes.
+/// Longest line from an unauthenticated peer, and from a translator at any time, bytes.
 const MAX_SHORT_LINE: usize = 4 << 10;
 
-/// A message. Unknown fields are ignored, so that minor changes stay compatible.
+/// A message of the exchange. Unknown fields are ignored, so that minor extensions stay compatible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// The translator's first message, with a secret.
+    /// The translator's first message, if it has a secret.
     Begin(Begin),
     /// The collector's response to `begin`.
     Challenge {
-        /// In hexadecimal, drawn for this connection.
+        /// Random for this connection, in hexadecimal.
         nonce: String,
     },
-    /// Proof of knowing the secret: the translator's, then the collector's.
+    /// Proof of knowing the secret, first by the translator, then by the collector.
     Proof {
         /// The proof in hexadecimal ([`secret::Secret::proof`]).
         proof: String,
     },
-    /// The translator's first message, without a secret.
+    /// The translator's first message without a secret, or its message after the proofs.
     Hello(Hello),
     /// The collector's response to `hello`.
     Accept(Accept),
@@ -69,19 +69,19 @@ pub(crate) enum Message {
     Refused {
         /// The reason as one sentence.
         reason: String,
-        /// Name of the cause ([`handshake::RefusalCause`]), if it has one.
+        /// Name of the cause ([`handshake::RefusalCause`]), if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
     },
     Keepalive,
 }
 
-/// A translator that requires proof of the secret and offers its own.
+/// Starts the authentication: the translator demands a proof and offers its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begin {
     /// Version of the exchange's protocol: [`VERSION`].
     pub(crate) version: u32,
-    /// In hexadecimal, drawn for this connection.
+    /// Random for this connection, in hexadecimal.
     pub(crate) nonce: String,
 }
 
@@ -95,13 +95,13 @@ pub(crate) struct Hello {
     pub(crate) version: u32,
     /// Random ID of the process, in hexadecimal. A connection with the same `instance` and `link` is the same link reconnecting.
     pub(crate) instance: String,
-    /// Number of this link.
+    /// Index of this link within the translator.
     pub(crate) link: u8,
-    /// Source address of its RoCEv2, and destination of responses.
+    /// Source address of its RoCEv2 packets, and destination of responses.
     pub(crate) address: IpAddr,
-    /// UDP port of both; standard RoCEv2 responds to port 4791 only.
+    /// UDP port of its requests, to which responses go; standard RoCEv2 sends responses to port 4791 only.
     pub(crate) port: u16,
-    /// Longest payload of a packet, bytes.
+    /// Path MTU: longest payload of an RDMA packet, bytes.
     pub(crate) mtu: u16,
     /// The translator's unreliable queue pair.
     pub(crate) unreliable: End,
@@ -114,7 +114,7 @@ pub(crate) struct Hello {
 pub(crate) struct End {
     /// The queue pair number (QPN).
     pub(crate) queue_pair: u32,
-    /// PSN of the first packet that it sends.
+    /// The PSN of the first packet that it sends.
     pub(crate) psn: u32,
 }
 
@@ -125,39 +125,39 @@ pub(crate) struct Accept {
     pub(crate) version: u32,
     /// Random ID of this memory, in hexadecimal, drawn at its start.
     pub(crate) instance: String,
-    /// Destination address of RoCEv2.
+    /// Destination address of RoCEv2 packets.
     pub(crate) address: IpAddr,
-    /// The UDP port there.
+    /// Destination UDP port of RoCEv2 packets.
     pub(crate) port: u16,
-    /// Longest payload of a packet, bytes: the smaller of both sides' limits.
+    /// Path MTU, bytes: the smaller of both sides' limits.
     pub(crate) mtu: u16,
-    /// The collector's unreliable queue pair; without one, everything uses the reliable one.
+    /// The collector's unreliable queue pair. Without one, all operations use the reliable one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unreliable: Option<u32>,
     /// The collector's reliable queue pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reliable: Option<u32>,
-    /// Maximum number of outstanding fetch-and-adds.
+    /// Maximum number of outstanding atomics (FETCH_AND_ADD).
     pub(crate) atomics: u32,
-    /// Next PSN that it expected on this link's previous reliable queue pair, if still known.
+    /// The PSN that the responder expected next on this link's previous reliable queue pair, if still known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) executed: Option<u32>,
-    /// The DTA stores in its memory.
+    /// The DTA stores in the collector's memory.
     pub(crate) stores: Vec<StoreOffer>,
 }
 
-/// A DTA store: a memory region and its layout.
+/// A DTA store: a memory region and the layout of its contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoreOffer {
-    /// The store's name in messages.
+    /// The store's configured name.
     pub(crate) name: String,
-    /// Index of the region on this connection.
+    /// Index of the region within this connection.
     pub(crate) region: u16,
-    /// The store ID or sketch ID; of lists, the first list ID.
+    /// The store ID or sketch ID; for lists, the first list ID.
     pub(crate) id: u32,
-    /// The virtual address of the body, in hexadecimal: JSON's numbers have 53 bits.
+    /// The virtual address of the body, in hexadecimal, because JSON numbers are exact only up to 53 bits.
     pub(crate) address: String,
-    /// Bytes of the body.
+    /// Length of the body, bytes.
     pub(crate) length: u64,
     /// The R_Key of the region.
     pub(crate) key: u32,
@@ -166,7 +166,7 @@ pub(crate) struct StoreOffer {
     pub(crate) shape: Shape,
 }
 
-/// The layout of a store, as [`Geometry`] states it, and what only the translator needs.
+/// The layout of a store: a [`Geometry`], and state that only the translator needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Shape {
@@ -181,10 +181,10 @@ pub(crate) enum Shape {
         entries: u64,
         batch: u16,
         tagged: bool,
-        /// Entries of 4 bytes are little-endian in memory, as the artifact's.
+        /// Entries of 4 bytes are little-endian in memory, as the published DTA artifact writes them.
         #[serde(default)]
         swapped: bool,
-        /// Next sequence number of each list (untagged lists: index of the next entry).
+        /// Next sequence number by list; for untagged lists, the index of the next entry.
         next: Vec<u64>,
     },
     KeyIncrement {
@@ -206,7 +206,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
+    /// Describes `geometry`. For `next` and `swapped` see [`Shape::Append`], for `reporters` [`Shape::Sketch`].
     pub(crate) fn from_geometry(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
         match *geometry {
             Geometry::KeyWrite {
@@ -248,10 +248,10 @@ impl Shape {
 }
 
 impl Hello {
-    /// Checks version and instance.
+    /// Checks the version and the instance.
     fn check(&self) -> Result<(), Refused> {
         check_version(self.version)?;
-        // The instance is stored as long as the link's queue pairs.
+        // The instance is stored as long as the link's queue pairs, so its length is limited.
         let digits = 1..=MAX_INSTANCE;
         if !digits.contains(&self.instance.len())
             || !self.instance.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -264,7 +264,7 @@ impl Hello {
 }
 
 impl StoreOffer {
-    /// The geometry of the offer, if it is valid.
+    /// Returns the geometry of the offer, or `None` if it is invalid or exceeds the offered length.
     pub(crate) fn geometry(&self) -> Option<Geometry> {
         let geometry = match &self.shape {
             Shape::KeyWrite { slots, data, hash } => Geometry::KeyWrite {
@@ -333,30 +333,30 @@ impl StoreOffer {
 pub(crate) struct Connection {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
-    /// A partially received line.
+    /// The received part of an incomplete line.
     partial: Vec<u8>,
     /// Longest accepted line, bytes.
     max_line: usize,
-    /// After the proofs, every line begins with a tag.
+    /// Keys of the tags that precede every line after the proofs.
     seals: Option<Seals>,
 }
 
-/// Result of receiving a line.
+/// The result of [`Connection::receive`].
 #[derive(Debug, PartialEq)]
 pub(crate) enum Received {
     Message(Box<Message>),
-    /// No complete line within the read timeout.
+    /// No complete line arrived within the read timeout.
     Nothing,
-    /// The other side closed.
+    /// The peer closed the connection.
     Closed,
-    /// The line is no valid message: one sentence.
+    /// The line is not a valid message; the reason, as one sentence.
     Malformed(String),
-    /// The tag is missing or invalid: the sender is not the authenticated peer.
+    /// The tag is missing or invalid, so the sender is not the authenticated peer.
     Forged,
 }
 
 impl Connection {
-    /// Wraps `stream` with this read timeout, for short lines only.
+    /// Wraps `stream` with this read timeout. Accepts short lines only.
     pub(crate) fn new(stream: TcpStream, read_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(read_timeout))?;
@@ -371,24 +371,24 @@ impl Connection {
         })
     }
 
-    /// Accepts long lines of a collector.
+    /// Accepts the long lines that a collector sends.
     pub(crate) fn allow_long_lines(&mut self) {
         self.max_line = MAX_LINE;
     }
 
-    /// Adds a tag to each further line, in both directions.
+    /// Authenticates each further line, in both directions.
     pub(crate) fn seal(&mut self, seals: Seals) {
         self.seals = Some(seals);
     }
 
-    /// Sends a message as one line, sealed if the connection has seals.
+    /// Sends a message as one line, with a tag if the connection is sealed.
     pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
         let mut line = write(message, self.seals.as_mut())?;
         line.push(b'\n');
         self.stream.write_all(&line)
     }
 
-    /// Receives, with one read at most, so that a peer that sends single bytes cannot delay the caller's deadline.
+    /// Receives a line with at most one read, so that a peer that sends single bytes cannot delay the caller's deadline.
     pub(crate) fn receive(&mut self) -> Received {
         let (whole, taken) = match self.reader.fill_buf() {
             Ok([]) => return Received::Closed,
@@ -426,7 +426,7 @@ impl Connection {
     }
 }
 
-/// A message as a line without its newline; with seals, behind its tag in hexadecimal and a space.
+/// Formats a message as a line without its newline. With seals, a tag in hexadecimal and a space precede it.
 pub(crate) fn write(message: &Message, seals: Option<&mut Seals>) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let Some(seals) = seals else { return Ok(json) };
@@ -436,7 +436,7 @@ pub(crate) fn write(message: &Message, seals: Option<&mut Seals>) -> io::Result<
     Ok(line)
 }
 
-/// Reads such a line. The message is parsed only after its tag is verified.
+/// Parses a line that [`write`] formats. Verifies the tag before it parses the message.
 pub(crate) fn read(line: &[u8], seals: Option<&mut Seals>) -> Received {
     let json = match seals {
         None => line,
@@ -451,6 +451,7 @@ pub(crate) fn read(line: &[u8], seals: Option<&mut Seals>) -> Received {
     }
 }
 
+/// Verifies a line's tag and returns the message behind it.
 fn sealed<'l>(line: &'l [u8], seals: &mut Seals) -> Option<&'l [u8]> {
     let (tag, rest) = line.split_at_checked(2 * LEN)?;
     let json = rest.strip_prefix(b" ")?;
@@ -458,13 +459,13 @@ fn sealed<'l>(line: &'l [u8], seals: &mut Seals) -> Option<&'l [u8]> {
     seals.is_next(&tag, json).then_some(json)
 }
 
-/// A nonce in hexadecimal.
+/// Parses a nonce from hexadecimal.
 pub(crate) fn read_nonce(text: &str) -> Option<Nonce> {
     let digits = (text.len() == 2 * LEN).then_some(text)?;
     unhex(digits)?.try_into().ok()
 }
 
-/// A random ID of this process, in hexadecimal.
+/// Returns a random ID for this process, in hexadecimal.
 pub(crate) fn instance() -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

@@ -1,4 +1,5 @@
-//! The secret that a translator and a collector share: its file, and the proofs and tags derived from it. It never leaves the process.
+//! The secret that a translator and a collector share, the file that holds it, and the proofs and tags derived from it. The
+//! secret itself is never sent.
 
 use std::{
     fmt, fs,
@@ -13,17 +14,17 @@ use sha2::Sha256;
 
 use terminal::CliError;
 
-/// Bytes of a nonce, a proof and a tag.
+/// Length of a nonce, a proof and a tag, bytes.
 pub(crate) const LEN: usize = 32;
-/// Shortest and longest secret, bytes.
+/// Allowed lengths of a secret, bytes.
 const SECRET: std::ops::RangeInclusive<usize> = 16..=1024;
-/// Prefix of all inputs of the HMAC: separates this exchange from other uses of the secret.
+/// Prefix of all HMAC inputs: separates this exchange from other uses of the same secret.
 const CONTEXT: &[u8] = b"hopwise dta exchange 1\0";
 
-/// A random number that is used once.
+/// A random number for one connection.
 pub(crate) type Nonce = [u8; LEN];
 
-/// Draws one.
+/// Draws a random nonce.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -36,14 +37,14 @@ pub(crate) fn nonce() -> std::io::Result<Nonce> {
 /// A side of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The side that connects.
+    /// The side that connects, a translator.
     Translator,
-    /// The side that has the memory.
+    /// The side that owns the memory, a collector.
     Collector,
 }
 
 impl Side {
-    /// The direction of a message: a message cannot be reflected to its sender.
+    /// Returns the direction that enters the HMAC, so that a message cannot be reflected to its sender.
     fn way(self) -> &'static [u8] {
         match self {
             Self::Translator => b"translator to collector\0",
@@ -59,14 +60,14 @@ impl Side {
     }
 }
 
-/// The nonces of both sides for this connection.
+/// The nonces of both sides for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonces {
     pub(crate) translator: Nonce,
     pub(crate) collector: Nonce,
 }
 
-/// A shared secret, as the key of an HMAC-SHA-256.
+/// A shared secret, held as the key of an HMAC-SHA-256.
 #[derive(Clone)]
 pub struct Secret(Hmac<Sha256>);
 
@@ -77,13 +78,14 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret in `file`: its text, without white space at its ends.
+    /// Reads the secret in `file`, without white space at its ends.
     ///
     /// # Errors
-    /// The file cannot be read, is readable by others, or contains no valid secret. The message says what to do, and never contains the secret.
+    /// The file cannot be read, is accessible to others, or holds no valid secret. The message suggests a fix, and never
+    /// contains the secret.
     pub fn read(file: &Path) -> Result<Self, CliError> {
         let named = file.display();
-        // Checked before opening: opening a pipe would block.
+        // Check before opening, because opening a pipe would block.
         let metadata = fs::metadata(file).map_err(|error| unreadable(file, error))?;
         if !metadata.is_file() {
             return Err(CliError::new(format!(
@@ -102,6 +104,7 @@ impl Secret {
         }
         let mut bytes = Vec::new();
         opened
+            // One byte more than the longest secret and a newline, to detect files that are too long.
             .take(*SECRET.end() as u64 + 2)
             .read_to_end(&mut bytes)
             .map_err(|error| unreadable(file, error))?;
@@ -114,13 +117,14 @@ impl Secret {
         })
     }
 
-    /// The secret with this text, if it is valid.
+    /// Returns the secret with this text, or `None` if its length or characters are invalid.
     pub(crate) fn from_bytes(text: &[u8]) -> Option<Self> {
         let good = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         good.then(|| Hmac::new_from_slice(text).ok().map(Self)).flatten()
     }
 
-    /// HMAC-SHA256 of a purpose, the direction, and both nonces; each has a fixed length or ends in a zero byte.
+    /// Returns the HMAC-SHA-256 of a purpose, a direction and both nonces. Each part has a fixed length or ends in a zero
+    /// byte, so the input is unambiguous.
     fn mac(&self, purpose: &[u8], side: Side, nonces: &Nonces) -> Hmac<Sha256> {
         let mut mac = self.0.clone();
         for part in [
@@ -135,17 +139,17 @@ impl Secret {
         mac
     }
 
-    /// The proof of `side` that it knows the secret.
+    /// Returns the proof that `side` knows the secret.
     pub(crate) fn proof(&self, side: Side, nonces: &Nonces) -> [u8; LEN] {
         self.mac(b"proof\0", side, nonces).finalize().into_bytes().into()
     }
 
-    /// Whether this is the proof of `side`, in constant time.
+    /// Verifies the proof of `side`, in constant time.
     pub(crate) fn is_proof(&self, received: &[u8], side: Side, nonces: &Nonces) -> bool {
         self.mac(b"proof\0", side, nonces).verify_slice(received).is_ok()
     }
 
-    /// The keys with which `own` tags its messages after the proofs, and verifies those of the other side.
+    /// Derives the keys of the tags after the proofs, for the messages that `own` sends and for those that it verifies.
     pub(crate) fn seals(&self, own: Side, nonces: &Nonces) -> Seals {
         Seals {
             own: self.seal(own, nonces),
@@ -155,6 +159,7 @@ impl Secret {
 
     fn seal(&self, side: Side, nonces: &Nonces) -> Seal {
         let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
+        // The 32-byte key, zero-padded to the HMAC block.
         let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
         block[..LEN].copy_from_slice(&key);
         Seal {
@@ -172,7 +177,7 @@ fn unreadable(file: &Path, error: std::io::Error) -> CliError {
     )
 }
 
-/// The tags of both directions.
+/// The tag generators of both directions.
 #[derive(Debug)]
 pub(crate) struct Seals {
     own: Seal,
@@ -180,18 +185,18 @@ pub(crate) struct Seals {
 }
 
 impl Seals {
-    /// The tag of our next message.
+    /// Returns the tag of our next message.
     pub(crate) fn tag(&mut self, message: &[u8]) -> [u8; LEN] {
         self.own.next(message).finalize().into_bytes().into()
     }
 
-    /// Whether this is the tag of the other side's next message.
+    /// Verifies that this is the tag of the peer's next message.
     pub(crate) fn is_next(&mut self, tag: &[u8], message: &[u8]) -> bool {
         self.other.next(message).verify_slice(tag).is_ok()
     }
 }
 
-/// One direction: a key of this connection and a counter, so that no message can be altered, dropped, repeated or reordered.
+/// One direction's key and message counter. The counter prevents messages from being dropped, repeated or reordered.
 struct Seal {
     key: Hmac<Sha256>,
     count: u64,
@@ -213,7 +218,7 @@ impl Seal {
     }
 }
 
-/// A secret that a configuration reload reads again.
+/// The secret in a file, which a configuration reload reads again.
 #[derive(Debug)]
 pub struct SecretFile {
     file: PathBuf,
@@ -221,10 +226,10 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
-    /// The secret of a setting `secret_file`, if it is set.
+    /// Reads the secret of a setting `secret_file`, if it is set.
     ///
     /// # Errors
-    /// As [`Secret::read`].
+    /// The errors of [`Secret::read`].
     pub(crate) fn open(file: Option<&Path>) -> Result<Option<Arc<Self>>, CliError> {
         let Some(file) = file else { return Ok(None) };
         let now = Mutex::new(Secret::read(file)?);
@@ -234,15 +239,15 @@ impl SecretFile {
         })))
     }
 
-    /// Returns the secret that is active now.
+    /// Returns the active secret.
     pub(crate) fn current(&self) -> Secret {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again, for [`NewSecret::activate`].
+    /// Reads the file again. The result takes effect with [`NewSecret::activate`].
     ///
     /// # Errors
-    /// As [`Secret::read`].
+    /// The errors of [`Secret::read`].
     pub fn reread(self: &Arc<Self>) -> Result<NewSecret, CliError> {
         Ok(NewSecret {
             file: Arc::clone(self),
@@ -260,7 +265,7 @@ impl SecretFile {
     }
 }
 
-/// A secret that was read and is not active yet.
+/// A secret that has been read but is not active yet.
 #[derive(Debug)]
 pub struct NewSecret {
     file: Arc<SecretFile>,
@@ -268,7 +273,7 @@ pub struct NewSecret {
 }
 
 impl NewSecret {
-    /// Uses it for new connections.
+    /// Activates the secret for new connections.
     pub fn activate(self) {
         *self.file.now.lock().unwrap_or_else(PoisonError::into_inner) = self.secret;
     }

@@ -1,4 +1,5 @@
-//! The collector's side of the exchange.
+//! The collector's side of the exchange: accepts TCP connections, authenticates translators, lets the memory role create their
+//! queue pairs, and keeps the connections alive, with one thread per connection.
 
 use std::{
     io,
@@ -21,23 +22,23 @@ use super::{
 use runtime::control::{Control, StoppableThread};
 use terminal::CliError;
 
-/// Poll interval of the threads, which bounds the time to notice a stop.
+/// Poll interval of the threads, which bounds the delay of a stop.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// Responds to hellos: the memory role.
+/// Answers hellos; implemented by the memory role.
 pub(crate) trait Host: Send + Sync + 'static {
-    /// Creates queue pairs for this translator, which reached us at `local`. `connection` numbers the connections in the order in which
-    /// they were made: hellos of one translator may be answered in another order.
+    /// Creates queue pairs for a translator that connected to our address `local`. `connection` numbers the connections in the
+    /// order of their arrival, because hellos of one translator may be answered in another order.
     ///
     /// # Errors
-    /// One sentence, for the translator's operator.
+    /// A sentence for the translator's operator.
     fn accept(&self, hello: &Hello, connection: u64, local: IpAddr) -> Result<Accept, String>;
 
-    /// The connection on which `hello` was answered by `accept` has ended.
+    /// Notifies the host that a connection, on which `hello` was answered with `accept`, has ended.
     fn disconnected(&self, hello: &Hello, accept: &Accept);
 }
 
-/// Access to the exchange: the secret that translators must prove, and admission control.
+/// Access control of the exchange: the secret that translators must prove, and admission control.
 #[derive(Debug, Default)]
 pub(crate) struct AccessControl {
     secret: Option<Arc<SecretFile>>,
@@ -45,7 +46,7 @@ pub(crate) struct AccessControl {
 }
 
 impl AccessControl {
-    /// Admits translators that prove this secret; without one, all.
+    /// Admits translators that prove this secret, or all if there is none.
     pub(crate) fn new(secret: Option<Arc<SecretFile>>) -> Arc<Self> {
         Arc::new(Self {
             secret,
@@ -53,7 +54,7 @@ impl AccessControl {
         })
     }
 
-    /// The secret, if there is one.
+    /// Returns the secret, if there is one.
     pub(crate) fn secret(&self) -> Option<&Arc<SecretFile>> {
         self.secret.as_ref()
     }
@@ -64,15 +65,15 @@ impl AccessControl {
     }
 }
 
-/// A listening socket; nothing is accepted before [`Listening::start`].
+/// A bound socket that accepts nothing before [`Listening::start`].
 #[derive(Debug)]
 pub(crate) struct Listening(TcpListener);
 
 impl Listening {
-    /// Binds the address.
+    /// Binds a TCP socket to the address.
     ///
     /// # Errors
-    /// The address cannot be bound.
+    /// The address cannot be bound; the message suggests a fix.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, CliError> {
         let listener = TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -93,10 +94,10 @@ impl Listening {
         self.0.local_addr().ok()
     }
 
-    /// Starts to accept connections.
+    /// Starts the thread that accepts connections.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(
         self,
         host: Arc<dyn Host>,
@@ -111,7 +112,7 @@ impl Listening {
     }
 }
 
-/// The shared state that the thread of a connection needs.
+/// State shared by the threads of all connections.
 #[derive(Clone)]
 struct ConnectionContext {
     host: Arc<dyn Host>,
@@ -119,6 +120,7 @@ struct ConnectionContext {
     stop: Arc<AtomicBool>,
 }
 
+/// Accepts connections until the stop, each with a separate thread, and then joins the threads.
 fn accept_connections(listener: &TcpListener, context: &ConnectionContext, control: &Control) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !context.stop.load(Ordering::Relaxed) {
@@ -151,23 +153,23 @@ fn accept_connections(listener: &TcpListener, context: &ConnectionContext, contr
     }
 }
 
-/// A connection after a valid hello.
+/// A connection on which a valid hello arrived.
 struct Identified {
     connection: Connection,
-    /// Our address as the translator sees it.
+    /// Our address, as the translator reached it.
     local: IpAddr,
     hello: Hello,
 }
 
-/// A connection without a valid hello.
+/// A connection on which no valid hello arrived.
 struct Rejected {
-    /// For the response; `None` if the connection could not be set up.
+    /// The connection for the response, or `None` if it could not be set up.
     connection: Option<Box<Connection>>,
     refused: Refused,
 }
 
 impl ConnectionContext {
-    /// Serves one translator's link, until it ends.
+    /// Serves one connection of a translator, until it ends.
     fn serve(&self, stream: TcpStream, id: u64, from: IpAddr) -> io::Result<()> {
         let admission = &self.access.admission;
         let Identified {
@@ -206,7 +208,7 @@ impl ConnectionContext {
         outcome
     }
 
-    /// Receives the hello of a translator that may connect.
+    /// Authenticates the translator and receives its hello, within [`PEER_TIMEOUT`].
     fn identify(&self, stream: TcpStream) -> Result<Identified, Rejected> {
         let until = Instant::now() + PEER_TIMEOUT;
         let (local, mut connection) = set_up(stream).map_err(|error| Rejected {
@@ -232,7 +234,7 @@ impl ConnectionContext {
     }
 }
 
-/// Sends the refusal, unless the other side is gone.
+/// Sends a refusal, unless the peer is gone.
 fn send_refusal(mut connection: Box<Connection>, refused: Refused) -> io::Result<()> {
     match refused.cause {
         RefusalCause::Timeout | RefusalCause::Closed | RefusalCause::Stopped => Ok(()),
@@ -240,7 +242,7 @@ fn send_refusal(mut connection: Box<Connection>, refused: Refused) -> io::Result
     }
 }
 
-/// Logs a refusal, if the rate limit permits. The log never repeats what the other side wrote.
+/// Logs a refusal, if the rate limit permits. Never logs text that the peer sent.
 fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
     let Some(unlogged) = permit else { return };
     let cause = refused.cause.name();
@@ -259,14 +261,14 @@ fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
     }
 }
 
-/// Makes a stream blocking, and returns the local address of the connection with it.
+/// Makes the stream blocking, and returns our address and the connection.
 fn set_up(stream: TcpStream) -> io::Result<(IpAddr, Connection)> {
     stream.set_nonblocking(false)?;
     let local = stream.local_addr()?.ip().to_canonical();
     Ok((local, Connection::new(stream, SLEEP)?))
 }
 
-/// Asks the host for a response. It reads every list, which may take a while: meanwhile the translator receives keepalives.
+/// Asks the host for its answer. Reading every list takes a while, so the translator receives keepalives meanwhile.
 fn ask_host(
     connection: &mut Connection,
     accept: &(dyn Fn() -> Result<Accept, String> + Sync),
@@ -279,16 +281,16 @@ fn ask_host(
         loop {
             match answer.recv_timeout(KEEPALIVE_INTERVAL) {
                 Ok(answer) => return Ok(answer),
-                // A translator that disconnected is noticed when it is answered.
+                // Ignore failures: a translator that has disconnected is noticed when the answer is sent.
                 Err(RecvTimeoutError::Timeout) => drop(connection.send(&Message::Keepalive)),
-                // The host panicked; joining its thread panics here too.
+                // The host's thread panicked; leaving the scope propagates the panic.
                 Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
             }
         }
     })
 }
 
-/// Exchanges keepalives until one side stops.
+/// Exchanges keepalives until either side stops.
 fn keep_alive(connection: &mut Connection, stop: &AtomicBool) -> io::Result<()> {
     let mut received = Instant::now();
     let mut sent = Instant::now();

@@ -1,5 +1,5 @@
-//! Reports entries of lists as events of the collector. An immediate measures nothing, so it is no event: it is counted, and makes the
-//! follower read its lists at once.
+//! Follows Append lists and emits their entries as events of the collector. An RDMA immediate carries no measurement: it is
+//! only counted, and makes the follower read its lists at once.
 
 use std::{
     sync::{
@@ -23,21 +23,21 @@ use super::Memory;
 use dta::fields::Fields;
 use dta::settings::RegionSettings;
 
-/// Poll interval of lists without immediates.
+/// Poll interval of lists in the absence of immediates.
 const EVERY: Duration = Duration::from_millis(10);
-/// Maximum batches read from one list before the next one.
+/// Maximum number of batches read from one list before the next list's turn.
 const MAX_BATCHES: usize = 64;
 
-/// Takes the events of lists: the program's queue to the live stream and the store.
+/// The receiver of the events: the queue to the live stream and the store.
 pub trait EventSink: Send {
     /// Returns an empty batch.
     fn batch(&self) -> Batch;
 
-    /// Sends the records of `batch`, and clears it.
+    /// Sends the records of `batch`, and empties it.
     fn send(&self, batch: &mut Batch);
 }
 
-/// Counters of reported entries and immediates.
+/// Counts of emitted entries and of immediates.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounters {
     entries: AtomicU64,
@@ -48,7 +48,8 @@ pub(crate) struct EventCounters {
 }
 
 impl EventCounters {
-    /// Entries reported, batches overwritten, batches missing, immediates received, immediates discarded because the queue was full.
+    /// Returns, in this order, the entries emitted, batches overwritten, batches missing, immediates received, and immediates
+    /// discarded because the queue was full.
     pub(crate) fn read(&self) -> [u64; 5] {
         // Relaxed: independent counters.
         [
@@ -66,14 +67,14 @@ impl EventCounters {
     }
 }
 
-/// A list whose entries are reported as events.
+/// A list whose entries are emitted as events, and the position reached.
 pub(super) struct FollowedList {
     list: u32,
     follower: Follower,
     emitter: Arc<Emitter>,
 }
 
-/// Turns entries of a store into events.
+/// Converts the entries of a store to events.
 #[derive(Debug)]
 pub(crate) struct Emitter {
     fields: Fields,
@@ -81,8 +82,7 @@ pub(crate) struct Emitter {
     metric: Option<Metric>,
 }
 
-/// Follows lists whose entries are events, until `stop` is set and all senders of immediates have ended: then all entries that were written
-/// are reported.
+/// Follows lists until `stop` is set and all senders of immediates are gone, and then emits all entries written so far.
 pub(super) fn follow(
     mut lists: Vec<FollowedList>,
     memory: &Memory,
@@ -116,14 +116,14 @@ pub(super) fn follow(
         if ending && closed {
             return;
         }
-        // The receiving thread has ended: `recv_timeout` now always returns immediately.
+        // Without senders `recv_timeout` returns at once, so pace the loop here.
         if closed {
             std::thread::sleep(EVERY);
         }
     }
 }
 
-/// Followers of all lists whose entries are events; they start with the next entry.
+/// Returns followers of all lists whose entries are events, positioned behind the newest entry.
 pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
     let mut followed = Vec::new();
     for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
@@ -144,7 +144,7 @@ pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
     followed
 }
 
-/// The emitter of this store, if its entries are events.
+/// Returns the emitter of a store, or `None` if its entries are not events.
 pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
     let metric = written.metric.as_deref().and_then(Metric::from_name);
     Some(Emitter {
@@ -154,7 +154,7 @@ pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
     })
 }
 
-/// Reports available batches; returns whether there may be more.
+/// Emits the available batches of a list. Returns whether there may be more.
 fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> bool {
     let FollowedList {
         list,
@@ -194,7 +194,7 @@ fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> boo
     true
 }
 
-/// Reports the loss of `lost` batches of a list as an event, among the events of its entries.
+/// Emits the loss of `lost` batches of a list as an event.
 fn loss(list: u32, lost: u64, position: u32, batch: &mut Batch) {
     let id = id(list, position, usize::MAX, &lost.to_be_bytes());
     batch.event(
@@ -225,7 +225,7 @@ fn event(ts: u64, id: u64, kind: Kind) -> Event {
     }
 }
 
-/// Deterministic ID of an entry (FNV-1a).
+/// Returns a deterministic ID of an entry (64-bit FNV-1a), so that repeated reads yield the same ID.
 fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
     let place = [u64::from(list), u64::from(sequence), index as u64];
     let bytes = place.iter().flat_map(|number| number.to_be_bytes());
@@ -237,7 +237,7 @@ fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
 }
 
 impl Emitter {
-    /// Emits the event of an entry.
+    /// Emits an entry as an event, and also as a drop report if it is a drop.
     pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], out: &mut impl Output) {
         let path: Vec<u32> = self
             .fields
@@ -274,7 +274,7 @@ impl Emitter {
         }
     }
 
-    /// Returns a field of `entry`; `None` if there is none, or its value does not fit.
+    /// Returns a numeric field of `entry`, or `None` if it is absent or out of range.
     fn number<N: TryFrom<u64>>(&self, entry: &[u8], name: &str) -> Option<N> {
         self.fields.number(entry, name)?.try_into().ok()
     }

@@ -1,4 +1,5 @@
-//! The responder in the kernel (XDP), in front of the one in user space. It owns the memory and the queue pairs of all links.
+//! The RDMA responder in the kernel: an XDP program in front of the responder in user space. It owns the memory and the queue
+//! pairs of all links; packets that it does not process pass to the socket.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -19,11 +20,11 @@ use super::{Memory, Responses, SLEEP, Wake};
 use dta::settings::MemorySettings;
 use terminal::CliError;
 
-/// Longest payload of a packet that it accepts, bytes.
+/// Largest path MTU that the program supports, bytes.
 pub(super) const MAX_PAYLOAD: u16 = 2048;
-/// Maximum completions per read.
+/// Maximum number of completions per read.
 const BURST: usize = 1024;
-/// Poll interval of the interface.
+/// Interval of checks of the interface and the attachment.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Alignment of regions, bytes.
 const PAGE: u64 = 4096;
@@ -37,12 +38,13 @@ pub(super) struct Kernel {
     completions: OwnedFd,
 }
 
-/// The attachment of the program to the interface.
+/// The attachment of the program to its interface.
 #[derive(Debug, Default)]
 struct Attached {
+    /// The attachment, and the watch on the interface; `None` while detached.
     on: Option<(Attachment, Watch)>,
     native: bool,
-    /// The reason for which it is not attached, or not in native mode.
+    /// The reason it is not attached, or not in native mode.
     message: Option<String>,
 }
 
@@ -56,7 +58,7 @@ pub(super) struct KernelStatus {
     pub(super) counted: Counted,
 }
 
-/// End offset, in the kernel's memory, of a region of `len` bytes at offset `offset`.
+/// Returns the end offset in the kernel's memory of a region of `len` bytes at `offset`, rounded up to a page.
 pub(super) fn end(offset: u64, len: u64) -> u64 {
     offset + len.next_multiple_of(PAGE)
 }
@@ -65,7 +67,7 @@ impl Kernel {
     /// Loads the program with `memory` bytes, and attaches it to its interface.
     ///
     /// # Errors
-    /// The missing requirement, and its remedy.
+    /// The unmet requirement; the message suggests a fix.
     pub(super) fn open(settings: &MemorySettings, memory: u64) -> Result<Self, CliError> {
         let interface = settings.interface.as_deref().unwrap_or_default();
         let rdma = Rdma::load(&Options { memory, ..Options::default() }).map_err(|error| {
@@ -115,12 +117,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// `len` bytes of the memory, from `offset`.
+    /// Maps `len` bytes of the memory, starting at `offset`.
     pub(super) fn map(&self, offset: u64, len: u64) -> std::io::Result<Region> {
         self.rdma().map(offset, len)
     }
 
-    /// Registers a region, whose memory begins at `offset`, for remote access.
+    /// Registers a region for remote access. Its memory begins at `offset`.
     pub(super) fn register(
         &self,
         named: &Registered,
@@ -131,7 +133,7 @@ impl Kernel {
             .register(named, offset + part.start, part.access, part.order, part.region)
     }
 
-    /// Takes over a queue pair whose peer has UDP port `port`. Responses go to the source MAC address of the request.
+    /// Hands a queue pair over to the kernel. `port` is the peer's UDP port; responses go to each request's source MAC.
     pub(super) fn connect(&self, number: u32, pair: &QueuePairConfig, port: u16) -> Result<(), Refused> {
         let path = Path {
             destination_mac: [0; 6],
@@ -166,12 +168,12 @@ impl Kernel {
         }
     }
 
-    /// Returns the program's counters. Packets that are processed while the CPUs' counters are read unbalance the sums;
-    /// then they are read again.
+    /// Returns the program's counters. Packets processed during the read of the per-CPU counters unbalance the sums, so it
+    /// retries a few times.
     fn count(&self) -> Counted {
         let mut counted = Counted::default();
         for _ in 0..8 {
-            // If the kernel cannot be read, all counters are zero.
+            // Counters are zero if the kernel cannot be read.
             counted = self.rdma().counted().unwrap_or_default();
             if counted.is_balanced() {
                 break;
@@ -180,7 +182,7 @@ impl Kernel {
         counted
     }
 
-    /// Detaches it from the interface; when this returns, it writes no more.
+    /// Detaches the program. When this returns, the kernel writes no more to the memory.
     pub(super) fn close(&self, pairs: impl Iterator<Item = u32>) {
         *self.attached() = Attached::default();
         let mut rdma = self.rdma();
@@ -189,10 +191,10 @@ impl Kernel {
         });
     }
 
-    /// Forwards completions, until `stop`.
+    /// Forwards completions until `stop` is set, and then those already queued.
     ///
     /// # Errors
-    /// Polling failed.
+    /// Polling the ring failed.
     pub(super) fn forward_completions(
         &self,
         memory: &Memory,
@@ -211,6 +213,7 @@ impl Kernel {
             nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut poll_fds, timeout)?;
             let mut rdma = self.rdma();
             rdma.completed(BURST, &mut completed);
+            // Return the consumed receive to the queue pair.
             for pair in completed.received.drain(..) {
                 rdma.replenish(pair, 1);
             }
@@ -223,7 +226,7 @@ impl Kernel {
         }
     }
 
-    /// Attaches it again whenever its interface was removed and is back, until `stop`.
+    /// Reattaches the program whenever its interface reappears, until `stop` is set.
     pub(super) fn reattach(&self, stop: &AtomicBool) {
         let mut next = Instant::now() + CHECK_INTERVAL;
         while !stop.load(Ordering::Relaxed) {
@@ -241,7 +244,7 @@ impl Kernel {
         }
     }
 
-    /// Detects that the interface or the attachment is gone.
+    /// Detects that the interface was removed or the program detached.
     fn check_attachment(&self) {
         let mut attached = self.attached();
         let Some((attachment, watch)) = &mut attached.on else {

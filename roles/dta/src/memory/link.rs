@@ -1,4 +1,5 @@
-//! Links of translators, and their queue pairs.
+//! Links of translators: answers a `hello` by creating an unreliable (UC) and a reliable (RC) queue pair on the active
+//! responder (user space, kernel, or RDMA device), and by offering the stores.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +16,25 @@ use super::verbs::Verbs;
 use super::{Memory, RECEIVES};
 use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
 
-/// Maximum number of outstanding fetch-and-adds of a device, as its queue pairs are created ([`nic::verbs::ATOMICS`]).
+/// Maximum number of outstanding atomics on a device's queue pair ([`nic::verbs::ATOMICS`]).
 const DEVICE_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
 
-/// A translator's link, identified by the translator's instance and link number.
+/// Identity of a link: the translator's instance and the link's index.
 pub(super) type Name = (String, u8);
 
-/// A link and its queue pairs.
+/// A translator's link and its queue pairs.
 #[derive(Clone, Debug)]
 pub(super) struct TranslatorLink {
     pub(super) from: SocketAddr,
     pub(super) unreliable: u32,
     pub(super) reliable: u32,
-    /// Whether its connection to the exchange is open.
+    /// The link's exchange connection is open.
     pub(super) up: bool,
+    /// When `up` last changed.
     pub(super) since: Instant,
-    /// Number of connections that the link has had.
+    /// Number of exchange connections that the link has had.
     pub(super) connections: u64,
-    /// Number of its connection to the exchange, in the order of all.
+    /// Number of its current exchange connection, in the order of all connections.
     connection: u64,
 }
 
@@ -46,8 +48,8 @@ impl TranslatorLink {
 /// The links of all translators.
 pub(super) type Links = BTreeMap<Name, TranslatorLink>;
 
-/// A UDP socket does not expose link-layer addresses; the port of the peer replaces them, because it can differ
-/// from RoCEv2's own when both ends are on one machine.
+/// Builds the path to a peer. A UDP socket does not expose link-layer addresses, so the MAC address carries the peer's UDP
+/// port, which may differ from RoCEv2's 4791 if both ends are on one machine. [`address_of`] decodes it.
 fn path(from: SocketAddr, to: SocketAddr) -> Path {
     let [high, low] = to.port().to_be_bytes();
     Path {
@@ -67,7 +69,7 @@ fn pair_config(transport: Transport, end: &End, path: Path, mtu: u16) -> QueuePa
     }
 }
 
-/// The peer of such a path.
+/// Returns the peer of a path that [`path`] built.
 pub(super) fn address_of(path: &Path) -> SocketAddr {
     let [.., high, low] = path.destination_mac;
     SocketAddr::new(path.destination, u16::from_be_bytes([high, low]))
@@ -85,7 +87,7 @@ impl Host for Memory {
         let name = (hello.instance.clone(), hello.link);
         let peer = SocketAddr::new(hello.address, hello.port);
         let mut links = self.links();
-        // On a slow machine the translator gives up a connection before its hello is read. It has queue pairs by the next connection then.
+        // A translator may give up on a connection before its hello is processed, and connect again. Ignore the late hello.
         if links.get(&name).is_some_and(|link| link.connection > connection) {
             return Err("a later connection replaced this one".to_owned());
         }
@@ -105,7 +107,7 @@ impl Host for Memory {
         let reliable = match pairs.connect(&mut links, &reliable, peer.port()) {
             Ok(reliable) => reliable,
             Err(error) => {
-                // A link without both queue pairs is useless; free its place.
+                // A link needs both queue pairs, so free the first one.
                 pairs.disconnect([unreliable]);
                 return Err(error);
             }
@@ -146,21 +148,21 @@ impl Host for Memory {
     }
 
     fn disconnected(&self, hello: &Hello, accept: &Accept) {
-        // A link that reconnected before its old connection ended has new queue pairs.
+        // If the link has reconnected before its old connection ended, it has new queue pairs and stays up.
         let name = (hello.instance.clone(), hello.link);
         if let Some(link) = self
             .links()
             .get_mut(&name)
             .filter(|link| accept.reliable == Some(link.reliable))
         {
-            // Its queue pairs stay: packets in flight are executed, and the link resumes at the right PSN when it reconnects.
+            // Keep the queue pairs: packets in flight are executed, and after a reconnect the link resumes at the right PSN.
             (link.up, link.since) = (false, Instant::now());
         }
     }
 }
 
 impl Memory {
-    /// The path MTU for this translator, if it can be served.
+    /// Returns the path MTU for a translator, or the reason it cannot be served.
     fn check(&self, hello: &Hello) -> Result<u16, String> {
         let mut mtu = usable_mtu(hello.mtu)?;
         if self.kernel.is_some() {
@@ -195,10 +197,11 @@ impl Memory {
         }
     }
 
+    /// Describes the stores for a translator, with the next position of each list.
     fn offers(&self) -> Vec<StoreOffer> {
         let offers = self.offered.iter().enumerate().map(|(region, offered)| {
             let store = &offered.store.store;
-            // A restarted translator continues after the existing entries.
+            // A restarted translator continues after the existing entries of each list.
             let next = store.lists().map(|lists| {
                 lists
                     .heads()
@@ -230,7 +233,7 @@ impl Memory {
     }
 }
 
-/// Queue pairs of either responder.
+/// Access to the queue pairs of the active responder.
 pub(super) struct Pairs<'m> {
     pub(super) responder: MutexGuard<'m, Responder>,
     kernel: Option<&'m Kernel>,
@@ -238,7 +241,7 @@ pub(super) struct Pairs<'m> {
 }
 
 impl Pairs<'_> {
-    /// Creates a queue pair to a peer with this UDP port. At the limit it evicts the link that has been disconnected longest.
+    /// Creates a queue pair for a peer with this UDP port. At the limit, evicts the link that has been disconnected longest.
     fn connect(&mut self, links: &mut Links, pair: &QueuePairConfig, port: u16) -> Result<u32, String> {
         let number = loop {
             match self.make(pair) {
@@ -270,7 +273,7 @@ impl Pairs<'_> {
         Ok(number)
     }
 
-    /// Creates it; `Err(None)` at the limit.
+    /// Creates a queue pair. Returns `Err(None)` if the limit is reached.
     fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
         let connected = match self.verbs {
             Some(verbs) => verbs.connect(pair),
@@ -294,7 +297,7 @@ impl Pairs<'_> {
     fn expected(&self, number: u32) -> Option<Psn> {
         match (self.kernel, self.verbs) {
             (Some(kernel), _) => kernel.expected(number),
-            // A device does not report it.
+            // An RDMA device does not report the expected PSN.
             (None, Some(_)) => None,
             (None, None) => self.responder.expected(number),
         }
@@ -309,6 +312,7 @@ impl Pairs<'_> {
     }
 }
 
+/// Returns the largest path MTU of RoCEv2 that is at most `asked`.
 fn usable_mtu(asked: u16) -> Result<u16, String> {
     let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
     fitting.ok_or_else(|| format!("{asked} is not a path MTU of RoCEv2, which has 256 to 4096"))

@@ -1,6 +1,7 @@
-//! The collector memory's role: regions in files, a responder that executes RoCEv2 requests on them, and the exchange with
-//! translators. One thread receives; others follow lists, take snapshots and clear counters. With `mode = "xdp"` the regions are in kernel memory,
-//! and a responder in the kernel writes them: `kernel`.
+//! The collector memory role: stores in memory-mapped regions that translators write by RDMA (RoCEv2), a responder that
+//! executes their requests, and the exchange that sets up queue pairs. `mode` selects the responder: a UDP socket (`socket`),
+//! an XDP program with the regions in kernel memory (`xdp`), or an RDMA device (`verbs`). One thread receives; others follow
+//! lists, take snapshots and clear counters.
 
 mod events;
 mod kernel;
@@ -42,14 +43,14 @@ pub use events::EventSink;
 pub use regions::geometry;
 pub use snapshots::SnapshotView;
 
-/// Maximum datagrams per receive call.
+/// Maximum number of datagrams per receive call.
 const BURST: usize = 256;
-/// Poll interval, ms, which bounds the time to notice a stop.
+/// Poll interval, ms, which bounds the delay of a stop.
 const SLEEP: u32 = 50;
-/// Receive credit of a queue pair: immediates that may arrive before they are read.
+/// Receive queue depth of a queue pair: immediates that may arrive before they are read.
 const RECEIVES: u32 = 4096;
 
-/// Shared with the API and the exchange.
+/// The memory, shared with the API and the exchange.
 pub type Handle = Arc<Memory>;
 
 /// The memory and its state, shared by its threads, the API and the exchange.
@@ -57,9 +58,9 @@ pub type Handle = Arc<Memory>;
 pub struct Memory {
     /// The settings with which it was opened.
     pub settings: MemorySettings,
-    /// Random ID, drawn at the start.
+    /// Random ID of this memory, drawn at the start.
     instance: String,
-    /// Address that receives RoCEv2.
+    /// The address that receives RoCEv2 packets.
     listen: SocketAddr,
     exchange: SocketAddr,
     /// Access control of the exchange.
@@ -74,15 +75,15 @@ pub struct Memory {
     snapshots: snapshots::SnapshotLog,
     kernel: Option<Kernel>,
     verbs: Option<Verbs>,
-    /// Lock of the directory while the kernel has the regions; their files are written at the stop.
+    /// Lock of the directory while the regions are in kernel memory; their files are written at the stop.
     kernel_lock: Option<KernelLock>,
-    /// The files that the other regions are mapped from.
+    /// Identities of the files from which the regions are mapped (empty with kernel memory).
     files: Vec<FileIdentity>,
-    /// Whether a store could not be written to its file at the stop.
+    /// A store could not be written to its file at the stop.
     lost: AtomicBool,
 }
 
-/// Sends immediates to the follower of lists.
+/// Sends immediates to the thread that follows lists.
 type Wake = SyncSender<Completion>;
 
 /// Counters of the receiving thread.
@@ -97,12 +98,12 @@ struct Counts {
 /// A memory with its socket and regions open, before its threads start.
 #[derive(Debug)]
 pub struct Ready {
-    /// `None` with an RDMA device.
+    /// The RoCEv2 socket; `None` with an RDMA device.
     receiver: Option<Receiver>,
     listening: exchange::server::Listening,
     memory: Handle,
     stop: Arc<AtomicBool>,
-    /// Attaches to the interface again.
+    /// The thread that reattaches the program to the interface.
     reattacher: Option<StoppableThread>,
 }
 
@@ -110,19 +111,19 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Role {
     memory: Handle,
-    /// Serves the exchange with translators.
+    /// The server of the exchange.
     server: Option<StoppableThread>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Attaches to the interface again.
+    /// The thread that reattaches the program to the interface.
     reattacher: Option<StoppableThread>,
 }
 
 impl Ready {
-    /// Opens sockets, creates or opens regions.
+    /// Opens the sockets, and creates or opens the regions.
     ///
     /// # Errors
-    /// A port in use, a region of another geometry, no space.
+    /// A port is in use, a region has a different geometry, or there is no space.
     pub fn open(settings: &MemorySettings) -> Result<Self, CliError> {
         let receiver = (settings.mode != MemoryMode::Verbs)
             .then(|| {
@@ -184,23 +185,23 @@ impl Ready {
         })
     }
 
-    /// Address of the exchange.
+    /// Returns the address of the exchange.
     pub fn exchange(&self) -> SocketAddr {
         self.memory.exchange
     }
 
-    /// Whether it uses an interface, which may be removed and return.
+    /// Returns whether the memory uses an interface, which may disappear and return.
     pub fn opens_again(&self) -> bool {
         self.memory.kernel.is_some()
     }
 
-    /// Starts the thread that attaches to the interface again, which needs capabilities that other threads do not.
+    /// Starts the thread that reattaches the program, which needs capabilities that the other threads do not.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start_reattacher(&mut self, control: &Control) -> Result<(), CliError> {
         if self.opens_again() {
-            // With its own flag: it ends before the others.
+            // It has a separate stop flag, because it must end before the other threads.
             let memory = Arc::clone(&self.memory);
             self.reattacher = Some(control.spawn_stoppable("memory-interface", move |stop| {
                 memory.kernel.iter().for_each(|kernel| kernel.reattach(&stop));
@@ -209,10 +210,10 @@ impl Ready {
         Ok(())
     }
 
-    /// Starts the threads. Events go to `sink`, if there is one.
+    /// Starts the threads. Events are sent to `sink`, if there is one.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(self, control: &Control, sink: Option<Box<dyn EventSink>>) -> Result<Role, CliError> {
         let Self {
             receiver,
@@ -232,7 +233,7 @@ impl Ready {
         if let Some(sink) = sink {
             let memory = Arc::clone(&memory);
             let stop = Arc::clone(&stop);
-            // Before writes are possible, so that entries written during the start are reported.
+            // Position the followers before writes are possible, so that entries written during the start are reported.
             let lists = events::lists(&memory);
             role.threads.push(control.spawn("lists", move || {
                 events::follow(lists, &memory, &*sink, &woken, &stop);
@@ -290,17 +291,17 @@ impl Ready {
 }
 
 impl Role {
-    /// The shared state, for the API.
+    /// Returns the shared state, for the API.
     pub fn handle(&self) -> Handle {
         Arc::clone(&self.memory)
     }
 
-    /// The secret of the exchange, if there is one.
+    /// Returns the secret of the exchange, if there is one.
     pub fn secret(&self) -> Option<&Arc<exchange::secret::SecretFile>> {
         self.memory.access.secret()
     }
 
-    /// Address that receives RoCEv2, and that of the exchange.
+    /// Returns the address for RoCEv2 packets and the address of the exchange.
     pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
         (self.memory.listen, self.memory.exchange)
     }
@@ -309,13 +310,13 @@ impl Role {
 impl Drop for Role {
     fn drop(&mut self) {
         drop(self.server.take());
-        // Detach the kernel program for good: nothing is written after this, so followers see all entries.
+        // Detach the kernel program first: nothing is written after that, so the followers see all entries.
         drop(self.reattacher.take());
         self.memory.detach();
         // Relaxed: the flag publishes no other data; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic was reported when it happened.
+            // A panic has been logged already.
             let _ = thread.join();
         }
         self.memory.save();
@@ -329,7 +330,7 @@ impl Drop for Role {
 }
 
 impl Memory {
-    /// The responder. A panic elsewhere left it as it was between two packets.
+    /// Locks the responder. A panic elsewhere cannot leave it inconsistent.
     fn responder(&self) -> MutexGuard<'_, Responder> {
         self.responder.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -338,7 +339,7 @@ impl Memory {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counters of both responders.
+    /// Returns the counters of the responders in user space and in the kernel.
     fn stats(&self) -> Stats {
         let mut stats = *self.responder().stats();
         if let Some(kernel) = &self.kernel {
@@ -347,28 +348,28 @@ impl Memory {
         stats
     }
 
-    /// Notifies the follower of lists of an immediate.
+    /// Notifies the thread that follows lists of an immediate.
     fn notify(&self, completion: Completion, wake: &Wake) {
-        // No follower, or its queue is full: it finds the entry by polling.
+        // Without a follower, or if its queue is full, polling finds the entry.
         if wake.try_send(completion).is_err() {
             self.reported.immediate_shed();
         }
     }
 
-    /// Detaches the kernel program; it writes nothing after this.
+    /// Detaches the kernel program, which writes nothing after this.
     fn detach(&self) {
         if let Some(kernel) = &self.kernel {
             kernel.close(self.links().values().flat_map(link::TranslatorLink::pairs));
         }
     }
 
-    /// Whether a store could not be written to its file at the stop; the log names it.
+    /// Returns whether a store could not be written to its file at the stop. The log names it.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes regions to their files that are not there: those in kernel memory, and those whose file something removed. A file that
-    /// something replaced is left as it is.
+    /// Writes the regions that have no current file: those in kernel memory, and those whose file an external program removed.
+    /// Leaves a file that was replaced by another one untouched.
     fn save(&self) {
         for store in self.source.stores() {
             let file = regions::file(&self.settings.directory, store.name());
@@ -413,6 +414,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Receives RoCEv2 packets, executes them, and sends the responses, until the stop.
     fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut responses = Responses::default();
@@ -455,13 +457,14 @@ impl Worker {
     }
 }
 
-/// Responses of a burst, concatenated.
+/// Results of a burst: responses, concatenated, and completions.
 #[derive(Default)]
 struct Responses {
     bytes: Vec<u8>,
+    /// End offset of each response, and its destination.
     ends: Vec<(usize, SocketAddr)>,
     completions: Vec<Completion>,
-    /// Queue pairs that lost a receive: to an immediate, or to an unexpected message.
+    /// Queue pairs that consumed a receive, for an immediate or an unexpected message.
     received: Vec<u32>,
 }
 
@@ -497,7 +500,7 @@ impl Responses {
     }
 }
 
-/// Ends the program if a thread of the memory has failed.
+/// Stops the process if a thread of the memory failed.
 fn report_failure(control: &Control, outcome: Result<(), nic::Error>) {
     if let Err(error) = outcome {
         control.failed(format!("the collector's memory failed: {error}"));
@@ -519,7 +522,7 @@ fn receiver(settings: &MemorySettings) -> Result<Receiver, nic::Error> {
     Ok(receiver)
 }
 
-/// Returns a seed that peers cannot predict.
+/// Returns a random seed that peers cannot predict.
 fn seed() -> u64 {
     u64::from_str_radix(&exchange::instance(), 16).unwrap_or_else(|_| nic::time::now())
 }

@@ -1,4 +1,7 @@
-//! The regions of a memory: creates or reopens them, and registers them with the responder.
+//! Creates or reopens the memory regions of stores, and registers them with the responder for remote access.
+//!
+//! A region is a memory-mapped file, or part of the kernel program's memory, which is loaded from the file at the start and
+//! saved at the stop.
 
 use std::{
     fs,
@@ -22,18 +25,18 @@ use dta::settings::{MemoryMode, MemorySettings, RegionSettings, StoreKind};
 use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
 use terminal::CliError;
 
-/// A store that translators may write.
+/// A store that is offered to translators.
 #[derive(Debug)]
 pub(crate) struct Offered {
     pub(crate) store: Arc<SourceStore>,
     pub(crate) registered: Registered,
-    /// Reporters whose sketches are merged.
+    /// Number of reporters whose sketches are merged.
     pub(crate) reporters: u32,
-    /// Entries are little-endian in memory, as in the artifact.
+    /// Entries are little-endian in memory, as the published DTA artifact writes them.
     pub(crate) swapped: bool,
 }
 
-/// The opened regions, with the parts that execute operations on them.
+/// All opened regions, and the responders that execute operations on them.
 pub(super) struct Opened {
     pub(super) source: DtaSource,
     pub(super) offered: Vec<Offered>,
@@ -45,7 +48,7 @@ pub(super) struct Opened {
 /// Creates or opens all regions.
 ///
 /// # Errors
-/// No space, no permission, a region of another geometry; the kernel refuses the responder.
+/// There is no space or permission, a region has a different geometry, or the kernel rejects the responder.
 pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Result<Opened, CliError> {
     let directory = &settings.directory;
     fs::create_dir_all(directory).map_err(|error| {
@@ -96,7 +99,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
                 .register(&registration)
                 .map_err(|error| unregistered(written, &error))?,
         };
-        // A device registers whole pages.
+        // An RDMA device registers whole pages; offer only the body.
         let registered = Registered {
             len: store.store.body_len(),
             ..registered
@@ -129,7 +132,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
     })
 }
 
-/// Error text: another process has the memory of this directory's stores in the kernel.
+/// Returns the error that another process has this directory's stores in kernel memory.
 fn in_use(directory: &Path) -> String {
     format!(
         "another hopwise process has the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
@@ -137,7 +140,7 @@ fn in_use(directory: &Path) -> String {
     )
 }
 
-/// Error: the lock of a directory could not be created.
+/// Returns the error that the lock of a directory could not be created.
 fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
     if error.kind() == ErrorKind::WouldBlock {
         return CliError::new(in_use(directory));
@@ -150,7 +153,7 @@ fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
     )
 }
 
-/// The file of a store.
+/// Returns the file of a store.
 pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.{EXTENSION}"))
 }
@@ -162,7 +165,7 @@ fn unregistered(written: &RegionSettings, error: &dyn std::fmt::Display) -> CliE
     ))
 }
 
-/// A store in the kernel's memory at offset `offset`, with the contents of its file.
+/// Creates a store in the kernel's memory at `offset`, with the contents of its file if there is one.
 fn one_of_kernel(
     directory: &Path,
     written: &RegionSettings,
@@ -192,7 +195,7 @@ fn one_of_kernel(
     Ok(named(store, None, written))
 }
 
-/// The configured fields take precedence over those in the header page.
+/// Wraps a store. Configured fields take precedence over those in the header page.
 fn named(store: DtaStore, file: Option<PathBuf>, written: &RegionSettings) -> SourceStore {
     let mut store = SourceStore::new(store, file);
     store.fields = written
@@ -216,7 +219,7 @@ fn header(written: &RegionSettings) -> Header {
 
 fn registration(store: &DtaStore, region: u16) -> Registration {
     let (access, order) = match store.geometry() {
-        // A fetch-and-add with an immediate is followed by an empty write.
+        // `ALL`: an immediate on a fetch-and-add travels in an empty write that follows it.
         Geometry::KeyIncrement { .. } => (AccessFlags::ALL, Order::Ascending),
         Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (AccessFlags::WRITE, Order::HeadLast),
         Geometry::Append { .. } | Geometry::Sketch { .. } => (AccessFlags::WRITE, Order::Ascending),
@@ -231,6 +234,7 @@ fn registration(store: &DtaStore, region: u16) -> Registration {
     }
 }
 
+/// Creates or opens the file of a store.
 fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliError> {
     let file = file(directory, &written.name);
     let header = header(written);
@@ -251,7 +255,7 @@ fn unmapped(file: &Path, error: std::io::Error) -> CliError {
     CliError::io(format!("cannot map {}", file.display()), error, remedy)
 }
 
-/// A reopened store, if it matches the configuration.
+/// Returns a reopened store if it matches the configuration. The outer error says how it differs.
 fn reopened(
     opened: Result<DtaStore, dta::HeaderError>,
     header: &Header,
@@ -273,7 +277,7 @@ fn reopened(
     )))
 }
 
-/// The ID of a store; of lists, the first list ID.
+/// Returns the ID of a store; for lists, the first list ID.
 fn id(written: &RegionSettings) -> u32 {
     match (written.kind, written.lists) {
         (StoreKind::Append, Some(lists)) => lists.first,
@@ -290,7 +294,7 @@ fn fields(written: &RegionSettings) -> String {
     fields.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The geometry of a validated store.
+/// Returns the geometry of a validated store.
 pub fn geometry(written: &RegionSettings) -> Geometry {
     let slots = written.slots.map_or(0, |slots| slots.0);
     let family = written.hash;

@@ -1,4 +1,5 @@
-//! Copies of stores in files: on request, and by schedule.
+//! Snapshots: consistent copies of stores in files, taken on request or on a schedule, and the periodic clearing of counters,
+//! which is based on snapshots.
 
 use std::{
     fs::{self, File},
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::Memory;
 use dta::source::{EXTENSION, SourceStore};
 
-/// Poll interval, which bounds the time to notice a stop.
+/// Poll interval, which bounds the delay of a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// A snapshot of a store.
@@ -41,7 +42,7 @@ pub struct SnapshotView {
 /// Counters of snapshots, and the lock that serialises them.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotLog {
-    /// Only one at a time: they read and write gigabytes.
+    /// Held while a snapshot is taken. One at a time, because they read and write gigabytes.
     one: Mutex<()>,
     taken: AtomicU64,
     failed: AtomicU64,
@@ -55,7 +56,7 @@ impl SnapshotLog {
         self.cleared.load(Ordering::Relaxed)
     }
 
-    /// Taken, failed, and the last error.
+    /// Returns the number of snapshots taken, the number that failed, and the last error.
     pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
         // Relaxed: independent counters.
         let error = self
@@ -78,10 +79,10 @@ impl Memory {
         configured.unwrap_or_else(|| self.settings.directory.join("snapshots"))
     }
 
-    /// Takes a snapshot of each of these stores; without names, of those in the schedule. Blocks on the disk.
+    /// Takes a snapshot of each named store; without names, of the scheduled stores, or all. Blocks on the disk.
     ///
     /// # Errors
-    /// One sentence.
+    /// The failures, as one sentence.
     pub fn snapshot(&self, names: &[String]) -> Result<Vec<SnapshotView>, String> {
         let configured = &self.settings.snapshots.stores;
         let names = if names.is_empty() {
@@ -101,7 +102,7 @@ impl Memory {
         let mut taken = Vec::new();
         let mut failed = Vec::new();
         for store in &stores {
-            // Independently: when one fails for lack of space, old snapshots of the others must still be deleted.
+            // Continue after a failure: if a snapshot fails for lack of space, old ones of other stores must still be deleted.
             match write(store, &directory) {
                 Ok(snapshot) => {
                     self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +127,7 @@ impl Memory {
         Err(error)
     }
 
-    /// All snapshots, newest first.
+    /// Returns all snapshots, newest first.
     pub fn snapshot_list(&self) -> Vec<SnapshotView> {
         let mut views: Vec<SnapshotView> = self
             .source
@@ -151,11 +152,11 @@ impl Memory {
 }
 
 impl Memory {
-    /// Clears the counters of a store: takes a snapshot of them and subtracts its values, so that concurrent additions count for the
+    /// Clears the counters of a store: takes a snapshot and subtracts its values, so that concurrent additions count for the
     /// next period. Blocks on the disk.
     ///
     /// # Errors
-    /// One sentence; the counters continue.
+    /// The failure, as one sentence; the counters continue.
     fn clear(&self, name: &str) -> Result<(), String> {
         let taken = self.snapshot(&[name.to_owned()])?;
         let store = self.source.find(name)?;
@@ -173,7 +174,7 @@ impl Memory {
     }
 }
 
-/// Clears counters on schedule, until `stop`.
+/// Clears counters on schedule, until `stop` is set.
 pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
     let cleared = memory.settings.stores.iter().filter_map(|store| {
         let every = store.clear_every?;
@@ -194,7 +195,7 @@ pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
     }
 }
 
-/// Writes a snapshot. Its file appears atomically.
+/// Writes a snapshot. It is written to a temporary file, which is then renamed.
 fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> {
     let ts = nic::time::now();
     let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
@@ -203,7 +204,7 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
     let bytes = snapshot.len();
     let written = write_file(&mut snapshot, &temp_file).and_then(|()| fs::rename(&temp_file, &file));
     if let Err(error) = written {
-        // Best effort: the first error is the one to report.
+        // The first error is the one to report.
         let _ = fs::remove_file(&temp_file);
         let directory = directory.display();
         return Err(format!(
@@ -222,7 +223,7 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
     })
 }
 
-/// Writes the snapshot to `file`, and waits until it is on disk.
+/// Writes a snapshot to `file`, and waits until it is on disk.
 fn write_file(snapshot: &mut Snapshot, file: &Path) -> std::io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
@@ -234,7 +235,7 @@ fn write_file(snapshot: &mut Snapshot, file: &Path) -> std::io::Result<()> {
     out.sync_all()
 }
 
-/// Snapshots of a store, oldest first, with their times.
+/// Returns the snapshots of a store with their times (ns since the epoch), oldest first.
 fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -250,7 +251,7 @@ fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
     files
 }
 
-/// Deletes all but the newest `keep`.
+/// Deletes all but the newest `keep` snapshots of a store.
 fn prune(directory: &Path, name: &str, keep: usize) {
     let files = files(directory, name);
     for (_, file) in files.iter().take(files.len().saturating_sub(keep)) {
@@ -260,7 +261,7 @@ fn prune(directory: &Path, name: &str, keep: usize) {
     }
 }
 
-/// Takes scheduled snapshots, until `stop`.
+/// Takes snapshots on schedule, until `stop` is set.
 pub(super) fn run_schedule(memory: &Memory, stop: &AtomicBool) {
     let Some(every) = memory.settings.snapshots.every else {
         return;

@@ -1,5 +1,5 @@
-//! Regions that an RDMA device writes: the device has the keys, addresses and queue pairs, and this program receives only
-//! immediates.
+//! The memory's responder on an RDMA device (`mode = "verbs"`). The device executes writes and atomics on the registered
+//! regions; this program sees only immediates.
 
 use std::{
     collections::BTreeMap,
@@ -25,27 +25,29 @@ use terminal::CliError;
 
 /// Receive queue depth of a queue pair: immediates that may arrive before they are read.
 const RECEIVES: u32 = 1024;
-/// Poll interval of immediates.
+/// Poll interval of the completion queues for immediates.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// First PSN of our side, which sends no packets: the peer needs it to connect.
+/// First PSN of our side. It sends no requests, but the peer needs a value to connect.
 const OWN_PSN: u32 = 0;
 
-/// See the module documentation.
+/// The RDMA device, with the regions and queue pairs of this memory.
 #[derive(Debug)]
 pub(super) struct Verbs {
     device: Device,
     regions: Mutex<Vec<nic::verbs::Registered>>,
+    /// Queue pairs by number, each with its state.
     pairs: Mutex<BTreeMap<u32, (Pair, QueuePairState)>>,
+    /// Maximum number of queue pairs.
     most: usize,
-    /// The smallest path MTU for which a warning about long slots was logged.
+    /// The smallest path MTU for which long slots were logged.
     warned_mtu: AtomicU16,
 }
 
 impl Verbs {
-    /// The device that has this address, for at most `most` queue pairs.
+    /// Opens the device that has this address, for at most `most` queue pairs.
     ///
     /// # Errors
-    /// There is none; the message says what to do.
+    /// There is no such device; the message suggests a fix.
     pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
         let device = Device::open(address).map_err(|error| {
             CliError::new(format!(
@@ -61,14 +63,14 @@ impl Verbs {
         })
     }
 
-    /// Warns of stores whose slots need more than one packet of `mtu` bytes: once each, unless the MTU shrinks.
+    /// Warns of stores whose slots need several packets of `mtu` bytes; once for each store, and again if the MTU shrinks.
     pub(super) fn warn_of_long_slots<'s>(&self, stores: impl Iterator<Item = &'s SourceStore>, mtu: u16) {
         let warned = self.warned_mtu.fetch_min(mtu, Ordering::Relaxed);
         for store in stores {
             let len = match store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
                 Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
-                // Readers check the end of these blocks, which a device writes last.
+                // Readers of these layouts check the end of a block, which a device writes last.
                 Geometry::Append { .. } | Geometry::KeyIncrement { .. } | Geometry::Sketch { .. } => continue,
             };
             if len > usize::from(mtu) && len <= usize::from(warned) {
@@ -86,12 +88,12 @@ impl Verbs {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest payload of a packet that it accepts.
+    /// Returns the path MTU of the device, bytes.
     pub(super) fn mtu(&self) -> u16 {
         self.device.mtu()
     }
 
-    /// Registers a region for remote writes from byte `start` on.
+    /// Registers a region for remote writes, starting at byte `start`.
     ///
     /// # Errors
     /// The system does not allow it.
@@ -109,7 +111,10 @@ impl Verbs {
         Ok(named)
     }
 
-    /// Creates a queue pair. Fails with `Ok(QueuePairError::Full)` at the limit, with `Err` if the system refuses.
+    /// Creates a queue pair.
+    ///
+    /// # Errors
+    /// `Ok(QueuePairError::Full)` at the limit, `Err` if the device or the system refuses.
     pub(super) fn connect(
         &self,
         config: &QueuePairConfig,
@@ -145,7 +150,7 @@ impl Verbs {
         self.pairs().get(&number).map(|(_, state)| *state)
     }
 
-    /// Forwards immediates, until `stop`.
+    /// Forwards immediates to the thread that follows lists, until `stop` is set.
     pub(super) fn forward_completions(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) {
         let mut completions = Vec::new();
         while !stop.load(Ordering::Relaxed) {
@@ -162,7 +167,7 @@ impl Verbs {
     }
 }
 
-/// Reads the receive completions of a queue pair and posts as many receives again; returns the new state if it changed.
+/// Reads the receive completions of a queue pair, and posts as many receives again. Returns the new state if it changed.
 fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
     let mut done = [WorkCompletion::default(); 16];
     let mut good = 0;
@@ -172,7 +177,7 @@ fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> O
             good += 1;
             let immediate = done.immediate;
             let len = done.len;
-            // A device does not report the address that it wrote; the immediate names the store.
+            // A device does not report the address that it wrote to, but the immediate names the store.
             completions.push(Completion {
                 queue_pair: number,
                 immediate,

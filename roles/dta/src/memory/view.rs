@@ -1,4 +1,4 @@
-//! The memory's view: `/api/v1/dta`.
+//! The view of the collector memory for `/api/v1/dta`. The doc comments are the descriptions in the API's schema.
 
 use std::sync::atomic::Ordering;
 

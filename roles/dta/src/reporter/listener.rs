@@ -1,4 +1,4 @@
-//! The socket to which programs of this machine send reports.
+//! The local datagram socket (Unix or UDP) to which this machine's programs send reports as text.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -17,26 +17,26 @@ use std::{
 use super::settings::LocalListen;
 use terminal::CliError;
 
-/// A datagram socket that never blocks.
+/// A non-blocking datagram socket.
 #[derive(Debug)]
 pub(super) enum Listener {
-    /// A Unix socket, whose file is removed at the end.
+    /// A Unix socket, its path, and the inode of the file, which is removed at the end.
     Unix(UnixDatagram, PathBuf, Inode),
     /// A UDP socket on a local address.
     Udp(UdpSocket),
 }
 
-/// Device and number of a file.
+/// Device and inode number of a file.
 type Inode = (u64, u64);
 
-/// User and group may send.
+/// File mode of the socket: owner and group may send.
 const MODE: u32 = 0o660;
 
 impl Listener {
-    /// Opens the socket. A file that a program left which no longer runs is replaced.
+    /// Opens the socket. Replaces the socket file of a program that no longer runs.
     ///
     /// # Errors
-    /// The path or port is in use, or not permitted.
+    /// The path or port is in use or not permitted.
     pub(super) fn open(listen: &LocalListen) -> Result<Self, CliError> {
         let listener = match listen {
             LocalListen::Unix(path) => Self::unix(path),
@@ -59,7 +59,7 @@ impl Listener {
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
-        // Named in a directory that is closed to others, until it has its permissions.
+        // Bind in a private directory first, so that nobody can connect before the permissions are set.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let closed = path.with_file_name(format!(".{name}-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&closed)?;
@@ -70,7 +70,7 @@ impl Listener {
         Ok(Self::Unix(socket, path.to_owned(), inode(path)?))
     }
 
-    /// A socket made at `first`, with its permissions, and then named `path`, which must be free.
+    /// Binds a socket at `first`, sets its permissions, and links it to `path`, which must not exist.
     fn made(first: &Path, path: &Path) -> io::Result<UnixDatagram> {
         let socket = UnixDatagram::bind(first)?;
         let named = fs::set_permissions(first, Permissions::from_mode(MODE))
@@ -79,7 +79,7 @@ impl Listener {
         named.map(|()| socket)
     }
 
-    /// The address of a UDP socket, whose port the system may have chosen.
+    /// Returns the address of a UDP socket, whose port the system may have chosen, or `None` for a Unix socket.
     pub(super) fn address(&self) -> Option<String> {
         match self {
             Self::Unix(..) => None,
@@ -87,7 +87,7 @@ impl Listener {
         }
     }
 
-    /// The length of the next datagram, cut to the length of `line`; `None`: none is waiting.
+    /// Returns the length of the next datagram, truncated to the length of `line`, or `None` if none is waiting.
     ///
     /// # Errors
     /// The socket failed.
@@ -108,7 +108,7 @@ fn inode(path: &Path) -> io::Result<Inode> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// Whether `path` is a socket to which nobody listens.
+/// Returns whether `path` is a socket without a listener.
 fn is_abandoned(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     is_socket
@@ -128,11 +128,11 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Another program may have replaced the file since.
+        // Another program may have replaced the file meanwhile.
         if let Self::Unix(_, path, own) = self
             && inode(path).is_ok_and(|found| found == *own)
         {
-            // The next start replaces a file that remains.
+            // If the removal fails, the next start replaces the file.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,5 +1,5 @@
-//! The reporter role: reports of this machine's programs, as text over a local socket, through one DTA reporter. One thread does
-//! everything, and publishes its counters for the others.
+//! The DTA reporter role: reads reports of this machine's programs as text from a local socket, and sends them to translators
+//! through one DTA reporter. One thread does everything, and publishes its counters.
 
 mod listener;
 pub mod settings;
@@ -31,19 +31,19 @@ use settings::ReporterSettings;
 use terminal::CliError;
 use view::ReporterView;
 
-/// Maximum datagrams of programs between two checks of the control socket; the outbox has room for all of them.
+/// Maximum number of program datagrams between two reads of the control socket. The outbox has room for all of them.
 const BURST: usize = 256;
-/// Maximum bursts read at the stop: more than the buffer of a socket holds by default.
+/// Maximum number of bursts read at the stop: more than a socket's default buffer holds.
 const LAST_BURSTS: usize = 16;
-/// Longest sleep, ns, which bounds the time to notice a stop and the age of the published counters.
+/// Longest sleep, ns, which bounds the delay of a stop and the age of the published counters.
 const SLEEP: u64 = 50_000_000;
-/// Minimum time between two ticks of the reporter, ns.
+/// Minimum interval between two ticks of the reporter, ns.
 const TICK: u64 = 200_000;
-/// Time between two publications, ns.
+/// Interval of publications, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Time between two tries to reach collectors without a route, ns.
+/// Interval between attempts to reach collectors without a route, ns.
 const CHECK_INTERVAL: u64 = 1_000_000_000;
-/// Longest essential report, bytes: a line of [`MAX_LINE`] bytes gives a shorter one.
+/// Longest essential report, bytes. A line of [`MAX_LINE`] bytes yields a shorter report.
 const LONGEST: usize = 1400;
 
 /// A reporter with its sockets open, before its thread starts.
@@ -62,7 +62,7 @@ pub struct Role {
 /// The published counters, for the API.
 pub type Handle = Arc<Mutex<ReporterView>>;
 
-/// The last published counters. A thread that panicked left a complete value.
+/// Returns the last published counters.
 pub fn view(handle: &Handle) -> ReporterView {
     lock(handle).clone()
 }
@@ -71,15 +71,15 @@ impl Ready {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// A socket in use, or invalid settings.
+    /// A socket is in use, or the settings are invalid.
     pub fn open(settings: &ReporterSettings) -> Result<Self, CliError> {
         Worker::open(settings).map(|worker| Self { worker })
     }
 
-    /// Starts the thread.
+    /// Starts the reporter's thread.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let mut worker = self.worker;
         let shared = Arc::new(Mutex::new(worker.view()));
@@ -90,7 +90,7 @@ impl Ready {
 }
 
 impl Role {
-    /// The published counters, for the API.
+    /// Returns the published counters, for the API.
     pub fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
@@ -126,7 +126,7 @@ struct Counts {
     refused: [u64; LineError::ALL.len()],
     suppressed: u64,
     queue_full: u64,
-    /// Datagrams that the socket failed to deliver.
+    /// Failed attempts to receive from the socket.
     failed: u64,
 }
 
@@ -168,7 +168,7 @@ impl Worker {
             let descriptors = [self.listener.as_fd(), self.sockets.control()];
             let timeout = Duration::from_nanos(self.timeout());
             if frames::wait(descriptors.into_iter(), &mut poll_fds, timeout).is_err() {
-                // Only possible when memory is short; avoids a tight loop.
+                // A failed poll means that memory is short; avoid a tight loop.
                 std::thread::sleep(Duration::from_millis(10));
             }
             let now = nic::time::monotonic();
@@ -178,7 +178,7 @@ impl Worker {
                 *lock(shared) = self.view();
             }
         }
-        // What programs had sent before the stop, as far as a socket's buffer holds it.
+        // Send what programs had sent before the stop, as far as the socket's buffer holds it.
         for _ in 0..LAST_BURSTS {
             let before = self.counts.received;
             self.poll(nic::time::monotonic());
@@ -189,7 +189,7 @@ impl Worker {
         *lock(shared) = self.view();
     }
 
-    /// Time until the next timer of the reporter, ns.
+    /// Returns the time until the reporter's next timer, ns.
     fn timeout(&self) -> u64 {
         let next = self
             .reporter
@@ -217,14 +217,14 @@ impl Worker {
             self.next_tick = now + TICK;
             reporter.tick(now, outbox);
         }
-        // The outbox is empty before the burst, so that retransmissions take no room from new reports.
+        // Empty the outbox before the burst, so that retransmissions do not use up the space for new reports.
         sockets.send(outbox);
         self.receive_burst(now);
         self.sockets.send(&mut self.outbox);
     }
 
     fn receive_burst(&mut self, now: u64) {
-        // One byte more than a line may have, so that longer ones are recognised.
+        // One byte more than a line may have, so that longer lines are detected.
         let mut line = [0; MAX_LINE + 1];
         for _ in 0..BURST {
             match self.listener.recv(&mut line) {
@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Sends the report of a line, or counts why not.
+    /// Sends the report of a line, or counts the reason for not sending it.
     fn process_line(&mut self, line: &[u8], now: u64) {
         self.counts.received += 1;
         let report = match ReportLine::parse(line) {

@@ -1,4 +1,4 @@
-//! `[reporter]`: DTA reports of a host's programs.
+//! Settings of the DTA reporter: the table `[reporter]`.
 
 use std::{
     fmt,
@@ -44,7 +44,7 @@ section! {
     }
 }
 
-/// Where programs of this machine send datagrams.
+/// The local socket to which this machine's programs send reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalListen {
     /// A Unix datagram socket.
@@ -53,7 +53,7 @@ pub enum LocalListen {
     Udp(SocketAddr),
 }
 
-/// Longest path of a Unix socket on Linux, bytes.
+/// Longest path of a Unix socket on Linux, bytes (`sun_path` without its terminator).
 const MAX_PATH: usize = 107;
 
 impl FromStr for LocalListen {
@@ -94,10 +94,10 @@ impl Setting for LocalListen {
 }
 
 impl ReporterSettings {
-    /// The destination of the reports for each collector, and the assignment of keys to collectors. Reads the map, if there is one.
+    /// Returns the address for each collector's reports, and the assignment of keys to collectors, from the map if given.
     ///
     /// # Errors
-    /// The map cannot be read, or there are too many collectors, as a message.
+    /// The map cannot be read, or there are too many collectors; the value is the message.
     pub fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
         let Some(file) = &self.map else {
             let spread = Spread::new(self.collectors.len(), None, Vec::new(), 0)?;
@@ -108,7 +108,7 @@ impl ReporterSettings {
     }
 }
 
-/// Reports inconsistent settings. `refuse` takes the path of the setting and a message.
+/// Reports inconsistent settings. `refuse` receives the path of a setting and a message.
 pub fn check(settings: &ReporterSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let ReporterSettings {
         collectors,

@@ -1,4 +1,4 @@
-//! The counters of the reporter, for the API and the metrics.
+//! View of the DTA reporter for `/api/v1/reporter` and the metrics. Its doc comments are descriptions in the API's schema.
 
 use serde::{Deserialize, Serialize};
 use view::{NamedCounts, ReporterCollector};

@@ -1,5 +1,5 @@
-//! Reports that the switch of this process intercepts, and messages to their reporters, which the switch sends in the name of the
-//! collector.
+//! DTA reports that the switch in this process intercepts for the translator, and the translator's replies (ACKs, NACKs,
+//! congestion notifications), which the switch sends with the collector's address as their source.
 
 use std::{net::SocketAddr, os::fd::BorrowedFd};
 
@@ -14,7 +14,7 @@ use runtime::intercept::TranslatorEnd;
 #[derive(Debug)]
 pub(super) struct Intercepted {
     end: TranslatorEnd,
-    /// Intercepted destinations, each with the number of its collector.
+    /// Intercepted destinations, each with its collector's index.
     destinations: Vec<(SocketAddr, u8)>,
     messages: Messages,
     reports: u64,
@@ -22,11 +22,12 @@ pub(super) struct Intercepted {
     replies_dropped: u64,
 }
 
-/// The parts of the translator that process intercepted reports.
+/// The parts of the translator's thread that process intercepted reports.
 pub(super) struct Stage<'a> {
     pub(super) now: u64,
-    /// Port of the reporters for messages; 0: that of their reports.
+    /// UDP port of reporters for replies; 0 selects the source port of their reports.
     pub(super) control_port: u16,
+    /// Allowed senders; `None` admits everyone.
     pub(super) senders: Option<&'a Senders>,
     pub(super) not_allowed: &'a mut u64,
     pub(super) translator: &'a mut Translator,
@@ -46,7 +47,7 @@ impl Intercepted {
         }
     }
 
-    /// Processes what the switch has passed on.
+    /// Processes the reports that the switch has passed on, and returns the replies to it.
     pub(super) fn process(&mut self, stage: Stage<'_>) {
         let Stage {
             now,
@@ -87,7 +88,7 @@ impl Intercepted {
         end.replies.flush();
     }
 
-    /// To be called after the last reports were processed. What the switch has not taken is dropped, and so is what it sends from now on.
+    /// Closes the connection to the switch after the last reports. Datagrams left in its queues are lost, and logged.
     pub(super) fn close(&mut self) {
         let reports = self.end.reports.close();
         let messages = self.end.replies.close();
@@ -102,12 +103,12 @@ impl Intercepted {
         }
     }
 
-    /// Readable when there are reports.
+    /// Returns a descriptor that is readable when there are reports.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.reports.as_fd()
     }
 
-    /// Whether messages wait for the switch.
+    /// Returns whether replies wait for the switch.
     pub(super) fn is_pending(&self) -> bool {
         self.end.replies.is_pending()
     }

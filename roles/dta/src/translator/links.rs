@@ -1,4 +1,5 @@
-//! The links to collectors: the state of their exchange, and the sockets that send RoCEv2.
+//! The translator's links to collectors: handles the events of each collector's exchange, connects queue pairs, and owns the
+//! UDP sockets that carry RoCEv2.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,30 +23,30 @@ use crate::exchange::{
 use runtime::control::Control;
 use terminal::CliError;
 
-/// A collector and its link.
+/// A collector, as the translator sees it.
 pub(super) struct Peer {
     pub(super) exchange: SocketAddr,
     pub(super) link: ExchangeLink,
-    /// Commands for the connection of its link.
+    /// Commands to the link's current exchange connection.
     commands: Option<Commands>,
-    /// Whether it must prove the shared secret.
+    /// The collector must prove that it knows the shared secret.
     pub(super) secured: bool,
-    /// Index of the socket that sends its RoCEv2.
+    /// Index of the socket that sends to it.
     socket: Option<usize>,
-    /// Destination of its RoCEv2.
+    /// Destination of its RoCEv2 packets.
     pub(super) target: Option<SocketAddr>,
-    /// Random ID of its memory.
+    /// Random ID of its memory, which changes when it restarts.
     pub(super) instance: Option<String>,
-    /// Restarts of its memory.
+    /// Number of restarts of its memory.
     pub(super) restarts: u64,
     pub(super) stores: Vec<StoreOffer>,
-    /// The reason for which it is not connected.
+    /// The reason it is not connected.
     pub(super) lost: Option<String>,
     pub(super) sent: SendOutcome,
 }
 
 impl Peer {
-    /// Makes its link reconnect.
+    /// Makes the link reconnect.
     fn reconnect(&self, reason: &str) {
         if let Some(commands) = &self.commands {
             commands.reconnect(reason);
@@ -53,7 +54,7 @@ impl Peer {
     }
 }
 
-/// The parts of the translator that handle an event of a link.
+/// The parts of the translator's thread that handle an event of a link.
 pub(super) struct Context<'p> {
     pub(super) now: u64,
     pub(super) settings: &'p TranslatorSettings,
@@ -70,7 +71,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Starts a link to each collector.
+    /// Starts an exchange link to each collector.
     pub(super) fn start(
         settings: &TranslatorSettings,
         secrets: &super::Secrets,
@@ -119,14 +120,14 @@ impl Peers {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// The sockets that receive responses.
+    /// Iterates over the sockets that receive responses.
     pub(super) fn sockets(&mut self) -> impl Iterator<Item = &mut udp::Receiver> {
         self.sockets.iter_mut()
     }
 
-    /// Sends frames, each with the number of its collector.
+    /// Sends frames, each with its collector's index.
     pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = (u8, &'f [u8])>) {
-        // In order, in runs of one collector: most bursts have one run.
+        // Send runs of frames to the same collector at once; most bursts have a single run.
         let mut frames = frames.peekable();
         while let Some((collector, _)) = frames.peek() {
             let collector = *collector;
@@ -141,6 +142,7 @@ impl Peers {
                 continue;
             };
             let skipped = Path::new(target.ip(), target.ip(), 0).headers_len();
+            // Skip the Ethernet, IP and UDP headers, which the socket adds.
             let sent = socket.send(own.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
             peer.sent.sent += sent.sent;
             peer.sent.failed += sent.failed;
@@ -149,7 +151,7 @@ impl Peers {
         }
     }
 
-    /// Whether every connected collector has acknowledged all reliable operations.
+    /// Returns whether all connected collectors have acknowledged all reliable operations.
     pub(super) fn all_acknowledged(&self, links: &RdmaTransport) -> bool {
         (0..self.list.len()).all(|number| {
             let number = number as u8;
@@ -158,7 +160,7 @@ impl Peers {
         })
     }
 
-    /// Reconnects links whose queue pairs broke.
+    /// Reconnects the links whose queue pairs broke.
     pub(super) fn reconnect_broken(&mut self, links: &mut RdmaTransport) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
@@ -218,7 +220,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Source address of RoCEv2: that of a socket or a device.
+    /// Returns the source address of RoCEv2 packets, either a socket's or the RDMA device's.
     fn source(
         &mut self,
         number: u8,
@@ -238,7 +240,7 @@ impl Peers {
             .ok_or_else(|| "no socket".to_owned())
     }
 
-    /// Index of the socket bound to this address; the ICRC covers the address, so it cannot be a wildcard.
+    /// Returns the index of the socket bound to this address. It is never a wildcard, because the ICRC covers it.
     fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
         if let Some(index) = self
             .sockets
@@ -259,7 +261,7 @@ impl Peers {
         Ok(self.sockets.len() - 1)
     }
 
-    /// Connects the queue pairs of a collector that accepted.
+    /// Connects the queue pairs of a collector that accepted the hello.
     fn connect(&mut self, number: u8, accept: &Accept, context: &mut Context<'_>) -> Result<(), String> {
         let Context {
             now,
@@ -282,6 +284,7 @@ impl Peers {
         translator
             .attach(number, memory)
             .map_err(|error| format!("its stores cannot be used: {error}"))?;
+        // A different instance means that the memory restarted.
         let other = peer
             .instance
             .as_ref()
@@ -328,15 +331,15 @@ impl Peers {
     }
 }
 
-/// Whether this store is new. For a known one, the translator's next sequence numbers are ahead of the memory's: some batches may still
-/// be in flight.
+/// Returns whether a store is new to the translator. For a known store the translator's sequence numbers may be ahead of those
+/// in the offer, because batches may be in flight.
 fn is_new(before: &[StoreOffer], store: &StoreOffer) -> bool {
     !before
         .iter()
         .any(|other| other.id == store.id && other.geometry() == store.geometry())
 }
 
-/// The translator's configuration of a collector's memory.
+/// Builds the translator's configuration for a collector's memory.
 fn memory(
     stores: &[StoreOffer],
     number: u8,
@@ -362,7 +365,7 @@ fn store_entry(store: &StoreOffer) -> Result<StoreEntry, String> {
     let geometry = store
         .geometry()
         .ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
-    // A shorter region would refuse some of the writes of a report, after it took others.
+    // In a shorter region, some writes of a report would succeed and others fail.
     if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
         return Err(format!(
             "its store `{}` is shorter than its layout, or not aligned",

@@ -1,5 +1,6 @@
-//! The DTA translator's role: receives reports from UDP sockets, sends RoCEv2 and receives its responses by others, and has a link to
-//! the exchange of every collector. One thread does this; each link's TCP connection has its own thread.
+//! The DTA translator role: receives DTA reports from UDP sockets, translates them to RDMA operations on collectors' memory,
+//! and sends these as RoCEv2 packets or through an RDMA device. One thread does this; another thread per collector keeps its
+//! exchange connection.
 
 mod intercepted;
 mod links;
@@ -41,15 +42,15 @@ use transport::RdmaTransport;
 use upstream::Upstream;
 use view::TranslatorView;
 
-/// Maximum datagrams per receive call of a socket.
+/// Maximum number of datagrams per receive call.
 const BURST: usize = 128;
-/// Longest sleep, which bounds the time to notice events of links and a stop.
+/// Longest sleep, which bounds the delay of link events and of a stop.
 const SLEEP: Duration = Duration::from_millis(20);
-/// Time between two publications, ns.
+/// Interval of publications, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Interval between attempts to pass messages to a switch that has not taken the last ones.
+/// Interval between attempts to hand replies to a switch that has not accepted the last ones.
 const RETRY: Duration = Duration::from_millis(1);
-/// Time to flush buffers at the stop, ns.
+/// Longest time for flushing buffers at the stop, ns.
 const FLUSH_TIMEOUT: u64 = 1_000_000_000;
 
 /// A translator with its sockets open, before its threads start.
@@ -58,14 +59,14 @@ pub struct Ready {
     settings: TranslatorSettings,
     reports: Vec<Reports>,
     translator: Translator,
-    /// `None` until the RDMA device is opened.
+    /// The RDMA transport; `None` until the RDMA device is opened.
     links: Option<RdmaTransport>,
     upstream: Option<Upstream>,
     intercepted: Option<Intercepted>,
     secrets: Secrets,
 }
 
-/// The secret of each collector that has one.
+/// The secrets by collector; `None` without a secret.
 type Secrets = Vec<Option<Arc<SecretFile>>>;
 
 /// The handle of the running translator role.
@@ -80,26 +81,26 @@ pub struct Role {
 /// The published view, for the API.
 pub type Handle = Arc<Mutex<TranslatorView>>;
 
-/// The last published view. A thread that panicked left a complete value.
+/// Returns the last published view.
 pub fn view(handle: &Handle) -> TranslatorView {
     lock(handle).clone()
 }
 
-/// The socket of a collector's reports.
+/// The socket that receives a collector's reports.
 #[derive(Debug)]
 struct Reports {
     receiver: Receiver,
-    /// Datagrams that were longer than a slot.
+    /// Datagrams that were longer than a receive slot.
     cut: u64,
-    /// Messages sent to reporters.
+    /// Outcome of replies sent to reporters.
     sent: SendOutcome,
 }
 
 impl Ready {
-    /// Opens the sockets of reports and allocates tables. `intercept`: the connection to the switch that intercepts reports.
+    /// Opens the sockets for reports, and allocates the tables. `intercept` connects to the switch that intercepts reports.
     ///
     /// # Errors
-    /// A port in use, settings that cannot be used.
+    /// A port is in use, or the settings are unusable.
     pub fn open(settings: &TranslatorSettings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options {
@@ -124,7 +125,7 @@ impl Ready {
             });
         }
         let translator = Translator::new(settings.config()).map_err(error)?;
-        // A device is opened last: see `open_device`.
+        // The device is opened last; see `open_device`.
         let links = (settings.mode != TransportMode::Verbs)
             .then(|| RdmaTransport::open(settings))
             .transpose()?;
@@ -144,8 +145,8 @@ impl Ready {
         })
     }
 
-    /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
-    /// follows the drop of the privileges that the sockets need.
+    /// Opens the RDMA device, if one is configured. Linux ties a device to the credentials of the thread that opened it, so
+    /// this must come after dropping the privileges that the sockets needed.
     ///
     /// # Errors
     /// There is no such device, or it cannot be opened.
@@ -159,7 +160,7 @@ impl Ready {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self {
             settings,
@@ -213,24 +214,24 @@ fn error(error: impl std::fmt::Display) -> CliError {
 }
 
 impl Role {
-    /// The published view, for the API.
+    /// Returns the published view, for the API.
     pub fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
 
-    /// The secrets that it shares with collectors.
+    /// Iterates over the secrets shared with collectors.
     pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretFile>> {
         self.secrets.iter().flatten()
     }
 
-    /// Address that receives the reports for each collector.
+    /// Returns the addresses that receive reports, by collector.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
 
 impl Drop for Role {
-    /// Flushes buffers, as far as the collectors have credit.
+    /// Stops the thread, which flushes its buffers as far as the collectors grant credit, and logs what is lost.
     fn drop(&mut self) {
         self.thread.stop();
         let view = view(&self.shared);
@@ -259,11 +260,11 @@ impl Drop for Role {
 /// State of the translator's thread.
 struct Worker {
     settings: TranslatorSettings,
-    /// Who may report; `None`: everyone.
+    /// Allowed senders of reports; `None` admits everyone.
     senders: Option<Senders>,
-    /// Datagrams of other senders.
+    /// Number of datagrams from other senders.
     not_allowed: u64,
-    /// Sockets that receive reports, one for each collector.
+    /// Sockets that receive reports, by collector.
     reports: Vec<Reports>,
     translator: Translator,
     links: RdmaTransport,
@@ -272,15 +273,17 @@ struct Worker {
     peers: Peers,
     messages: Messages,
     published: u64,
-    /// Wall clock minus monotonic clock at the start, ns: entries of triggers have timestamps.
+    /// Wall clock minus monotonic clock at the start, ns. The entries of triggers need wall-clock times.
     offset: u64,
 }
 
 impl Worker {
+    /// Returns a monotonic time close to the wall clock, ns since the epoch.
     fn now(&self) -> u64 {
         nic::time::monotonic() + self.offset
     }
 
+    /// Translates until the stop, then flushes the buffers.
     fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut poll_fds = PollFds::default();
@@ -292,6 +295,7 @@ impl Worker {
             }
             self.publish_when_due(shared);
         }
+        // After a stop or failure, flush the buffers until everything is acknowledged or the time is up.
         self.process_intercepted();
         let end = self.now() + FLUSH_TIMEOUT;
         while self.now() < end {
@@ -313,7 +317,7 @@ impl Worker {
         outcome
     }
 
-    /// Waits for datagrams or a deadline, and processes what is due.
+    /// Waits for datagrams or a deadline, and processes whatever is due.
     fn poll(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
         let timeout = self.poll_timeout();
         let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
@@ -347,7 +351,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Time to wait for datagrams: until the next deadline, at most [`SLEEP`].
+    /// Returns the time to wait for datagrams: until the next deadline, at most [`SLEEP`].
     fn poll_timeout(&self) -> Duration {
         let upstream = self.upstream.as_ref().and_then(Upstream::deadline);
         let due = [self.translator.deadline(), self.links.deadline(), upstream]
@@ -359,7 +363,7 @@ impl Worker {
         Duration::from_nanos(left).min(if pending { RETRY } else { SLEEP })
     }
 
-    /// Processes the received reports for one collector.
+    /// Processes the reports received for one collector.
     fn process_reports(&mut self, collector: usize, burst: &mut Burst) -> Result<(), nic::Error> {
         let now = self.now();
         let Some(reports) = self.reports.get_mut(collector) else {
@@ -418,7 +422,7 @@ impl Worker {
         self.send(now);
     }
 
-    /// Processes the responses of collectors.
+    /// Processes the responses from collectors (ACKs, NAKs, atomic results).
     fn process_responses(&mut self, burst: &mut Burst) -> Result<(), nic::Error> {
         let now = self.now();
         for socket in self.peers.sockets() {
@@ -443,7 +447,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends all frames that have credit.
+    /// Sends all frames for which there is credit.
     fn send(&mut self, now: u64) {
         let Some(links) = self.links.frames() else { return };
         while links.flush(now) > 0 {
@@ -452,7 +456,7 @@ impl Worker {
         }
     }
 
-    /// Sends messages to reporters, from the address that received their reports.
+    /// Sends replies to reporters, from the address that received their reports.
     fn send_messages(&mut self) {
         let port = self.settings.control_port;
         for (collector, reports) in self.reports.iter_mut().enumerate() {
@@ -475,7 +479,7 @@ impl Worker {
     }
 }
 
-/// Where a reporter receives messages: at this port, or, if it is 0, where its reports come from.
+/// Returns the address for a reporter's replies: `port` at the reporter, or if `port` is 0 the source of its reports.
 fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
     if port == 0 {
         reporter
@@ -484,12 +488,13 @@ fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// Messages to reporters that are not sent yet.
+/// Replies to reporters that have not been sent yet, concatenated.
 #[derive(Debug, Default)]
 struct Messages {
     bytes: Vec<u8>,
+    /// End offset of each reply, its destination, and its collector's index.
     ends: Vec<(usize, SocketAddr, u8)>,
-    /// Unreadable responses, by reason.
+    /// Datagrams on the response sockets that are not valid responses, by reason.
     unreadable: wire::RefusalCounts,
 }
 
@@ -501,6 +506,7 @@ impl Output for Messages {
 }
 
 impl Messages {
+    /// Iterates over the replies to reporters of one collector.
     fn to_reporters_of(&self, collector: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, ..)| *end));
         let all = starts.zip(&self.ends);

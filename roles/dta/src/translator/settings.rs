@@ -1,4 +1,4 @@
-//! `[translator]`: DTA reports in, RDMA out.
+//! Settings of the DTA translator: the table `[translator]` with its collectors, triggers and upstream.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -173,10 +173,11 @@ choice! {
     }
 }
 
-/// A rate per second: `2000000`, `"2M/s"` (powers of 1000).
+/// A rate per second, such as `2000000` or `"2M/s"` (powers of 1000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerSecond(pub u64);
 
+/// Accepted units and their factors.
 const PER_SECOND: [(&str, u64); 8] = [
     ("/s", 1),
     ("k/s", 1_000),
@@ -216,7 +217,7 @@ impl Setting for PerSecond {
 }
 
 impl TranslatorSettings {
-    /// The address that receives the reports for each collector.
+    /// Returns the addresses that receive reports, by collector.
     pub fn listens(&self) -> Vec<SocketAddr> {
         let collectors = self.collectors.iter().enumerate();
         collectors
@@ -224,7 +225,7 @@ impl TranslatorSettings {
             .collect()
     }
 
-    /// The destinations that the switch intercepts, each with the number of its collector.
+    /// Returns the destinations that the switch intercepts, each with its collector's index.
     pub fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
         let collectors = self.collectors.iter().take(translator::MAX_COLLECTORS);
         (0..)
@@ -233,13 +234,13 @@ impl TranslatorSettings {
             .collect()
     }
 
-    /// The file with the secret of this collector.
+    /// Returns the file with a collector's secret, if there is one.
     pub fn secret_file<'s>(&'s self, collector: &'s TargetSettings) -> Option<&'s Path> {
         collector.secret_file.as_deref().or(self.secret_file.as_deref())
     }
 }
 
-/// Reports the problems of `[translator]`. `refuse` takes the path of the setting and a message.
+/// Reports problems of `[translator]`. `refuse` receives the path of a setting and a message.
 pub fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let mut problems = Problems::new(&["translator"], refuse);
     if dta.collectors.is_empty() {
@@ -307,7 +308,7 @@ pub fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) 
     }
 }
 
-/// Reports the problems of the destinations to intercept. `has_switch`: there is a switch in the file.
+/// Reports problems of the destinations to intercept. `has_switch`: the file configures a switch.
 pub fn check_intercept(dta: &TranslatorSettings, has_switch: bool, refuse: &mut dyn FnMut(&[&str], String)) {
     let mut before: Vec<SocketAddr> = Vec::new();
     for (index, collector) in dta.collectors.iter().enumerate() {
@@ -333,7 +334,7 @@ pub fn check_intercept(dta: &TranslatorSettings, has_switch: bool, refuse: &mut 
     }
 }
 
-/// Whether a switch forwards packets to it.
+/// Returns whether a switch forwards packets to an address.
 fn is_routed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -373,9 +374,10 @@ fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
 }
 
 impl TriggerSettings {
-    /// The translator's form of the trigger; `None` if it is invalid.
+    /// Returns the translator's form of the trigger, or `None` if it is invalid.
     pub fn built(&self) -> Option<Trigger> {
         Some(Trigger {
+            // Opcodes of the DTA base header.
             opcode: match self.operation {
                 TriggerOperation::KeyWrite => 1,
                 TriggerOperation::Append => 2,
@@ -395,7 +397,7 @@ impl TriggerSettings {
 }
 
 impl TranslatorSettings {
-    /// The translator's configuration; its collectors connect later.
+    /// Returns the translator's configuration, without collectors, which connect later.
     pub fn config(&self) -> Config {
         Config {
             collectors: vec![None; self.collectors.len()],
@@ -442,7 +444,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// The configuration of the section.
+    /// Returns the configuration of the section of the network.
     pub fn config(&self) -> SectionConfig {
         SectionConfig {
             collector: self.collector,
@@ -454,7 +456,7 @@ impl UpstreamSettings {
 }
 
 impl TargetSettings {
-    /// Returns the limits on operations and bytes per second; 0 = no limit.
+    /// Returns the limits on operations and bytes per second; 0 means no limit.
     pub fn limit(&self) -> translator::Rate {
         translator::Rate {
             messages: self.rate.map_or(0, |rate| rate.0),

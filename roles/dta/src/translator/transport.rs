@@ -1,4 +1,5 @@
-//! The transport of operations: frames by a UDP socket, or an RDMA device.
+//! Dispatches RDMA operations to one of two transports: the software requester ([`Links`]), whose frames a UDP socket sends,
+//! or an RDMA device ([`Verbs`]).
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use super::settings::{TranslatorSettings, TransportMode};
 use super::verbs::Verbs;
 use terminal::CliError;
 
-/// See the module documentation.
+/// The transport of RDMA operations to all collectors.
 #[derive(Debug)]
 pub(super) enum RdmaTransport {
     Frames(Box<Links>),
@@ -17,11 +18,12 @@ pub(super) enum RdmaTransport {
 }
 
 impl RdmaTransport {
-    /// Opens the transport of the settings.
+    /// Opens the configured transport.
     ///
     /// # Errors
-    /// There is no such device, or the settings cannot be used.
+    /// There is no such device, or the settings are unusable.
     pub(super) fn open(settings: &TranslatorSettings) -> Result<Self, CliError> {
+        // The instance is 64 random bits in hexadecimal.
         let seed = u64::from_str_radix(&crate::exchange::instance(), 16).unwrap_or_default();
         let collectors = settings.collectors.len();
         if let Some(address) = Self::verbs(settings) {
@@ -36,12 +38,12 @@ impl RdmaTransport {
         Ok(Self::Frames(Box::new(links.map_err(super::error)?)))
     }
 
-    /// The address of the device to use.
+    /// Returns the address of the RDMA device to use, if one is configured.
     pub(super) fn verbs(settings: &TranslatorSettings) -> Option<IpAddr> {
         settings.source.filter(|_| settings.mode == TransportMode::Verbs)
     }
 
-    /// The software requester, if there is no device.
+    /// Returns the software requester, or `None` with a device.
     pub(super) fn frames(&mut self) -> Option<&mut Links> {
         match self {
             Self::Frames(links) => Some(links),
@@ -65,7 +67,7 @@ impl RdmaTransport {
         }
     }
 
-    /// The longest payload of a packet.
+    /// Returns the largest supported path MTU, bytes.
     pub(super) fn mtu(&self) -> u16 {
         match self {
             Self::Frames(_) => 4096,

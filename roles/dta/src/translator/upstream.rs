@@ -1,4 +1,5 @@
-//! `[translator.upstream]`: the sockets of a section, whose merged sketches go to another translator.
+//! The upstream of a translator that serves one section of a network: sends the sketches that it has merged to the translator
+//! of the whole network, as a DTA reporter (`[translator.upstream]`).
 
 use std::{os::fd::BorrowedFd, slice};
 
@@ -14,7 +15,7 @@ use terminal::CliError;
 /// Interval between attempts to reach the other translator, ns.
 const CHECK_INTERVAL: u64 = 1_000_000_000;
 
-/// A section, its reporter and its sockets.
+/// A section with its reporter and sockets.
 #[derive(Debug)]
 pub(super) struct Upstream {
     section: Section,
@@ -28,10 +29,10 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// Opens the sockets. `now`: system time, ns.
+    /// Opens the sockets. `now` is the system time, ns.
     ///
     /// # Errors
-    /// A port in use, settings that cannot be used.
+    /// A port is in use, or the settings are unusable.
     pub(super) fn open(settings: &UpstreamSettings, now: u64) -> Result<Self, CliError> {
         let to = settings.to.ok_or_else(|| error("no address"))?;
         let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(error)?;
@@ -62,7 +63,7 @@ impl Upstream {
         })
     }
 
-    /// Processes control messages, and sends what is due.
+    /// Processes control messages, and sends columns that are due.
     pub(super) fn poll(&mut self, now: u64, translator: &Translator) {
         let Self {
             section,
@@ -104,12 +105,12 @@ impl Upstream {
         sockets.send(outbox);
     }
 
-    /// The socket that receives control messages.
+    /// Returns the socket that receives control messages.
     pub(super) fn control(&self) -> BorrowedFd<'_> {
         self.sockets.control()
     }
 
-    /// When something is due, ns.
+    /// Returns the time of the next timer, ns, or `None` if none is pending.
     pub(super) fn deadline(&self) -> Option<u64> {
         [self.section.next(), self.reporter.next()]
             .into_iter()

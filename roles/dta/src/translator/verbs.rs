@@ -1,9 +1,8 @@
-//! RDMA by a device: an implementation of [`Transport`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
-//! to each collector.
+//! Implements [`Transport`] on an RDMA device ([`nic::verbs`]), with one unreliable and one reliable queue pair per collector.
 //!
-//! The device retransmits losses on a working connection. When one breaks, requests that it did not complete are posted to the next: the
-//! data is still in the slots from which the device read, and [`Head`]s have their targets. Without a connection nothing is accepted:
-//! the translator buffers reliable operations in its local memory.
+//! The device itself retransmits lost packets on a working connection. When a connection breaks, the requests that it had not
+//! completed are posted to the next one: their data is still in the send slots, and [`Head`] holds their targets. Without a
+//! connection the transport refuses all operations, and the translator buffers reliable ones in local memory.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -12,13 +11,13 @@ use rdma::requester::{Cause, Connection, End, Event, GivenUp, Offer, Refused, Re
 use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use wire::roce::Psn;
 
-/// Requests that a queue pair has outstanding.
+/// Maximum number of outstanding requests per queue pair.
 const DEPTH: u32 = 1024;
-/// Longest request, bytes; longer writes are split.
+/// Longest request, bytes. Longer writes are split.
 const SLOT: usize = 8192;
-/// Poll interval of the completion queues while requests are outstanding, ns.
+/// Poll interval of completion queues while requests are outstanding, ns.
 const POLL_INTERVAL: u64 = 1_000_000;
-/// PSN of the peer's first packet: it sends none.
+/// PSN of the peer's first packet, which it never sends.
 const PEER_PSN: u32 = 0;
 
 /// The RDMA device and the links to all collectors.
@@ -30,30 +29,31 @@ pub(super) struct Verbs {
     now: u64,
 }
 
-/// An outstanding request of a reliable queue pair.
+/// An outstanding request on a reliable queue pair.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     region: u16,
-    /// It is the last of its operation.
+    /// True for the last request of its operation.
     ends: bool,
     what: Operation,
     offset: u64,
     len: u32,
-    /// The memory of its region no longer exists.
+    /// True if the region has been replaced, so that the request must not be posted again.
     outdated: bool,
 }
 
+/// A request's operation: a write, with its immediate, or a fetch-and-add of a delta.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Write(Option<u32>),
     Add(u64),
 }
 
-/// Target of a request.
+/// The target of a request: a region and an offset.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     region: u16,
-    /// Offset in the region, bytes.
+    /// Offset within the region, bytes.
     offset: u64,
 }
 
@@ -62,7 +62,7 @@ struct VerbsLink {
     offered: Option<Pairs>,
     pairs: Option<Pairs>,
     regions: Vec<RemoteRegion>,
-    /// Outstanding requests of the reliable queue pair, in order.
+    /// Outstanding requests on the reliable queue pair, in posting order.
     heads: VecDeque<Head>,
     state: State,
     event: Option<Cause>,
@@ -73,11 +73,12 @@ struct VerbsLink {
 struct Pairs {
     unreliable: Sender,
     reliable: Sender,
+    /// First PSNs of the unreliable and the reliable queue pair.
     psn: [u32; 2],
 }
 
 impl Verbs {
-    /// Opens the device with this address, for this number of collectors.
+    /// Opens the device with this address, for a number of collectors.
     ///
     /// # Errors
     /// There is no such device.
@@ -103,15 +104,15 @@ impl Verbs {
         self.links.get_mut(usize::from(collector))
     }
 
-    /// The longest payload of a packet.
+    /// Returns the device's path MTU, bytes.
     pub(super) fn mtu(&self) -> u16 {
         self.device.mtu()
     }
 
-    /// New queue pairs for a collector.
+    /// Creates new queue pairs for a collector.
     ///
     /// # Errors
-    /// One sentence.
+    /// The reason, as one sentence.
     pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
         // Drop an offer that was not accepted; connected queue pairs stay until the new ones take over.
         if let Some(link) = self.link(collector) {
@@ -119,7 +120,7 @@ impl Verbs {
         }
         let mut unreliable = self.sender(false)?;
         let mut reliable = self.sender(true)?;
-        // Arbitrary PSNs that differ from the previous ones.
+        // The next pseudo-random PSNs (an LCG), 24 bits each, which differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
         let numbers = [unreliable.pair().number(), reliable.pair().number()];
@@ -140,10 +141,10 @@ impl Verbs {
         Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string())
     }
 
-    /// The collector accepted the last offer.
+    /// Connects the queue pairs of the last offer, which the collector accepted.
     ///
     /// # Errors
-    /// One sentence.
+    /// The reason, as one sentence.
     pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>) -> Result<(), String> {
         let mtu = to.mtu as u16;
         let link = self.link(collector).ok_or("no such collector")?;
@@ -180,7 +181,7 @@ impl Verbs {
     pub(super) fn disconnect(&mut self, collector: u8) {
         if let Some(link) = self.link(collector) {
             link.poll();
-            // The queue pairs stay, with their outstanding requests for the next ones.
+            // Keep the queue pairs with their outstanding requests, which the next pairs repeat.
             link.state = State::Down;
         }
     }
@@ -219,7 +220,7 @@ impl Verbs {
 }
 
 impl VerbsLink {
-    /// Switches to new queue pairs; outstanding requests of the previous ones are posted first.
+    /// Switches to new queue pairs, and first posts the previous pairs' outstanding requests on them.
     fn take_over(&mut self, mut pairs: Pairs) {
         self.poll();
         let before = self.pairs.take();
@@ -264,7 +265,7 @@ impl VerbsLink {
         self.stats.connections += 1;
     }
 
-    /// Polls the completion queues.
+    /// Polls the completion queues, and detects a broken queue pair.
     fn poll(&mut self) {
         let Some(pairs) = &mut self.pairs else { return };
         let before = pairs.reliable.counts().1;
@@ -301,7 +302,7 @@ impl VerbsLink {
         let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else {
             return 0;
         };
-        // An operation may take two requests.
+        // An operation may need two requests.
         if reliable {
             pairs.reliable.room() / 2
         } else {
@@ -309,7 +310,7 @@ impl VerbsLink {
         }
     }
 
-    /// Posts a write, as several requests if it is long; the immediate belongs to the last.
+    /// Posts a write, split into several requests if it is long. The last one carries the immediate.
     fn write(
         &mut self,
         target: Target,
@@ -343,7 +344,7 @@ impl VerbsLink {
                 .write(address + start as u64, key, part, immediate)
                 .is_err()
             {
-                // There was credit: the device itself refuses. The requests before it are part of the same write.
+                // There was room, so the device itself refused. Earlier requests of this write may already be posted.
                 return Err(if reliable {
                     Refused::RetransmitFull
                 } else {
@@ -371,6 +372,7 @@ impl VerbsLink {
         Ok(())
     }
 
+    /// Posts an atomic fetch-and-add on the reliable queue pair.
     fn fetch_add(&mut self, target: Target, delta: u64) -> Result<(), Refused> {
         let Target { region, offset } = target;
         let (address, key) = find(&self.regions, region, offset, 8)?;
@@ -379,7 +381,7 @@ impl VerbsLink {
         }
         let up = self.state == State::Up;
         let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
-        // One more for the immediate that may follow.
+        // Two: an immediate may follow in a separate request.
         if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
             return Err(Refused::RetransmitFull);
         }
@@ -439,7 +441,7 @@ impl Transport for Verbs {
         let written = link.write(target, data, immediate, reliable);
         written
             .or_else(|refused| {
-                // The device may have completed requests since the last poll.
+                // The device may have completed requests since the last poll, so poll and retry once.
                 if matches!(refused, Refused::RetransmitFull | Refused::OutboxFull) {
                     link.poll();
                     return link.write(target, data, immediate, reliable);
@@ -464,7 +466,7 @@ impl Transport for Verbs {
         link.fetch_add(target, delta)
             .map_err(|refused| link.refuse(refused))?;
         if immediate.is_some() {
-            // There is credit: the fetch-and-add checked for two requests.
+            // There is room: `fetch_add` checked for two requests.
             link.write(target, &[], immediate, true)
                 .map_err(|refused| link.refuse(refused))?;
         }
@@ -472,7 +474,7 @@ impl Transport for Verbs {
     }
 }
 
-/// The remote address and R_Key of `len` bytes of a region.
+/// Returns the remote address and the R_Key of `len` bytes in a region.
 fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
     let known_region = regions
         .iter()
@@ -485,7 +487,7 @@ fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<
     Ok((known_region.address + offset, known_region.rkey))
 }
 
-/// The cause for a status of libibverbs (`enum ibv_wc_status`).
+/// Converts a work completion status of libibverbs (`enum ibv_wc_status`).
 fn cause(status: u32) -> Cause {
     match status {
         9 => Cause::InvalidRequest,

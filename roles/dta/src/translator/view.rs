@@ -1,4 +1,4 @@
-//! The translator's view: `/api/v1/translator`.
+//! The view of the translator for `/api/v1/translator`. The doc comments are the descriptions in the API's schema.
 
 use rdma::requester::{GivenUp, Refused, Response, State};
 use serde::{Deserialize, Serialize};
@@ -200,6 +200,7 @@ impl Worker {
         }
     }
 
+    /// Builds the view of one collector, or `None` beyond the last.
     fn collector(&mut self, number: usize) -> Option<CollectorView> {
         let collector = u8::try_from(number).ok()?;
         let reports = self.reports.get_mut(number)?;

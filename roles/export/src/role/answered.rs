@@ -1,27 +1,27 @@
-//! Outcomes of the requests that were sent to a system.
+//! Outcomes of requests to an external system.
 
 use export::Outcome;
 
-/// The meaning of an answer.
+/// The result of interpreting an answer.
 #[derive(Debug)]
 pub(super) enum Answered {
-    /// More is to be sent before the outcome is known.
+    /// More must be sent before the outcome is known.
     More,
     Done {
         outcome: Outcome,
-        /// Delivered records that are not for this system.
+        /// Number of delivered records that this system does not store.
         left_out: usize,
     },
 }
 
-/// The reason that there is no usable answer.
+/// The reason a request has no usable answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Trying again later may succeed.
+    /// A transient failure; retrying may succeed.
     Passing(String),
-    /// The server does not take the credentials.
+    /// The server rejects the credentials.
     Denied(String),
-    /// The server is there, and what was asked for is not.
+    /// The server works, but the requested object does not exist.
     Absent(String),
 }
 
@@ -52,7 +52,7 @@ impl Answered {
         Self::Done { outcome, left_out: 0 }
     }
 
-    /// Nothing was sent, or nothing came.
+    /// Returns the outcome of a request that has no answer.
     pub(super) fn missing() -> Self {
         Self::done(Failure::Passing("there is no answer".to_owned()).into())
     }

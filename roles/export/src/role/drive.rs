@@ -1,7 +1,7 @@
-//! The loop around a [`Delivery`], which exports and outlets share: asks it what to do, and waits for what comes of it. Files are written
-//! on threads that may wait for the disk.
+//! The event loop around a [`Delivery`], shared by exports and outlets. It asks the delivery (a state machine without I/O) for
+//! actions, runs them as tasks, and feeds the results back. Files are written on blocking threads.
 //!
-//! Timers run by the monotonic clock: pauses, polls and repeats of alerts do not last longer because the system's clock is set back.
+//! Timers use the monotonic clock, so that backoff, polls and repeated alerts are unaffected by changes of the system clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,46 +14,48 @@ use tokio::{
 
 use super::{GRACE, files::Files};
 
-/// Where records come from, and where they go.
+/// The source and the destination of a delivery.
 pub(super) trait Route: Sized {
     type Record: Keyed;
-    /// The result of a request.
+    /// The result of sending a request.
     type Sent: Send + 'static;
-    /// The result of reading.
+    /// The result of reading records.
     type Read: Send + 'static;
 
+    /// Returns the delivery that this route serves.
     fn delivery(&mut self) -> &mut Delivery<Self::Record>;
 
+    /// Starts a task that reads the requested records.
     fn begin_read(&mut self, wanted: ReadRequest, tasks: &mut Tasks<Self>);
 
-    /// `None`: the reader panicked.
+    /// Processes the result of a read, or `None` if the reader panicked.
     fn read(&mut self, read: Option<Self::Read>);
 
-    /// Begins to send these records of the batch.
+    /// Starts to send these records of the batch, given by index.
     fn begin_send(&mut self, request: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>);
 
-    /// `None`: the task that sends panicked.
+    /// Processes the result of sending, or `None` if the task panicked.
     fn sent(&mut self, sent: Option<Self::Sent>, tasks: &mut Tasks<Self>);
 
     /// Returns the files of the cursor and of rejected records, or `None` if no cursor is saved.
     fn cursor_files(&self) -> Option<Arc<Files>>;
 
-    /// The line for a record of the batch that will never be taken, and the files that keep it; `None`: it is not in memory.
+    /// Returns the files for a permanently rejected record, and its line there; `None` if the record is no longer in memory.
     fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)>;
 
-    /// A cursor was saved. `now` is a time of the monotonic clock, ns, as in [`Route::report`].
+    /// Called after a cursor was saved. `now` is monotonic time, ns, as in [`Route::report`].
     fn saved(&mut self, _cursor: Cursor, _now: u64) {}
 
-    /// Shows how far it is.
+    /// Publishes the progress of the delivery.
     fn report(&mut self, now: u64, tasks: &mut Tasks<Self>);
 
-    /// Something is still to come, also after the delivery has stopped.
+    /// Returns whether something is still pending, even though the delivery has stopped.
     fn is_busy(&self) -> bool {
         false
     }
 }
 
-/// The records to read.
+/// A range of records to read, with limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRequest {
     pub(super) from: export::Position,
@@ -62,7 +64,7 @@ pub(super) struct ReadRequest {
     pub(super) bytes: usize,
 }
 
-/// Tasks that are running.
+/// The tasks in progress.
 pub(super) struct Tasks<R: Route> {
     pub(super) reading: JoinSet<R::Read>,
     pub(super) sending: JoinSet<R::Sent>,
@@ -75,7 +77,7 @@ enum Written {
     Kept(Result<(), String>),
 }
 
-/// Goes on until the delivery has stopped. `stopped`: it shall, after the batch in flight.
+/// Runs until the delivery has stopped. `stopped` requests that, after the batch in flight.
 pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<bool>) {
     let mut tasks = Tasks {
         reading: JoinSet::new(),
@@ -100,7 +102,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
             Some(read) = tasks.reading.join_next() => route.read(read.ok()),
             Some(done) = tasks.writing.join_next() => written(route, done),
             changed = stopped.changed(), if !stopping => {
-                // The sender is gone only when the program ends.
+                // The sender is dropped only when the process ends.
                 stopping = changed.is_err() || *stopped.borrow();
                 if stopping {
                     let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
@@ -112,6 +114,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
     }
 }
 
+/// Starts an action of the delivery as a task.
 fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u64) {
     match action {
         Action::Read {
@@ -157,7 +160,7 @@ fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
     match written {
         Ok(Written::Saved(cursor, result)) => saved(route, cursor, result),
         Ok(Written::Kept(result)) => route.delivery().kept(result, now),
-        // Only one of them is awaited.
+        // At most one write is pending, but which one panicked is unknown.
         Err(_) => {
             route.delivery().saved(Err("writing failed".to_owned()), now);
             route.delivery().kept(Err("writing failed".to_owned()), now);

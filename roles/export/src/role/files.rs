@@ -1,4 +1,4 @@
-//! The files of an export: its cursors, and what the other system will never take.
+//! The files of an export's stream: its cursor, which is the position of delivery, and permanently rejected records.
 
 use std::{
     fs::{self, OpenOptions},
@@ -21,12 +21,12 @@ pub(super) struct Files {
     dir: PathBuf,
     cursor: Arc<SavedFile>,
     rejected: PathBuf,
-    /// Bytes of rejected records that are kept, at most.
+    /// Maximum size of the file of rejected records, bytes.
     limit: u64,
 }
 
 impl Files {
-    /// In the directory of a store; `limit`: bytes of rejected records.
+    /// Creates the names of the files below a store's directory. `limit` is the maximum size of the rejected records, bytes.
     pub(super) fn new(store: &Path, export: &str, stream: Stream, limit: u64) -> Self {
         Self::named(
             &store.join("export"),
@@ -35,7 +35,7 @@ impl Files {
         )
     }
 
-    /// In a directory, with names that begin with this.
+    /// Creates the names of the files in a directory, beginning with `name`.
     pub(super) fn named(dir: &Path, name: &str, limit: u64) -> Self {
         Self {
             cursor: SavedFile::new(dir.join(format!("{name}.cursor")), MODE),
@@ -45,10 +45,10 @@ impl Files {
         }
     }
 
-    /// The cursor; `None`: there is none yet.
+    /// Reads the cursor; returns `None` if there is none yet.
     ///
     /// # Errors
-    /// It cannot be read: one sentence that says what to do.
+    /// The file is unreadable; a sentence with a suggested fix.
     pub(super) fn cursor(&self) -> Result<Option<Cursor>, String> {
         let shown = self.cursor.path().display();
         match self.cursor.read() {
@@ -61,19 +61,19 @@ impl Files {
         }
     }
 
-    /// Whether there is a cursor, of whatever content.
+    /// Returns whether there is a cursor file, whatever its content.
     pub(super) fn has_begun(&self) -> bool {
         self.cursor.path().exists()
     }
 
-    /// Saves the cursor so that a crash leaves the old one or the new one.
+    /// Saves the cursor atomically: a crash leaves either the old or the new one.
     pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
         fs::create_dir_all(&self.dir)
             .and_then(|()| self.cursor.replace(cursor.to_string().into_bytes()))
             .map_err(|error| format!("{}: {error}", self.cursor.path().display()))
     }
 
-    /// Keeps the [`line()`] of a record.
+    /// Appends the [`line()`] of a rejected record to its file.
     pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
         self.append(line)
             .map_err(|error| format!("{}: {error}", self.rejected.display()))
@@ -95,7 +95,7 @@ impl Files {
     }
 }
 
-/// A record that the other system will never take, with its words.
+/// Formats a permanently rejected record as a JSON line, with the server's error message.
 pub(super) fn line(record: &Record, collector: &str, words: &str) -> Vec<u8> {
     let mut line = b"{\"words\":".to_vec();
     line.extend_from_slice(serde_json::Value::from(words).to_string().as_bytes());
@@ -105,7 +105,7 @@ pub(super) fn line(record: &Record, collector: &str, words: &str) -> Vec<u8> {
     line
 }
 
-/// Records say who communicates with whom: other users cannot read them.
+/// File mode: records show who communicates with whom, so other users must not read them.
 pub(super) const MODE: u32 = 0o640;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Connections of exports that send by HTTP.
+//! The link to a system that receives records by HTTP.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use net::{
 
 use super::answered::Answered;
 
-/// A system that takes requests.
+/// The HTTP client of an export, and the request in progress.
 #[derive(Debug)]
 pub(super) struct HttpLink {
     sink: Arc<dyn HttpSink>,
@@ -24,7 +24,7 @@ pub(super) struct HttpLink {
 }
 
 impl HttpLink {
-    /// No connection is made yet.
+    /// Creates the link without connecting. `most` limits the size of an answer, bytes.
     pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination, most: usize) -> Self {
         let client = Client::new(destination).limited(most);
         Self {
@@ -35,17 +35,17 @@ impl HttpLink {
         }
     }
 
-    /// The sink, which encodes the requests.
+    /// Returns the sink, which encodes the requests.
     pub(super) fn sink(&self) -> Arc<dyn HttpSink> {
         Arc::clone(&self.sink)
     }
 
-    /// Bytes of the request.
+    /// Returns the memory of the current request, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.request.body.capacity()
     }
 
-    /// `ahead`: the request, if it is made already.
+    /// Prepares the request of a batch, or takes the one encoded `ahead`. Returns `false` if no record is for this system.
     pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<sink::Request>) -> bool {
         let request = ahead.or_else(|| self.sink.request(batch));
         let is_some = request.is_some();
@@ -67,7 +67,7 @@ impl HttpLink {
             .sink
             .outcome(batch, &self.request, &response(&answer))
             .explained(&answer.host, answer.status);
-        // Without rows, each record is one.
+        // Without rows, each record counts as one row.
         let rows = &self.request.rows;
         let left_out = match outcome {
             Outcome::Settled { .. } if !rows.is_empty() => batch
@@ -92,7 +92,7 @@ impl HttpLink {
     }
 }
 
-/// Converts a sink's request for the client. The body is shared: the sink may need it to understand the answer.
+/// Converts a sink's request for the client. They share the body, which the sink may need to interpret the answer.
 pub(super) fn message(request: &Arc<sink::Request>) -> Request {
     Request {
         method: request.method,
@@ -102,7 +102,7 @@ pub(super) fn message(request: &Arc<sink::Request>) -> Request {
     }
 }
 
-/// Converts the client's answer for a sink.
+/// Converts the client's answer for the sink.
 pub(super) fn response(answer: &Answer) -> Response<'_> {
     Response {
         status: answer.status,

@@ -1,4 +1,5 @@
-//! Messages to Kafka: a connection to each broker that leads a partition.
+//! The Kafka producer: sends the records of a batch to the brokers that lead their partitions, in parallel, and idempotently
+//! where the server provides a producer ID.
 
 mod connection;
 
@@ -18,7 +19,7 @@ pub(super) use self::connection::Connection;
 use super::answered::{Answered, Failure};
 use net::destination::{self, Destination};
 
-/// A connection to each broker that leads a partition, and the batch that is being sent.
+/// The state of the producer: connections, cluster topology, sequence numbers, and the batch being sent.
 #[derive(Debug)]
 pub(super) struct KafkaLink {
     sink: Kafka,
@@ -26,36 +27,36 @@ pub(super) struct KafkaLink {
     timeout: Duration,
     stream: Stream,
     topology: Option<(Topology, Instant)>,
-    /// To the leaders of partitions. One that was left between a request and its answer is closed.
+    /// Connections to partition leaders, by broker. One that was abandoned between a request and its answer is closed.
     leaders: BTreeMap<i32, Connection>,
-    /// To the broker that was asked for the topology.
+    /// A connection to some broker, for requests about the topology.
     guide: Option<Connection>,
     producer: Producer,
-    /// The server gives this user no number: repeats are not recognised.
+    /// The server gives this user no producer ID, so duplicates are not detected.
     is_unnumbered: bool,
     exchange: Option<Exchange>,
 }
 
-/// Where the partitions are is asked again after this: there may be more of them.
+/// Age after which the topology is refreshed, because partitions may have been added.
 const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
 
-/// Requests that a broker must support.
+/// Requests that a broker must support for writing.
 const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
 
 /// Time limit of a probe of one broker.
 const ASK: Duration = Duration::from_secs(5);
 
-/// Kafka's error for a topic that is there already.
+/// Kafka's error code TOPIC_ALREADY_EXISTS.
 const EXISTS: i16 = 36;
 
-/// By partition: the producer and the sequence number of the next chunk, unless there are none.
+/// Producer ID and sequence number of the next chunk, by partition; `None` without a producer ID.
 type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;
 
-/// The connection, and what became of the chunks; else why that is not known.
+/// The connection and the results of its chunks, or the reason they are unknown.
 type Answer = Result<(Connection, Vec<Produced>), String>;
 
 impl KafkaLink {
-    /// No connection is made yet.
+    /// Creates the link without connecting.
     pub(super) fn new(sink: Kafka, destination: Destination, timeout: Duration) -> Self {
         Self {
             sink,
@@ -77,17 +78,17 @@ impl KafkaLink {
         self.exchange.is_some()
     }
 
-    /// Bytes of the messages, before they are compressed.
+    /// Returns the size of the messages before compression, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.exchange.as_ref().map_or(0, Exchange::bytes)
     }
 
-    /// Each leader's answer counts on its own: a silent one fails only its own partitions.
+    /// Sends the batch. Each leader's answer counts separately, so a silent leader fails only its own partitions.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         let Some(mut exchange) = self.exchange.take() else {
             return Ok(());
         };
-        // Before the limit of the whole request, at which all answers would be lost.
+        // Stay below the time limit of the whole request, which would discard all answers.
         let deadline = Instant::now() + self.timeout * 3 / 4;
         let topology = in_time(deadline, self.topology()).await?;
         exchange.spread(topology.leaders.len());
@@ -138,8 +139,8 @@ impl KafkaLink {
         missing
     }
 
-    /// Asks each broker of the url, all at the same time, and goes on with one that answers. What is wrong with each of the others: a
-    /// sentence, and which ones answer.
+    /// Probes all brokers of the URL in parallel, and keeps a connection to one that answers. The error lists the problems of
+    /// the others, and which brokers answer.
     async fn ask_each(&mut self) -> Result<(), String> {
         let destination = &self.destination;
         let asked = destination.authority.split(',').map(|authority| async move {
@@ -168,7 +169,7 @@ impl KafkaLink {
         }
     }
 
-    /// Makes the topic of a stream; one that is there stays as it is.
+    /// Creates the topic of a stream, unless it exists already.
     pub(super) async fn make(&mut self, stream: Stream, partitions: u32) -> Result<(), String> {
         let mut guide = self.guide().await.map_err(Failure::words)?;
         if guide.version(Api::CreateTopics).is_none() {
@@ -187,7 +188,7 @@ impl KafkaLink {
         }
     }
 
-    /// Where the partitions of the topic are.
+    /// Returns the leaders of the topic's partitions, from the cache if it is recent.
     async fn topology(&mut self) -> Result<Topology, Failure> {
         if let Some((topology, at)) = &self.topology
             && at.elapsed() < TOPOLOGY_AGE
@@ -202,7 +203,7 @@ impl KafkaLink {
         Ok(topology)
     }
 
-    /// A connection to any broker.
+    /// Returns a connection to any broker.
     async fn guide(&mut self) -> Result<Connection, Failure> {
         if let Some(mut guide) = self.guide.take()
             && !destination::is_left(guide.stream()).await
@@ -212,9 +213,9 @@ impl KafkaLink {
         Connection::any(&self.destination, self.timeout * 3 / 4, &WRITING).await
     }
 
-    /// The sequence numbers of the next chunks.
+    /// Returns the sequence numbers of the next chunks.
     async fn numbers(&mut self, exchange: &Exchange, partitions: &[i32]) -> Result<Numbers, Failure> {
-        // With a new number, each partition has a sequence number.
+        // If a sequence number is unknown, start over with a new producer ID.
         for _ in 0..2 {
             if self.producer.id().is_none() && !self.is_unnumbered {
                 self.identify().await?;
@@ -238,7 +239,7 @@ impl KafkaLink {
         Err("the server gave no number to this producer".to_owned().into())
     }
 
-    /// Asks for a number for this producer.
+    /// Requests a producer ID (InitProducerId).
     async fn identify(&mut self) -> Result<(), Failure> {
         let mut guide = self.guide().await?;
         let Some(version) = guide.version(Api::InitProducerId) else {
@@ -254,14 +255,14 @@ impl KafkaLink {
         self.guide = Some(guide);
         match id {
             Ok(id) => self.producer.begin(id),
-            // Before Kafka 2.8 a user needs more than leave to write.
+            // CLUSTER_AUTHORIZATION_FAILED: before Kafka 2.8, an idempotent producer needs more than write access.
             Err(31) => self.is_unnumbered = true,
             Err(error) => return Err(format!("no number for this producer: {}", kafka::name(error)).into()),
         }
         Ok(())
     }
 
-    /// Sends the next chunk of each partition to its leader, to all leaders at the same time, and reads the answers.
+    /// Sends the next chunk of each partition to its leader, to all leaders in parallel, and records the answers.
     async fn round(
         &mut self,
         topology: &Topology,
@@ -329,7 +330,7 @@ impl KafkaLink {
     }
 }
 
-/// The chunks that are sent at the same time.
+/// One chunk per partition, sent in parallel.
 struct Round<'a> {
     destination: &'a Destination,
     topology: &'a Topology,
@@ -340,7 +341,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Sends chunks to a leader, and reads its answer.
+    /// Sends chunks to a leader and reads its answer.
     async fn request(
         &self,
         leader: i32,
@@ -360,6 +361,7 @@ impl Round<'_> {
         (leader, partitions, answer)
     }
 
+    /// Sends one Produce request for these partitions, over the kept connection if it is still open.
     async fn call(&self, address: &str, partitions: &[i32], mut kept: Option<Connection>) -> Answer {
         if let Some(connection) = &mut kept
             && destination::is_left(connection.stream()).await
@@ -376,7 +378,7 @@ impl Round<'_> {
             .version(Api::Produce)
             .ok_or("it has no version of Produce that is known here")?;
         let correlation = connection.number();
-        // The broker gives up earlier, and says so.
+        // Give the broker less time, so that it reports a timeout before the connection's own expires.
         let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
         let frame = protocol::produce(
             correlation,
@@ -406,7 +408,7 @@ async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Fail
         .unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned().into()))
 }
 
-/// Runs them at the same time until each has ended.
+/// Runs futures concurrently until all have finished.
 async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<_> = work.map(Box::pin).collect();
     let mut ended = Vec::with_capacity(running.len());

@@ -1,4 +1,4 @@
-//! The way to one system: what is sent for some records, and what the answer means.
+//! The link to one external system: prepares and sends batches of records, and interprets the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
 use crate::settings::{Sink, Statement};
 use net::destination::Destination;
 
-/// The transport of one system. For each batch: `begin`, then `send` and `answered`, which may ask to send again.
+/// The transport of one system. For each batch call `begin`, then `send` and `answered`, which may ask to send again.
 #[derive(Debug)]
 pub(super) enum ExportLink {
     Http(HttpLink),
@@ -32,7 +32,7 @@ pub(super) enum ExportLink {
 }
 
 impl ExportLink {
-    /// No connection is made yet. `most`: bytes of an answer that are read.
+    /// Creates the link without connecting. `most` limits the size of an answer, bytes.
     pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration, most: usize) -> Self {
         match sink {
             Sink::Http(sink) => Self::Http(HttpLink::new(sink, destination, most)),
@@ -52,7 +52,7 @@ impl ExportLink {
         }
     }
 
-    /// Prepares what is sent for these records; `ahead`: their request, if it is made already. `false`: nothing of them is for this system.
+    /// Prepares the request for a batch, or takes the one encoded `ahead`. Returns `false` if no record is for this system.
     pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<Request>) -> bool {
         match self {
             Self::Http(link) => link.begin(batch, ahead),
@@ -64,7 +64,7 @@ impl ExportLink {
         }
     }
 
-    /// Bytes of what `begin` prepared.
+    /// Returns the size of the prepared request, bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Http(link) => link.bytes(),
@@ -76,7 +76,7 @@ impl ExportLink {
         }
     }
 
-    /// Sends it, and reads the answer. If this is dropped before its end, the connection is closed.
+    /// Sends the request and reads the answer. If the future is dropped before it completes, the connection is closed.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         match self {
             Self::Http(link) => Ok(link.send().await?),
@@ -88,7 +88,7 @@ impl ExportLink {
         }
     }
 
-    /// Interprets the answer; the records are those of `begin`.
+    /// Interprets the answer. `batch` must be the one passed to `begin`.
     pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
         match self {
             Self::Http(link) => link.answered(batch),
@@ -99,7 +99,7 @@ impl ExportLink {
         }
     }
 
-    /// Whether the system is there, takes the credentials and has what is needed: if not, one sentence that says what to do.
+    /// Checks that the system is reachable, accepts the credentials and has the tables or topics. Errors suggest a fix.
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
         match self {
             Self::Http(link) => link.probe(streams).await,
@@ -111,7 +111,7 @@ impl ExportLink {
         }
     }
 
-    /// Removes what an earlier process could not finish.
+    /// Removes what an earlier process left unfinished.
     pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
         match self {
             Self::Parquet(link) => link.clean(stream, collector),
@@ -119,7 +119,7 @@ impl ExportLink {
         }
     }
 
-    /// Makes what the system lacks.
+    /// Creates a table or topic that the system lacks.
     pub(super) async fn execute(&mut self, statement: Statement) -> Result<(), String> {
         match (self, statement) {
             (Self::Http(link), Statement::Http(request)) => link.execute(request).await,

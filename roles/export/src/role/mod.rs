@@ -1,4 +1,5 @@
-//! The export role: for each `[exports.NAME]` a thread that reads the store and sends what is new.
+//! The export role: for each `[exports.NAME]` a thread with one task per stream, which reads new records from the store,
+//! batches and sends them, and saves a cursor (at-least-once delivery). An outlet does the same from Kafka into ClickHouse.
 
 mod answered;
 mod drive;
@@ -53,21 +54,21 @@ use ::runtime::{control::Control, lock::lock};
 use net::destination::Destination;
 use terminal::CliError;
 
-/// The silences of alerts.
+/// The silences of alerts, from the process's configuration.
 pub trait Silences: Debug + Send + Sync {
-    /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
-    /// value, and what was reported as firing is also reported as resolved.
+    /// Returns whether a silence covered the beginning of this alert. The end of an alert follows its beginning: it may have
+    /// another node, queue or value, but what was reported as firing is also reported as resolved.
     fn is_silenced(&self, began: &Alert) -> bool;
 }
 
-/// The exports of a process, and what they need of it.
+/// The exports of a process, and the settings that they share.
 #[derive(Clone, Debug)]
 pub struct Exports<'a> {
     /// The exports by name.
     pub exports: &'a BTreeMap<String, ExportSettings>,
     /// The outlet from Kafka into ClickHouse, if one is configured.
     pub outlet: Option<&'a OutletSettings>,
-    /// Memory for all exports together.
+    /// Limit on the memory of all exports together.
     pub memory: Size,
     /// Directory of the store.
     pub store: PathBuf,
@@ -75,15 +76,15 @@ pub struct Exports<'a> {
     pub collector: String,
 }
 
-/// Hops on their way from the workers to the exports that want them, by the name of the export.
+/// The queues of hops between the collector's workers and the exports that want hops, by export name.
 #[derive(Clone, Default, Debug)]
 pub struct Hops(BTreeMap<String, HopTap>);
 
 impl Hops {
-    /// Goes on with what waited at the last stop.
+    /// Opens the queues, with the hops that were pending at the last stop.
     ///
     /// # Errors
-    /// A cursor or a directory cannot be used; the message says what to do.
+    /// A cursor or a directory is unusable; the message suggests a fix.
     pub fn open(settings: &Exports<'_>) -> Result<Self, CliError> {
         let mut taps = BTreeMap::new();
         for (name, export) in settings.exports {
@@ -106,13 +107,13 @@ impl Hops {
         Ok(Self(taps))
     }
 
-    /// Returns the sending ends, which each worker clones.
+    /// Returns the sending ends; each worker clones them.
     pub fn taps(&self) -> Vec<HopTap> {
         self.0.values().cloned().collect()
     }
 }
 
-/// The threads of all exports, which stop when this is dropped.
+/// The threads of all exports. Dropping it stops them.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
@@ -124,27 +125,27 @@ pub struct Role {
 #[derive(Clone, Debug)]
 pub struct Handle {
     statuses: Statuses,
-    /// Bytes that all may hold together.
+    /// Limit on the memory of all exports together, bytes.
     memory: u64,
 }
 
-/// The statuses of all streams. An outlet finds more partitions while it runs.
+/// The statuses of all streams. An outlet adds partitions while it runs.
 type Statuses = Arc<Mutex<Vec<Arc<ExportStatus>>>>;
 
-/// The state of one stream of one export, as the API and the metrics show it.
+/// The status of one export's stream, for the API and metrics.
 #[derive(Debug)]
 pub struct ExportStatus {
     /// The export: NAME of `[exports.NAME]`.
     export: String,
-    /// The system that receives.
+    /// Kind of the receiving system.
     kind: &'static str,
     authority: String,
     stream: Stream,
     /// The partition of the topic, if this is an outlet.
     partition: Option<u32>,
-    /// Whether this stands for a whole topic of an outlet, which is shown only while the topic cannot be found.
+    /// True for the status of a whole topic of an outlet, which is shown only while the topic cannot be found.
     is_topic: bool,
-    /// The memory that this stream may use.
+    /// The memory limits of this stream.
     share: Share,
     state: Mutex<State>,
 }
@@ -175,7 +176,7 @@ impl ExportStatus {
         ledger
     }
 
-    /// Sets the current error; `None` clears it. A new error is logged once.
+    /// Sets the current error, or clears it with `None`. A new error is logged once.
     fn fails(&self, words: Option<String>) {
         let mut state = lock(&self.state);
         if state.last_error != words {
@@ -187,35 +188,35 @@ impl ExportStatus {
     }
 }
 
-/// The part that changes.
+/// The variable part of a status.
 #[derive(Clone, Default, Debug)]
 struct State {
     ledger: Ledger,
-    /// Committed records after the cursor.
+    /// Number of committed records after the cursor.
     waiting: u64,
-    /// When they were counted.
+    /// Time at which they were counted.
     counted: u64,
-    /// Time of the oldest of them.
+    /// Time of the oldest of these records.
     oldest: Option<u64>,
     last_success: Option<u64>,
-    /// The same, by the monotonic clock.
+    /// The same on the monotonic clock, ns.
     success: Option<u64>,
     last_error: Option<String>,
-    /// Times that the count of the store began anew: what was lost then has no number.
+    /// Number of times that the store's count of records was reset; losses at a reset have no number.
     restarted: u64,
-    /// Records that were not for this system, such as events that are no alerts.
+    /// Records that do not apply to this system, such as events other than alerts.
     left_out: u64,
-    /// Alerts among those left out that a silence kept from people.
+    /// Alerts among these that were silenced.
     silenced: u64,
-    /// Hops that found no space.
+    /// Hops dropped because the queue was full.
     shed: u64,
-    /// Bytes of batches, requests and hops in memory.
+    /// Memory of batches, requests and hops, bytes.
     memory: usize,
-    /// For the loss budget, all of one moment.
+    /// The stage of the loss budget, with all numbers of the same moment.
     budget: Budget,
 }
 
-/// An export as a stage of the loss budget. What came is counted in the store, what became of it by the delivery.
+/// An export as a stage of the loss budget. The input is counted by the store, the outcomes by the delivery.
 #[derive(Clone, Copy, Default, Debug)]
 struct Budget {
     into: u64,
@@ -227,7 +228,7 @@ struct Budget {
     queued: u64,
 }
 
-/// Returns the time by the system's clock, ns since the Unix epoch, of what happened at `at` by the monotonic clock.
+/// Converts a monotonic time, ns, to system time, ns since the Unix epoch.
 fn clock_time(at: u64) -> u64 {
     let age = nic::time::monotonic().saturating_sub(at);
     nic::time::now().saturating_sub(age)
@@ -249,7 +250,7 @@ impl Role {
     /// Starts the threads of all exports.
     ///
     /// # Errors
-    /// A setting or a cursor cannot be used; the message says what to do.
+    /// A setting or a cursor is unusable; the message suggests a fix.
     pub fn start(
         settings: &Exports<'_>,
         hops: &Hops,
@@ -298,7 +299,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        // Fails only if every thread has ended.
+        // Fails only if all threads have ended.
         let _ = self.stop.send(true);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -306,10 +307,10 @@ impl Drop for Role {
     }
 }
 
-/// Sends the records of a time range again, and returns what became of them.
+/// Sends the stored records of a time range again, and returns the outcome.
 ///
 /// # Errors
-/// A setting or the store cannot be used.
+/// A setting or the store is unusable.
 pub fn replay(
     name: &str,
     export: &ExportSettings,
@@ -340,7 +341,7 @@ pub fn replay(
     .exports)
 }
 
-/// Whether this export notifies people of alerts: then silences count. Other systems keep all of them.
+/// Returns whether this export notifies people of alerts, so that silences apply. Other systems receive all alerts.
 pub fn notifies_people(export: &ExportSettings) -> bool {
     let notifies = matches!(
         export.kind,
@@ -352,21 +353,22 @@ pub fn notifies_people(export: &ExportSettings) -> bool {
             .is_ok_and(|streams| streams.contains(&Stream::Alerts))
 }
 
-/// The records to read.
+/// The records that an exporter reads.
 #[derive(Debug)]
 enum Reading {
-    /// New records; hops arrive in this queue.
+    /// New records. For the stream `hops`, they arrive in this queue.
     New(Option<Arc<HopQueue>>),
-    /// Stored records from one time to another, ns since the Unix epoch.
+    /// Stored records of a time range, ns since the Unix epoch.
     Range { from: u64, to: Option<u64> },
 }
 
-/// The memory of all exports, divided among these.
+/// Divides the memory limit among these exports.
 fn divided(settings: &Exports<'_>, exports: &BTreeMap<String, ExportSettings>) -> Result<Shares, CliError> {
     shares(settings.memory, exports)
         .map_err(|needed| CliError::new(format!("[export] memory: {}", not_enough(needed))))
 }
 
+/// Creates an exporter for each stream of an export, with its share of the memory.
 fn exporters(
     name: &str,
     export: &ExportSettings,
@@ -379,7 +381,7 @@ fn exporters(
     let streams = export.streams().map_err(|wrong| invalid(name, wrong))?;
     let mut exporters = Vec::new();
     for stream in streams {
-        // Hops are not stored: there are none of the past.
+        // Hops are not stored, so past ones cannot be sent again.
         if stream.stored().is_none() && !matches!(reading, Reading::New(_)) {
             continue;
         }
@@ -424,7 +426,7 @@ fn invalid(name: &str, wrong: Wrong) -> CliError {
     CliError::new(format!("[exports.{name}] {}: {}", wrong.0, wrong.1))
 }
 
-/// An asynchronous runtime on the current thread.
+/// Creates an asynchronous runtime on the current thread.
 fn runtime() -> Result<Runtime, CliError> {
     built(&mut runtimes())
 }
@@ -441,10 +443,10 @@ fn built(runtimes: &mut runtime::Builder) -> Result<Runtime, CliError> {
         .map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
 }
 
-/// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
+/// Checks that each system is reachable and has the required tables or topics. Returns its address or the problem, by export.
 ///
 /// # Errors
-/// The probe cannot be made.
+/// The runtime cannot be created.
 pub fn probe(
     exports: &BTreeMap<String, ExportSettings>,
 ) -> Result<BTreeMap<String, Result<String, String>>, CliError> {
@@ -456,15 +458,15 @@ pub fn probe(
     Ok(probed)
 }
 
-/// Asks the ClickHouse of a console likewise.
+/// Checks the ClickHouse server of a console, and returns its address.
 ///
 /// # Errors
-/// What is wrong.
+/// The problem, as one sentence.
 pub fn probe_console(destination: Destination, tables: ClickHouse) -> Result<String, String> {
     let authority = destination.authority.clone();
     let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, MAX_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
-    // The tables that it reads.
+    // The tables that a console reads.
     let read = [
         Stream::Events,
         Stream::Rollups,
@@ -476,10 +478,10 @@ pub fn probe_console(destination: Destination, tables: ClickHouse) -> Result<Str
     Ok(authority)
 }
 
-/// Asks Kafka and the ClickHouse of an outlet likewise.
+/// Checks the Kafka brokers and the ClickHouse server of an outlet, in this order.
 ///
 /// # Errors
-/// The probe cannot be made.
+/// The runtime cannot be created.
 pub fn probe_outlet(settings: &OutletSettings) -> Result<[Result<String, String>; 2], CliError> {
     Ok(runtime()?.block_on(outlet::probe(settings)))
 }
@@ -494,10 +496,10 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     Ok(authority)
 }
 
-/// Executes statements of a schema, in order.
+/// Executes the statements of a schema, in order.
 ///
 /// # Errors
-/// One was refused.
+/// A statement was rejected.
 pub fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
     let sink = export.sink().map_err(with_key).map_err(CliError::new)?;
     let destination = export.destination().map_err(with_key).map_err(CliError::new)?;
@@ -520,11 +522,11 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
     answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
 
-/// Threads of an outlet that understand answers, make requests and write files. Each has memory of its own from the allocator.
+/// Maximum number of an outlet's threads that decode, encode and write files. Each has a separate allocator arena.
 const OUTLET_THREADS: usize = 8;
-/// Bytes of an answer to a probe or a statement that are read.
+/// Maximum size of an answer to a probe or a statement, bytes.
 const MAX_SAID: usize = 1 << 20;
 /// Time limit of a probe.
 const PROBE: Duration = Duration::from_secs(10);
-/// Time that a stop waits for the batch in flight.
+/// Longest wait at the stop for the batch in flight.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The outlet role: for each partition of each topic a task that reads it, and inserts what is new into a table.
+//! The outlet role: one task per partition of each Kafka topic reads it, and inserts new records into a ClickHouse table.
 
 mod partition;
 mod running;
@@ -33,7 +33,7 @@ use net::destination::Destination;
 use runtime::{lock::lock, save};
 use terminal::CliError;
 
-/// All partitions that are passed on here.
+/// The topics of an outlet, and everything that its partitions share.
 pub(super) struct Outlet {
     settings: OutletSettings,
     topics: Vec<Topic>,
@@ -41,13 +41,13 @@ pub(super) struct Outlet {
     destination: Destination,
     directory: PathBuf,
     statuses: Statuses,
-    /// For batches and requests.
+    /// Memory for batches and requests, shared by all partitions.
     space: Space,
-    /// The lock of `directory`.
+    /// Held lock on `directory`, so that no other outlet uses it.
     _lock: File,
 }
 
-/// The topics of the settings.
+/// Builds the topics of the settings.
 fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
     let names = settings.topics().map_err(invalid)?;
     let brokers = Arc::new(settings.source().map_err(invalid)?);
@@ -70,10 +70,10 @@ fn invalid(wrong: Wrong) -> String {
 }
 
 impl Outlet {
-    /// Nothing runs yet. `store`: the directory of the store.
+    /// Opens the outlet, without starting tasks. `store` is the directory of the store.
     ///
     /// # Errors
-    /// A setting or the directory cannot be used; the message says what to do.
+    /// A setting or the directory is unusable; the message suggests a fix.
     pub(super) fn open(
         store: &Path,
         settings: &OutletSettings,
@@ -94,10 +94,10 @@ impl Outlet {
         })
     }
 
-    /// Passes on what comes until it is stopped.
+    /// Runs the outlet until it is stopped.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut running = Running::default();
-        // What is said of a topic while it cannot be found.
+        // Statuses that report a topic's error while it cannot be found.
         let lost: Vec<Arc<ExportStatus>> = self
             .topics
             .iter()
@@ -126,7 +126,7 @@ impl Outlet {
             found.retain(|(topic, partition, _)| {
                 self.settings.share.has(topic.stream, *partition) && !running.has((topic.stream, *partition))
             });
-            // A topic that is not there yet will have one, and needs space for it even if another table takes nothing.
+            // Reserve memory for a missing topic, which will have at least one partition once it is created.
             let missing = self
                 .topics
                 .iter()
@@ -165,7 +165,7 @@ impl Outlet {
         running.end().await;
     }
 
-    /// The partitions of a topic, and for each whether it begins after its last message if it is new here.
+    /// Returns the partitions of a topic, each with whether reading starts after its last message if it has no cursor.
     fn partitions(
         &self,
         topic: &Topic,
@@ -173,7 +173,7 @@ impl Outlet {
     ) -> Result<Vec<(i32, bool)>, String> {
         let (count, missing) = match asked {
             Ok(leaders) => (i32::try_from(leaders.len()).unwrap_or(i32::MAX), None),
-            // It was found that there are none.
+            // The topic does not exist yet.
             Err(Failure::Absent(words)) => (0, Some(words)),
             Err(failure) => return Err(failure.words()),
         };
@@ -189,8 +189,7 @@ impl Outlet {
         }
     }
 
-    /// Returns the number of partitions that a topic had at the first start. Others were added later and are read
-    /// from their beginning.
+    /// Returns a topic's number of partitions at the first start. Later ones are read from the beginning despite `start`.
     fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
         let path = self
             .directory
@@ -240,7 +239,7 @@ impl Outlet {
     }
 }
 
-/// The lock of a directory, which this process has alone.
+/// Locks a directory for this process.
 fn locked(directory: &Path) -> Result<File, CliError> {
     let shown = directory.display();
     let locked = fs::create_dir_all(directory)
@@ -265,7 +264,7 @@ fn locked(directory: &Path) -> Result<File, CliError> {
     })
 }
 
-/// Asks both sides: is each there, does it take the credentials, has it what is needed? What is wrong with each, or where it is.
+/// Checks Kafka and ClickHouse. Returns the address of each, or the problem.
 pub(super) async fn probe(settings: &OutletSettings) -> [Result<String, String>; 2] {
     [probe_source(settings).await, probe_tables(settings).await]
 }
@@ -293,7 +292,7 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
     Ok(authority)
 }
 
-/// Time between two looks for new partitions, and for topics that are not there yet.
+/// Interval between searches for new partitions; [`SEARCH`] applies while topics are missing.
 const REFRESH: Duration = Duration::from_secs(60);
 const SEARCH: Duration = Duration::from_secs(5);
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files of Parquet in a directory: each is written under another name, synced, and gets its name when it is whole.
+//! Writes Parquet files to a directory, atomically: each is written under a temporary name, synced and renamed.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -20,7 +20,7 @@ use tokio::task;
 
 use super::files::MODE;
 
-/// The directory, and the files of the batch that is being written.
+/// The directory, and the files of the current batch.
 #[derive(Debug)]
 pub(super) struct ParquetLink {
     directory: Arc<Path>,
@@ -28,7 +28,7 @@ pub(super) struct ParquetLink {
 }
 
 impl ParquetLink {
-    /// Files below this directory.
+    /// Creates the link to a directory.
     pub(super) fn new(directory: PathBuf) -> Self {
         Self {
             directory: directory.into(),
@@ -41,7 +41,7 @@ impl ParquetLink {
         !self.files.is_empty()
     }
 
-    /// Writes the files. If this is dropped before its end, they are written nevertheless: the next attempt replaces them by the same.
+    /// Writes the files. A dropped future still writes them, and the next attempt replaces them with equal ones.
     pub(super) async fn send(&mut self) -> Result<(), String> {
         let directory = Arc::clone(&self.directory);
         let files = Arc::clone(&self.files);
@@ -49,12 +49,12 @@ impl ParquetLink {
         written.await.map_err(|error| error.to_string())?
     }
 
-    /// Bytes of the files that are written.
+    /// Returns the memory of the current files, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.files.iter().map(|file| file.content.capacity()).sum()
     }
 
-    /// Whether files can be written there.
+    /// Checks that files can be written there.
     pub(super) fn probe(&self) -> Result<(), String> {
         let probe = self.directory.join(temp_name("probe"));
         let written = make(&self.directory)
@@ -68,7 +68,8 @@ impl ParquetLink {
         })
     }
 
-    /// Removes what this collector left when it was killed while it wrote. The cursor has not moved: it is written again.
+    /// Removes temporary files of this collector that an earlier process left. Their records are sent again, because the
+    /// cursor has not moved.
     pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
         let stream = self.directory.join(stream.name());
         match remove_temp_files(&stream, collector) {
@@ -98,7 +99,7 @@ fn remove_temp_files(stream: &Path, collector: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a file that is being written: readers pass over names with a dot. No two attempts have the same.
+/// Returns a unique temporary name. It begins with a dot, so that readers skip the file.
 fn temp_name(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(".{name}.{}-{}.begun", process::id(), COUNT.fetch_add(1, Relaxed))
@@ -108,7 +109,7 @@ fn is_temp_name(name: &str, collector: &str) -> bool {
     let rest = name
         .strip_prefix('.')
         .and_then(|name| name.strip_prefix(&parquet::prefix(collector)));
-    // Its own: behind the name is a time, which begins with a digit.
+    // A digit (of the time) after the prefix shows that the file is not from a collector with a longer name.
     rest.is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit()) && rest.ends_with(".begun"))
 }
 
@@ -120,7 +121,7 @@ fn write(root: &Path, file: &parquet::File) -> Result<(), String> {
         .and_then(|()| fs::rename(&temp_file, directory.join(&file.name)))
         .and_then(|()| sync(&directory));
     written.map_err(|error| {
-        // On a full disk, even the part that was written is too much.
+        // Do not leave a partial file on a disk that may be full.
         _ = fs::remove_file(&temp_file);
         format!("{}: {error}", directory.display())
     })
@@ -136,7 +137,7 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes a directory and those above it, so that they survive a power failure.
+/// Creates a directory and its parents durably.
 fn make(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -149,7 +150,7 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Names, too, must be on disk.
+/// Syncs a directory, so that new names in it survive a power failure.
 fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -1,39 +1,40 @@
-//! Numbers the parts of a rollup: workers, and processes one after the other, each have rollups of one key and time.
+//! Numbers the parts of rollups. Several workers, or successive processes, may each store a part of the rollup for one key and
+//! second; a remote-write sink needs them to be distinct.
 
 use std::collections::HashMap;
 
 use export::record::RollupPart;
 use store::{Follower, StoredRecord, StreamPosition};
 
-/// Numbers the parts of each rollup in the order of the store, so that one that is sent again has the same number, whatever the pages are.
-/// That holds wherever reading begins, if no more than [`BACK`] records are between the first part of a rollup and its others: one that
-/// comes later may get a number that is there already, after a restart another than before. A server refuses it, and it is counted.
+/// Numbers the parts of each rollup in the order of the store, so that a part has the same number whenever it is sent, however
+/// pages are cut. This holds for any starting point if a rollup's parts are at most [`BACK`] records apart. A later part may
+/// get a number in use, which may differ after a restart; the server then rejects it, and it is counted.
 #[derive(Default, Debug)]
 pub(super) struct Parts {
-    /// By the id of the rollup: its parts before the page. Of two rollups with one number both count: that leaves numbers out, and gives
-    /// none twice.
+    /// Number of parts before the page, by rollup ID. Rollups with the same ID both count, which only leaves gaps.
     known: HashMap<u32, u16>,
-    /// Those that were read before them, and that are forgotten next.
+    /// An older generation of `known`, which is dropped next.
     older: HashMap<u32, u16>,
     /// The counts of the current page.
     page: HashMap<u32, u16>,
+    /// Start of the current page.
     from: Option<StreamPosition>,
+    /// End of the last page, once it has been read.
     end: Option<StreamPosition>,
 }
 
-/// Maximum number of rollups that are remembered. Their parts are close to each other in the store: workers write
-/// each second.
+/// Maximum number of rollups remembered. The parts of one are close together in the store, because workers write every second.
 const MOST: usize = 1 << 18;
-/// Records before the first one that are read once more: those of about as much time.
+/// Number of records before the start that are read again, which span about as much time as [`MOST`] rollups.
 const BACK: u64 = 1 << 17;
-/// Records of one read.
+/// Number of records per read.
 const CHUNK: usize = 4096;
 
 impl Parts {
-    /// A page begins here: the one after the last page, or that once more.
+    /// Begins a page: the next one, or the last one again. At any other position the preceding records are read first.
     ///
     /// # Errors
-    /// What comes before it cannot be read.
+    /// The preceding records cannot be read.
     pub(super) fn begin(
         &mut self,
         from: StreamPosition,
@@ -81,12 +82,12 @@ impl Parts {
         Ok(())
     }
 
-    /// The page ends here.
+    /// Ends the current page at `end`.
     pub(super) fn end(&mut self, end: StreamPosition) {
         self.end = Some(end);
     }
 
-    /// Gives the next part its number.
+    /// Numbers the next part.
     pub(super) fn number(&mut self, part: &mut RollupPart) {
         let id = part.id() as u32;
         let here = self.page.entry(id).or_default();
@@ -95,7 +96,7 @@ impl Parts {
         *here = here.saturating_add(1);
     }
 
-    /// The page will not be read again.
+    /// Adds the counts of a page that will not be read again.
     fn settle(&mut self) {
         for (id, count) in self.page.drain() {
             if self.known.len() >= MOST / 2 {

@@ -1,4 +1,4 @@
-//! Reads the store for one stream, and makes the next request, beside the thread that sends: meanwhile a request is in flight.
+//! Reads the store for one stream and encodes the next request, on a blocking thread while the previous request is in flight.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
@@ -18,35 +18,35 @@ use super::{drive::ReadRequest, parts::Parts, records, since::Beginnings, spool:
 #[derive(Debug)]
 pub(super) struct Reader {
     follower: Follower,
-    /// Read instead of the store.
+    /// The spool of hops, which replaces the store for the stream `hops`.
     hops: Option<Arc<HopSpool>>,
     stream: Stream,
     collector: Arc<str>,
-    /// The position at which reading ends; `None`: at the end of the stream.
+    /// The position at which reading ends, or `None` for the end of the stream.
     only: Option<StreamPosition>,
     beginnings: Beginnings,
     parts: Parts,
-    /// Silences that leave alerts out.
+    /// Silences whose alerts are omitted.
     silences: Option<Arc<dyn Silences>>,
-    /// The records of the last page that a silence kept back: a page can be read again, with more records.
+    /// IDs of the silenced records of the last page, so that reading the page again does not count them twice.
     silenced: HashSet<u64>,
-    /// Makes requests; `None`: that needs to know more than the records.
+    /// The encoder of requests, or `None` if requests depend on more than the records.
     sink: Option<Arc<dyn HttpSink>>,
 }
 
-/// A page, and the request that sends it.
+/// A page, and the request to send it.
 #[derive(Debug)]
 pub(super) struct ReadPage {
     pub(super) page: Page<Record>,
-    /// The count of the store's records began anew.
+    /// The store's count of records was reset.
     pub(super) restarted: bool,
-    /// Alerts that silences kept back, counted once.
+    /// Number of newly silenced alerts.
     pub(super) silenced: u64,
-    /// The request that sends the page.
+    /// The encoded request for the page, if it is final.
     pub(super) prepared: Option<PreparedRequest>,
 }
 
-/// A request that sends all records between two positions.
+/// A request for all records between two positions.
 #[derive(Debug)]
 pub(super) struct PreparedRequest {
     from: Position,
@@ -61,7 +61,7 @@ impl PreparedRequest {
         (self.from, Some(self.end), self.records) == (cursor.settled, cursor.batch_end, records)
     }
 
-    /// Bytes of the request.
+    /// Returns the memory of the request, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.request.body.capacity()
     }
@@ -93,29 +93,29 @@ impl Reader {
         }
     }
 
-    /// Reads these instead of the store.
+    /// Reads hops from the spool instead of the store.
     pub(super) fn read_hops(&mut self, hops: Option<Arc<HopSpool>>) {
         self.hops = hops;
     }
 
-    /// Leaves out the alerts that silences cover.
+    /// Omits alerts that silences cover.
     pub(super) fn set_silences(&mut self, silences: Option<Arc<dyn Silences>>) {
         self.silences = silences;
     }
 
-    /// Reads nothing from this place on.
+    /// Ends reading at a position.
     pub(super) fn end_at(&mut self, end: StreamPosition) {
         self.only = Some(end);
     }
 
-    /// Where the committed records end.
+    /// Returns the end of the committed records.
     pub(super) fn end(&mut self) -> Result<StreamPosition, store::Error> {
         self.stream
             .stored()
             .map_or(Ok(StreamPosition::default()), |stream| self.follower.end(stream))
     }
 
-    /// Where the records of a time begin.
+    /// Returns the position of the first record at a time or later.
     pub(super) fn since(&mut self, ts: u64) -> Result<StreamPosition, store::Error> {
         self.stream
             .stored()
@@ -124,7 +124,7 @@ impl Reader {
             })
     }
 
-    /// Reads the next page, and encodes its request.
+    /// Reads the next page and encodes its request.
     pub(super) fn read(&mut self, mut wanted: ReadRequest) -> Result<ReadPage, String> {
         let days = self.sink.as_ref().and_then(|sink| sink.days());
         let Some(stream) = self.stream.stored() else {
@@ -164,13 +164,13 @@ impl Reader {
                 })
             });
             let taken = whole(chosen, days);
-            // It is read again: an alert must not lose its beginning, nor be sent although it is silenced.
+            // Fail the whole page, to read it again: no alert may lose its beginning or be sent despite a silence.
             if let Some(error) = failed {
                 return Err(error);
             }
             match taken {
                 Ok(records) => break (chunk, read, bytes, records),
-                // Only those before the first one of a day too many, also if more of them are a batch.
+                // Read only the records before the first one that exceeds the limit on days.
                 Err(fewer) => {
                     wanted = ReadRequest {
                         until: None,
@@ -190,7 +190,7 @@ impl Reader {
             bytes,
             is_last: chunk.is_last,
         };
-        // A page that is not full may be read again, with more records.
+        // A page that is not full may grow when it is read again, so do not encode it yet.
         let prepared = if page.is_last {
             None
         } else {
@@ -206,7 +206,7 @@ impl Reader {
         })
     }
 
-    /// Rollups from here on are numbered, if the sink needs that.
+    /// Prepares the numbering of rollup parts from a position on, if the sink needs it.
     fn begin_parts(&mut self, from: Position) -> Result<(), String> {
         let sink = self
             .sink
@@ -220,7 +220,7 @@ impl Reader {
             .map_err(|error| error.to_string())
     }
 
-    /// The record, unless it is not in the stream, or silenced.
+    /// Converts a stored record. Returns `None` if it is not in the stream, or silenced.
     fn chosen(
         &mut self,
         stored: StoredRecord,
@@ -255,7 +255,7 @@ impl Reader {
         Ok(Some(record))
     }
 
-    /// As the store reads, but not beyond the end of a range.
+    /// Reads a chunk from the store, but not beyond the end of the range.
     fn chunk(
         &mut self,
         stream: collector::event::Stream,
@@ -299,8 +299,8 @@ impl Reader {
     }
 }
 
-/// Returns all records, or the number of those before the first one of a day too many. `days`: the most days that
-/// one request may have.
+/// Collects all records, or returns the number of those before the first record that exceeds the limit on days. `days` is the
+/// maximum number of days per request.
 fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> Result<Vec<Record>, usize> {
     let mut days = days.map(DayLimit::new);
     let mut whole = Vec::with_capacity(records.size_hint().0);
@@ -316,6 +316,7 @@ fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> 
 }
 
 impl HopSpool {
+    /// Reads a page of hops, from memory or a spool file that is loaded first. `days` limits the days in the page.
     fn read(&self, wanted: ReadRequest, days: Option<usize>) -> Result<Page<Record>, String> {
         let ReadRequest {
             from,
@@ -334,7 +335,7 @@ impl HopSpool {
                             size += bytes.len() * UNPACKED;
                             read.push(Some(Record::Hop(Box::new(hop))));
                         }
-                        // A hop of another version cannot be read here.
+                        // The hop was written by another version.
                         None => {
                             unreadable += 1;
                             read.push(None);
@@ -379,7 +380,7 @@ impl HopSpool {
     }
 }
 
-/// A hop as a record has at most so many times the bytes that it has in the spool.
+/// Upper bound on the ratio of a hop's size as a record to its size in the spool.
 const UNPACKED: usize = 5;
 
 #[cfg(test)]

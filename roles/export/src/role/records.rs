@@ -1,4 +1,4 @@
-//! Stored records as records of streams.
+//! Converts stored records to export records, and positions between store and exporter.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn position(stored: StreamPosition) -> Position {
     }
 }
 
-/// A record as it leaves in a stream; `None`: it is not in it.
+/// Converts a stored record to a record of the stream, or returns `None` if it does not belong to the stream.
 pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
     if stream == Stream::Alerts {
         let StoredRecord::Event(row) = stored else {

@@ -1,4 +1,4 @@
-//! Commands to Redis, and its replies.
+//! The link to Redis: pipelines commands and reads their replies.
 
 use std::io::{Error, ErrorKind};
 
@@ -14,12 +14,12 @@ use net::{
     tls,
 };
 
-/// A connection to Redis, and the batch that is being sent.
+/// The connection to Redis, and the batch in progress.
 #[derive(Debug)]
 pub(super) struct RedisLink {
     sink: Redis,
     destination: Destination,
-    /// Closed when it was left between a command and its reply.
+    /// The connection; dropped if it was abandoned between a command and its reply.
     connection: Option<Connection>,
     exchange: Option<Exchange>,
     replies: Vec<Reply>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl RedisLink {
-    /// No connection is made yet.
+    /// Creates the link without connecting.
     pub(super) fn new(sink: Redis, destination: Destination) -> Self {
         Self {
             sink,
@@ -96,7 +96,7 @@ impl RedisLink {
     }
 }
 
-/// A connection that takes commands.
+/// Connects to the server and authenticates.
 async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, Failure> {
     let stream = destination::connect(destination).await?;
     let mut connection = Connection {
@@ -120,7 +120,7 @@ async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, 
 }
 
 impl Connection {
-    /// Sends commands, and reads a reply to each.
+    /// Sends a pipeline of commands, and reads a reply to each.
     async fn call(&mut self, pipeline: &Pipeline, destination: &Destination) -> Result<Vec<Reply>, String> {
         let authority = &destination.authority;
         let written = match self.stream.write_all(&pipeline.bytes).await {
@@ -167,6 +167,6 @@ fn ended(destination: &Destination) -> String {
     }
 }
 
-/// The longest replies to a pipeline, bytes: so many, and so many for each command. An entry of a stream has some 1000.
+/// Limit on the size of a pipeline's replies, bytes: a base plus [`MAX_REPLY`] per command. An entry takes about 1000.
 const MAX_ANSWER: usize = 1 << 20;
 const MAX_REPLY: usize = 4 << 10;

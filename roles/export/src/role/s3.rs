@@ -1,4 +1,4 @@
-//! Files of Parquet as objects of S3: each is put by a request, one after the other.
+//! The link to S3: puts each Parquet file as an object, one request after the other, with signed requests.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use net::{
     http::{Answer, Client},
 };
 
-/// The client of the object store, and the files of the batch that is being sent.
+/// The client of the object store, and the files of the current batch.
 #[derive(Debug)]
 pub(super) struct ObjectLink {
     client: Client,
     key: s3::Key,
-    /// The header `Host`, which is signed.
+    /// The `Host` header, which is part of the signature.
     host: String,
-    /// The path before that of each object.
+    /// Path prefix of all objects.
     path: String,
     files: Vec<parquet::File>,
-    /// Those of the files that are not put yet.
+    /// The requests that put the files.
     requests: Vec<Arc<Request>>,
-    /// To the last one, or to the first that failed.
+    /// The answer to the last request, or to the first that failed.
     answer: Option<Answer>,
 }
 
 impl ObjectLink {
-    /// No connection is made yet.
+    /// Creates the link without connecting.
     pub(super) fn new(key: s3::Key, destination: Destination) -> Self {
         Self {
             key,
@@ -51,11 +51,11 @@ impl ObjectLink {
         !self.files.is_empty()
     }
 
-    /// Puts the files. Those that were put before one failed are put again, and replace themselves.
+    /// Puts the files. After a failure all are put again, replacing equal objects.
     pub(super) async fn send(&mut self) -> Result<(), String> {
         if !self.files.is_empty() {
             let files = std::mem::take(&mut self.files);
-            // Hashes of some megabytes.
+            // Hashing takes a while for several megabytes.
             let made = task::spawn_blocking(|| files.into_iter().map(s3::put).map(Arc::new).collect());
             self.requests = made.await.map_err(|error| error.to_string())?;
         }
@@ -79,7 +79,7 @@ impl ObjectLink {
         }
     }
 
-    /// Bytes of the files that are put.
+    /// Returns the memory of the current files, bytes.
     pub(super) fn bytes(&self) -> usize {
         let files: usize = self.files.iter().map(|file| file.content.capacity()).sum();
         files
@@ -90,7 +90,7 @@ impl ObjectLink {
                 .sum::<usize>()
     }
 
-    /// Whether objects can be put there.
+    /// Checks that objects can be put there.
     pub(super) async fn probe(&mut self) -> Result<(), String> {
         let answer = self.send_signed(&Arc::new(s3::probe())).await?;
         s3::probed(&response(&answer))

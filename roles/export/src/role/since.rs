@@ -1,4 +1,4 @@
-//! When an alert that is resolved began: the stream of events has it, further back.
+//! Finds the beginning of a resolved alert, which is an earlier record in the stream of events.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -6,17 +6,17 @@ use collector::Kind;
 use export::record::Alert;
 use store::{EventFilter, Reader};
 
-/// When alerts became true, of those that were read. What is not in it is looked up in the store: the answer does not depend on where
-/// reading began, so that a repeat is the same.
+/// A cache of alerts' beginnings. Missing ones are looked up in the store, so the result does not depend on where reading
+/// started, and a repeated record is the same.
 #[derive(Debug)]
 pub(super) struct Beginnings {
     directory: PathBuf,
     reader: Option<Reader>,
-    /// By the number of the alert: the record of its latest beginning.
+    /// The record of an alert's latest beginning, by alert number.
     known: HashMap<u64, Alert>,
-    /// Those that were read before them, and that are forgotten next.
+    /// An older generation of `known`, which is dropped next.
     older: HashMap<u64, Alert>,
-    /// Searches that failed, one after the other.
+    /// Number of failed searches in a row.
     failures: u32,
 }
 
@@ -32,14 +32,14 @@ impl Beginnings {
         }
     }
 
-    /// Notes the beginning of an alert, or completes one that is resolved. Returns the record of the beginning, if there is one.
+    /// Remembers the beginning of a firing alert, or sets `since` of a resolved one. Returns the beginning's record, if any.
     ///
     /// # Errors
-    /// The store cannot be searched: whether there is one is not known.
+    /// The store cannot be searched, so the beginning is unknown.
     pub(super) fn complete(&mut self, alert: &mut Alert) -> Result<Option<Alert>, String> {
         let number = alert.alert();
         if alert.is_firing {
-            // The oldest ones are forgotten. They are found in the store.
+            // Drop the oldest generation; its alerts can still be found in the store.
             if self.known.len() >= MAX_KNOWN / 2 {
                 self.older = std::mem::take(&mut self.known);
             }
@@ -47,7 +47,7 @@ impl Beginnings {
             return Ok(Some(alert.clone()));
         }
         let known = self.known.get(&number).or_else(|| self.older.get(&number));
-        // A page can be read again: then a later beginning may be known.
+        // If a page is read again, `known` may already hold a later beginning.
         let known = known.filter(|began| began.ts <= alert.ts).cloned();
         let began = if known.is_some() {
             known
@@ -58,8 +58,7 @@ impl Beginnings {
         Ok(began)
     }
 
-    /// Searches the store. A search that fails again and again, because it takes too long, must not hold up all
-    /// alerts.
+    /// Searches the store. Gives up after repeated failures, because a search that takes too long must not block all alerts.
     fn look_up_or_give_up(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
         let looked_up = self.look_up(alert, number);
         self.failures = if looked_up.is_ok() { 0 } else { self.failures + 1 };
@@ -105,11 +104,11 @@ fn failed(error: impl std::fmt::Display) -> String {
     format!("cannot look up when an alert began: {error}")
 }
 
-/// After so many failed searches in a row, an alert has no beginning.
+/// Number of failed searches in a row after which an alert is exported without its beginning.
 const MAX_FAILURES: u32 = 5;
-/// Maximum number of beginnings in memory.
+/// Maximum number of beginnings in the cache.
 const MAX_KNOWN: usize = 65_536;
-/// Maximum number of rules of one flow that became true after the beginning that is searched.
+/// Maximum number of a flow's rule events examined per search.
 const MAX_RULES: usize = 256;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The files in which hops wait.
+//! The files of a hop spool: hops that a system accepts too slowly wait in memory first, and then in numbered files.
 
 use std::{
     fs::{self, File},
@@ -17,10 +17,10 @@ use crate::settings::ExportSettings;
 use runtime::hop_queue::HopQueue;
 use runtime::save;
 
-/// Goes on with the files that are there.
+/// Opens the queue of an export's hops, with the existing spool files.
 ///
 /// # Errors
-/// They, or the cursor, cannot be read: one sentence that says what to do.
+/// The files or the cursor are unreadable; a sentence with a suggested fix.
 pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Result<Arc<HopQueue>, String> {
     let cursor = Files::new(store, export, Stream::Hops, 0)
         .cursor()?
@@ -37,14 +37,14 @@ pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Res
     Ok(HopQueue::new(Spool::new(limits, &cursor, listed), inbox))
 }
 
-/// The directory of one export.
+/// The directory of an export's spool files.
 #[derive(Debug)]
 pub(super) struct SpoolFiles {
     dir: PathBuf,
 }
 
 impl SpoolFiles {
-    /// In the directory of a store.
+    /// Names the directory, below the directory of a store.
     pub(super) fn new(store: &Path, export: &str) -> Self {
         Self {
             dir: store.join("export").join(format!("{export}.hops.spool")),
@@ -55,7 +55,7 @@ impl SpoolFiles {
         self.dir.join(format!("{number:020}.hops"))
     }
 
-    /// Number, records and bytes of each file. What was not written to its end is removed.
+    /// Lists the number, records and bytes of each file. Removes incomplete files.
     fn list(&self) -> io::Result<Vec<(u64, u64, usize)>> {
         fs::create_dir_all(&self.dir)?;
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ impl SpoolFiles {
                     file.by_ref()
                         .take(spool::header_len() as u64)
                         .read_to_end(&mut header)?;
-                    // Each record has some bytes: a greater number is damage.
+                    // Every record takes at least a byte, so a greater number means that the file is damaged.
                     let most = bytes.saturating_sub(spool::header_len()) as u64;
                     let records = spool::parse_header(&header).filter(|records| *records <= most);
                     if records.is_none() {
@@ -89,7 +89,7 @@ impl SpoolFiles {
         Ok(found)
     }
 
-    /// Does what is due. Returns the errors.
+    /// Executes all pending writes and deletions of the spool. Returns the errors.
     pub(super) fn execute(&self, queue: &HopQueue, now: u64) -> Vec<String> {
         let mut errors = Vec::new();
         while let Some(effect) = queue.with(|spool| spool.poll(now)) {
@@ -111,11 +111,11 @@ impl SpoolFiles {
         errors
     }
 
-    /// A file; `None`: it is gone.
+    /// Loads a file, or returns `None` if it is gone.
     pub(super) fn load(&self, number: u64) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.file(number)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            // A bad sector: it does not get better, and the next file goes on.
+            // A bad sector stays bad, so continue with the next file.
             Err(error) if error.raw_os_error() == Some(EIO) => {
                 tracing::warn!(file = number, %error, "a spool file cannot be read; it is skipped");
                 Ok(None)
@@ -125,10 +125,10 @@ impl SpoolFiles {
     }
 }
 
-/// An input or output error, on Linux.
+/// The error number of an I/O error on Linux.
 const EIO: i32 = 5;
 
-/// The spool of an export's hops, in memory and in files.
+/// An export's hop queue and its files.
 #[derive(Debug)]
 pub(super) struct HopSpool {
     pub(super) queue: Arc<HopQueue>,
@@ -136,7 +136,7 @@ pub(super) struct HopSpool {
 }
 
 impl HopSpool {
-    /// Moves hops between inbox, memory and files until the queue is closed; then writes what is in memory. Blocks.
+    /// Moves hops between inbox, memory and files until the queue is closed, and then writes the rest to files. Blocks.
     pub(super) fn keep(&self, export: &str) {
         while self.queue.wait() {
             self.execute(export);

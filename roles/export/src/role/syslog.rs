@@ -1,4 +1,4 @@
-//! Messages to a syslog server, which does not answer.
+//! The link to a syslog server (RFC 5424), which does not acknowledge messages.
 
 use export::sink::{Batch, syslog::Syslog};
 use tokio::io::AsyncWriteExt as _;
@@ -8,11 +8,11 @@ use net::{
     tls,
 };
 
-/// A connection to a syslog server, and the messages of the batch that is being sent.
+/// The connection to the server, and the messages of the current batch.
 pub(super) struct SyslogLink {
     sink: Syslog,
     destination: Destination,
-    /// Closed when it was left in the middle of a message.
+    /// The connection; dropped if it was abandoned within a message.
     stream: Option<Box<dyn tls::Stream>>,
     bytes: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl std::fmt::Debug for SyslogLink {
 }
 
 impl SyslogLink {
-    /// No connection is made yet.
+    /// Creates the link without connecting.
     pub(super) fn new(sink: Syslog, destination: Destination) -> Self {
         Self {
             sink,
@@ -48,7 +48,7 @@ impl SyslogLink {
 
     pub(super) async fn send(&mut self) -> Result<(), String> {
         let mut kept = self.stream.take();
-        // What is written to a server that has left is lost without an error.
+        // Check first: data written to a connection that the server has closed is lost without an error.
         if let Some(stream) = &mut kept
             && destination::is_left(&mut **stream).await
         {

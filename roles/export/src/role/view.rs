@@ -1,4 +1,4 @@
-//! Exports as the API shows them.
+//! Views of exports for the API. The doc comments of the view types are the descriptions in the API's schema.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Default for ExportsView {
     }
 }
 
-/// The stage before anything came.
+/// Returns the stage of an export that has no records yet.
 fn nothing() -> Stage {
     Stage {
         stage: "export".into(),
@@ -114,7 +114,7 @@ pub struct ExportView {
 /// Returns the current state of all exports.
 pub fn view(handle: &Handle) -> ExportsView {
     let statuses = lock(&handle.statuses).clone();
-    // A topic is there as long as something is wrong with it.
+    // A topic is shown only while it has an error.
     let shown = statuses
         .iter()
         .filter(|status| !status.is_topic || lock(&status.state).last_error.is_some());
@@ -125,7 +125,7 @@ pub fn view(handle: &Handle) -> ExportsView {
     }
 }
 
-/// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
+/// Sums all exports to a stage of the loss budget. Records that do not apply to a system count as delivered.
 fn stage(statuses: &[Arc<ExportStatus>]) -> Stage {
     let mut stage = nothing();
     for status in statuses {

@@ -1,4 +1,4 @@
-//! The task that exports one stream to one system: executes the actions of a [`Delivery`].
+//! The task that exports one stream to one system: executes a [`Delivery`]'s actions by a [`Reader`] and an [`ExportLink`].
 
 use std::{
     path::{Path, PathBuf},
@@ -33,57 +33,57 @@ use super::{
 use crate::settings::{ExportSettings, ExportStart};
 use runtime::lock::lock;
 
-/// Interval between two counts of waiting records, ns.
+/// Interval between counts of waiting records, ns.
 const COUNT_INTERVAL: u64 = 1_000_000_000;
 
 /// The exporter of one stream of one export.
 #[derive(Debug)]
 pub(super) struct Exporter {
     delivery: Delivery<Record>,
-    /// The connection to the system; `None` while a request is in flight.
+    /// The link to the system, or `None` while a request is in flight.
     link: Option<ExportLink>,
-    /// The reader of the records; `None` while it reads.
+    /// The reader of records, or `None` while it is reading.
     reader: Option<Reader>,
-    /// Bytes of the request that was sent last.
+    /// Size of the last request, bytes.
     request_bytes: usize,
-    /// The request for the next batch, encoded while the last one is sent.
+    /// The request for the next batch, encoded while the last one is in flight.
     prepared: Option<PreparedRequest>,
     files: Arc<Files>,
-    /// Hops are in no store: they wait here.
+    /// The spool of hops, for the stream that is not stored.
     spool: Option<Arc<HopSpool>>,
-    /// Alerts that are sent again while they fire.
+    /// Alerts that must be sent again while they fire.
     repeats: Option<Repeats>,
-    /// The link carries such a repeat.
+    /// The request in flight repeats alerts.
     is_repeating: bool,
-    /// A request that waits for its end.
+    /// A request that waits until the repeat has finished.
     waiting: Option<(RequestId, Vec<usize>)>,
-    /// Silences that leave alerts out.
+    /// Silences whose alerts are omitted.
     silences: Option<Arc<dyn Silences>>,
     status: Arc<ExportStatus>,
     directory: PathBuf,
     collector: Arc<str>,
     timeout: Duration,
-    /// Time of the last count of waiting records, by the monotonic clock, ns.
+    /// Monotonic time of the last count of waiting records, ns.
     last_count_ns: u64,
-    /// A second follower that only reads the end of the store, while `reader` is busy.
+    /// A second follower, which reads only the end of the store while `reader` is busy.
     end_reader: Follower,
     arrivals: Option<Arrivals>,
-    /// The end of a re-export of a time range. It saves no cursor.
+    /// The end of a re-exported time range, for which no cursor is saved.
     until: Option<StreamPosition>,
 }
 
 /// A request that is in flight.
 #[derive(Debug)]
 struct InFlight {
-    /// `None` for a repeat of alerts, which the delivery does not know.
+    /// The delivery's request, or `None` for a repeat of alerts.
     id: Option<RequestId>,
-    /// Indices in the batch.
+    /// Indices of the records in the batch.
     records: Vec<usize>,
-    /// Time by which there is an outcome.
+    /// Time at which the request fails without an answer.
     deadline: Instant,
 }
 
-/// A reader, and the page that it has read.
+/// The reader, and the page that it read.
 type ReadResult = (Reader, Result<ReadPage, String>);
 
 /// The result of sending.
@@ -93,7 +93,7 @@ pub(super) struct SendResult {
     sent: Result<(), Failure>,
 }
 
-/// The records that arrived up to an end of the store.
+/// The number of records that arrived up to an end of the store.
 #[derive(Clone, Copy, Debug)]
 struct Arrivals {
     end: StreamPosition,
@@ -101,8 +101,8 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the records that arrived up to `end`, by the store's own row count since `last`. If that restarts, or
-    /// falls because files were deleted, they are the records accounted for.
+    /// Returns the records that arrived up to `end`: the last number plus the growth of the store's row count. If that count
+    /// was reset or fell because files were deleted, returns the number of records accounted for.
     fn up_to(last: Option<Self>, end: StreamPosition, accounted: u64) -> Self {
         let records = match last {
             Some(last) if last.end.base == end.base && last.end.row <= end.row => {
@@ -128,7 +128,7 @@ impl Exporter {
     /// Creates an exporter that continues at the saved cursor.
     ///
     /// # Errors
-    /// The cursor or the store cannot be read.
+    /// The cursor or the store is unreadable.
     pub(super) fn new(
         link: ExportLink,
         settings: &ExportSettings,
@@ -159,10 +159,10 @@ impl Exporter {
             ..settings.delivery()
         };
         if until.is_some() {
-            // Nothing more comes.
+            // Nothing more will arrive, so do not wait for a batch to fill.
             delivery.linger = 0;
         }
-        // A range of the past says nothing about now.
+        // Alerts of a past range must not be repeated.
         let sink = if until.is_none() { link.sink() } else { None };
         let repeats = sink.and_then(|sink| sink.repeat_interval()).map(Repeats::new);
         Ok(Self {
@@ -207,7 +207,7 @@ impl Exporter {
         drive(&mut self, stopped).await;
         if let (Some(spool), Some(task)) = (&self.spool, spool_task) {
             spool.queue.close();
-            // It ends when the queue is closed.
+            // The task ends once the queue is closed.
             let _ = task.await;
         }
         self.publish_status(nic::time::monotonic());
@@ -224,14 +224,14 @@ impl Exporter {
         reader
     }
 
-    /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
+    /// Starts to move hops between memory and files, on a blocking thread.
     fn spawn_spool(&self) -> Option<JoinHandle<()>> {
         let spool = self.spool.clone()?;
         let status = Arc::clone(&self.status);
         Some(task::spawn_blocking(move || spool.keep(&status.export)))
     }
 
-    /// Sends alerts again that fire, while nothing else is sent. The outcome does not matter: the next repeat comes soon.
+    /// Repeats firing alerts while no other request is in flight. Failures do not matter, because the next repeat is soon.
     fn repeat(&mut self, now: u64, tasks: &mut Tasks<Self>) {
         let (Some(repeats), Some(_)) = (&mut self.repeats, &self.link) else {
             return;
@@ -275,7 +275,7 @@ impl Exporter {
         }
     }
 
-    /// Notes alerts that are about to be sent.
+    /// Tracks alerts that are about to be sent.
     fn note_alerts(&mut self, records: &[usize]) {
         let Some(repeats) = &mut self.repeats else { return };
         let chosen = records.iter().filter_map(|i| self.delivery.batch().get(*i));
@@ -315,8 +315,7 @@ impl Exporter {
         self.delivery.bytes() + self.request_bytes + prepared + spool
     }
 
-    /// Returns the number of records that wait after the cursor, and the stage of the loss budget, or `None` for it
-    /// while the store restarts its count.
+    /// Returns the number of records after the cursor, and the stage of the loss budget, unless the store resets its count.
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = self.delivery.cursor().settled;
         if let Some(spool) = &self.spool {
@@ -334,7 +333,7 @@ impl Exporter {
         let stored = self.stream().stored()?;
         let end = match self.until {
             Some(end) => end,
-            // The previous count stays if the end cannot be read.
+            // If the end cannot be read, the previous count remains.
             None => self.end_reader.end(stored).ok()?,
         };
         if end.base != settled.base {
@@ -456,7 +455,7 @@ impl Route for Exporter {
                     );
                 }
                 self.prepared = prepared;
-                // The range is finished: nothing was read and nothing is in flight.
+                // The range is finished if nothing was read and nothing is in flight.
                 let is_empty = page.records.is_empty() && page.left_out == 0;
                 let is_over = self.until.is_some() && is_empty && self.delivery.batch().is_empty();
                 self.delivery.page(page, now);
@@ -504,7 +503,7 @@ impl Route for Exporter {
         self.delivery.answer(id, Outcome::DONE, now);
     }
 
-    /// Processes the result of sending. Without one, because the task panicked, the delivery lets the request time out.
+    /// Processes the result of sending. If the task panicked, there is no result, and the delivery lets the request time out.
     fn sent(&mut self, sent: Option<SendResult>, tasks: &mut Tasks<Self>) {
         let Some(result) = sent else {
             self.is_repeating = false;
@@ -518,7 +517,7 @@ impl Route for Exporter {
         let records = self.records(&request.records);
         let answered = match result.sent {
             Err(failure) => Answered::done(failure.into()),
-            // Late: the batch has been replaced. The delivery counts it.
+            // The answer is late, and its batch has been replaced. The delivery counts it as late.
             Ok(()) if records.len() < request.records.len() => {
                 Answered::done(Failure::Passing("too late".to_owned()).into())
             }

@@ -1,4 +1,4 @@
-//! Where an export goes, and with what.
+//! Parses the address and the credentials of an export's destination.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,12 +19,12 @@ pub(super) struct Address<'a> {
     is_secure: bool,
     /// The hosts with their ports, between scheme and path.
     authority: &'a str,
-    /// The path, with the `/` at its beginning; empty: there is none.
+    /// The path, beginning with `/`, or empty.
     pub(super) path: &'a str,
 }
 
 impl ExportSettings {
-    /// Returns the scheme and the default port without TLS, and those with TLS.
+    /// Returns the URL scheme and default port without TLS, and with TLS.
     fn schemes(&self) -> [(&'static str, u16); 2] {
         match self.kind {
             Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
@@ -35,12 +35,12 @@ impl ExportSettings {
         }
     }
 
-    /// Whether files of Parquet are objects of a server, else of a directory.
+    /// Returns whether Parquet files are written to an object store instead of a directory.
     pub fn is_bucket(&self) -> bool {
         self.kind == Some(ExportKind::Parquet) && self.url.starts_with("http")
     }
 
-    /// The parts of `url`; `None`: it does not begin as those of this system do.
+    /// Splits `url`, or returns `None` if its scheme does not fit the kind of system.
     pub(super) fn address(&self) -> Option<Address<'_>> {
         let [(plain, _), (secure, _)] = self.schemes();
         let (rest, is_secure) = match self.url.strip_prefix(plain) {
@@ -56,7 +56,8 @@ impl ExportSettings {
         })
     }
 
-    /// Whether an address has only parts that it may have. Many webhooks tell their callers apart by a query.
+    /// Returns whether an address has only permitted parts. Only a webhook may have a query, because many identify their
+    /// callers by it.
     fn is_place(&self, authority: &str, path: &str) -> bool {
         let without: &[char] = if self.kind == Some(ExportKind::Webhook) {
             &['#']
@@ -71,10 +72,10 @@ impl ExportSettings {
         is_authority && is_plain && !path.contains(without)
     }
 
-    /// Where requests go. Files are read.
+    /// Builds the destination. Reads the files that the settings name.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn destination(&self) -> Result<Destination, Wrong> {
         if self.kind == Some(ExportKind::Parquet) && !self.is_bucket() {
             return self.directory();
@@ -133,7 +134,7 @@ impl ExportSettings {
         })
     }
 
-    /// The hosts, each with its port.
+    /// Returns the hosts, each with a port.
     fn authority(&self, authority: &str, port: u16) -> Result<String, Wrong> {
         if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
             return Err(("url", "write one host; only Kafka has several".to_owned()));
@@ -153,7 +154,7 @@ impl ExportSettings {
         Ok(hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Where files are written.
+    /// Builds the destination of Parquet files in a directory.
     fn directory(&self) -> Result<Destination, Wrong> {
         let path = self
             .url
@@ -227,7 +228,7 @@ impl ExportSettings {
 
     fn login(&self) -> Result<Option<Login>, Wrong> {
         if self.is_bucket() {
-            // A key signs, and is not sent.
+            // An S3 access key signs requests, and is never sent.
             return Ok(None);
         }
         let is_redis = self.kind == Some(ExportKind::Redis);
@@ -237,7 +238,7 @@ impl ExportSettings {
                 Err(("user", "syslog has no credentials; leave `user`, `password_file` and `token_file` out, or use tls:// with `certificate`".to_owned()))
             }
             (None, None, Some(file)) if !is_redis && self.kind != Some(ExportKind::Kafka) => {
-                // InfluxDB 2 has a scheme of its own.
+                // InfluxDB 2 uses the authorization scheme `Token`.
                 let scheme = if self.kind == Some(ExportKind::InfluxDb) { "Token" } else { "Bearer" };
                 Ok(Some(Login::Token(scheme, first_line("token_file", file)?)))
             }
@@ -258,7 +259,7 @@ impl ExportSettings {
     }
 }
 
-/// The path of a bucket, and of what the names in it begin with: escaped, unless it is already.
+/// Returns the path of a bucket and the prefix of its objects, percent-encoded unless it already is.
 fn bucket(path: &str) -> Result<String, Wrong> {
     if path.len() < 2 {
         let words = "the bucket is missing; write its name behind the host, and a prefix of the object names: HOST/BUCKET/lake";
@@ -273,7 +274,7 @@ fn bucket(path: &str) -> Result<String, Wrong> {
     Ok(escaped.join("/"))
 }
 
-/// The secret in a file.
+/// Reads the secret in the first line of a file.
 fn first_line(key: &'static str, file: &Path) -> Result<String, Wrong> {
     let shown = file.display();
     let text =

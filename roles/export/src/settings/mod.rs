@@ -1,4 +1,4 @@
-//! `[exports.NAME]`: records to other systems.
+//! Settings of exports: the tables `[exports.NAME]`, and their conversion to encoders and deliveries.
 
 mod destination;
 pub mod outlet;
@@ -188,44 +188,44 @@ choice! {
     }
 }
 
-/// A key and what is wrong with it.
+/// A key, and the reason its value is invalid.
 pub type Wrong = (&'static str, String);
 
-/// The encoder of a system's requests.
+/// The encoder of requests to a system.
 #[derive(Debug)]
 pub enum Sink {
     /// Requests of an HTTP API.
     Http(Box<dyn HttpSink>),
     /// Pipelines of Redis commands.
     Redis(Redis),
-    /// Messages of RFC 5424.
+    /// Syslog messages (RFC 5424).
     Syslog(Syslog),
     /// Produce requests with keyed messages.
     Kafka(Kafka),
     /// Parquet files in a directory.
     Parquet,
-    /// Parquet files as objects of S3, put with this key.
+    /// Parquet files as S3 objects, signed with this key.
     Objects(s3::Key),
 }
 
 /// A statement that creates a part of a system's schema.
 #[derive(Debug)]
 pub enum Statement {
-    /// A request of HTTP.
+    /// An HTTP request to send.
     Http(Request),
-    /// A topic of Kafka.
+    /// A Kafka topic to create.
     Topic {
         /// The stream that the topic carries.
         stream: Stream,
-        /// The number of partitions; 0: the server's default.
+        /// The number of partitions; 0 selects the server's default.
         partitions: u32,
-        /// Kafka's own command that makes it.
+        /// The equivalent command of Kafka's own tools.
         command: String,
     },
 }
 
 impl Statement {
-    /// As a person reads it.
+    /// Formats the statement for display.
     pub fn text(&self) -> String {
         match self {
             Self::Topic { command, .. } => format!("{command}\n"),
@@ -241,10 +241,10 @@ impl Statement {
 }
 
 impl ExportSettings {
-    /// The streams, in the order of their codes.
+    /// Returns the streams to send, in the order of their codes.
     ///
     /// # Errors
-    /// A name that is no stream, or one that the system does not take.
+    /// An unknown stream, or one that the system does not accept.
     pub fn streams(&self) -> Result<Vec<Stream>, Wrong> {
         let mut streams = self
             .streams
@@ -276,21 +276,21 @@ impl ExportSettings {
         }
     }
 
-    /// Whether a stream is sent without being asked for.
+    /// Returns whether a stream is sent by default.
     fn is_default(&self, stream: Stream) -> bool {
         match stream {
             Stream::Events | Stream::Rollups | Stream::Drops | Stream::Losses => true,
-            // A console reads them in ClickHouse.
+            // A console reads flows from ClickHouse.
             Stream::Flows => matches!(self.kind, Some(ExportKind::Redis | ExportKind::ClickHouse)),
-            // Alerts are among the events; hops are many.
+            // Alerts are also events, and hops are numerous.
             Stream::Alerts | Stream::Hops => false,
         }
     }
 
-    /// Creates the encoder of this system's requests.
+    /// Builds the encoder of this system's requests.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn sink(&self) -> Result<Sink, Wrong> {
         let kind = self.kind.ok_or_else(|| {
             (
@@ -317,10 +317,10 @@ impl ExportSettings {
         }
     }
 
-    /// The messages of Kafka.
+    /// Builds the encoder of Kafka messages.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub(super) fn kafka(&self) -> Result<Kafka, Wrong> {
         let options = kafka::Options {
             prefix: self.prefix.clone().unwrap_or(kafka::Options::default().prefix),
@@ -365,10 +365,10 @@ impl ExportSettings {
         Syslog::new(&options).map_err(|error| (key, error))
     }
 
-    /// The tables of ClickHouse.
+    /// Builds the encoder for the ClickHouse tables.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub(super) fn clickhouse(&self) -> Result<ClickHouse, Wrong> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         ClickHouse::new(&self.database, prefix, self.keep_days).map_err(|error| ("database", error))
@@ -434,7 +434,7 @@ impl ExportSettings {
         Webhook::new(&options).map_err(|error| ("url", error))
     }
 
-    /// The path of a webhook's URL, which is the whole of its target.
+    /// Returns the path of a webhook's URL, which is its request target.
     fn hook(&self) -> &str {
         let path = self.address().map_or("", |address| address.path);
         if path.is_empty() { "/" } else { path }
@@ -466,7 +466,7 @@ impl ExportSettings {
     /// Returns the statements that create the system's schema, in order.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn schema(&self) -> Result<Vec<Statement>, Wrong> {
         self.sink()?;
         let streams = self.streams()?;
@@ -508,7 +508,7 @@ impl ExportSettings {
 
     /// Returns the limits of batches and the timers of the delivery.
     pub fn delivery(&self) -> DeliverySettings {
-        // Each request to ClickHouse makes a part of the table, which is merged with others later: fewer of them cost less.
+        // Every insert into ClickHouse creates a part of the table, to be merged later, so fewer and larger inserts cost less.
         let (records, bytes, linger) = match self.kind {
             Some(ExportKind::ClickHouse) => (200_000, 32 << 20, 1),
             Some(ExportKind::Parquet) => (200_000, 32 << 20, 300),
@@ -525,7 +525,7 @@ impl ExportSettings {
         }
     }
 
-    /// Returns the limits of the spool, and the bytes of hops that may wait for it.
+    /// Returns the limits of the spool, and the memory for hops in front of it, bytes.
     pub fn hop_limits(&self) -> (Limits, usize) {
         let all = usize::try_from(self.queue.0).unwrap_or(usize::MAX);
         let inbox = all / 4;
@@ -542,7 +542,7 @@ impl ExportSettings {
         )
     }
 
-    /// Everything that is wrong with it.
+    /// Returns all problems of the settings.
     pub fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> = [self.streams().err(), self.sink().err(), self.destination().err()]
             .into_iter()
@@ -593,7 +593,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether a name of an export can be part of a file's name.
+/// Returns whether an export's name can be part of a file name.
 pub fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name

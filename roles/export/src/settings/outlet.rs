@@ -1,4 +1,4 @@
-//! `[outlet]`: from Kafka into ClickHouse.
+//! Settings of an outlet, which moves records from Kafka into ClickHouse: the table `[outlet]`.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -110,21 +110,22 @@ section! {
     }
 }
 
-/// A part of several: `2/3`.
+/// One of several equal parts, such as `2/3`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// The number of this part, from 1 to `of`.
+    /// The index of this part, from 1 to `of`.
     part: u32,
     of: u32,
 }
 
-/// Bytes for an answer of Kafka, and to understand it: the longest one.
+/// Memory for decoding the longest answer of Kafka, bytes.
 const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
-/// Bytes of a batch: less than a batch may have that is sent again. Those of very many partitions wait for one another.
+/// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
+/// for memory.
 const MAX_BATCH: usize = 40 << 20;
 const LEAST_BATCH: usize = 64 << 10;
 
-/// The most outlets that share partitions.
+/// Maximum number of outlets that share the partitions.
 const MOST: u32 = 1_000;
 
 impl FromStr for Share {
@@ -132,7 +133,7 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (part, of) = text.split_once('/').ok_or(())?;
-        // `parse` accepts a sign.
+        // `parse` would accept a sign.
         if part.starts_with('+') || of.starts_with('+') {
             return Err(());
         }
@@ -160,18 +161,18 @@ impl Setting for Share {
 }
 
 impl Share {
-    /// Whether a partition is in it. Topics with few partitions begin with different outlets.
+    /// Returns whether a partition belongs to this share. Adding the stream's number spreads topics over the outlets.
     pub fn has(self, stream: Stream, partition: i32) -> bool {
         let number = u64::from(partition.unsigned_abs()) + stream as u64;
         number % u64::from(self.of) == u64::from(self.part - 1)
     }
 }
 
-/// A key, as it stands below `[outlet]`, and what is wrong with it.
+/// A key below `[outlet]`, and the reason its value is invalid.
 pub type Wrong = (&'static [&'static str], String);
 
 impl OutletSettings {
-    /// Kafka, as an export has it.
+    /// Returns the Kafka settings in the form of an export.
     fn kafka(&self) -> ExportSettings {
         let kafka = &self.kafka;
         ExportSettings {
@@ -190,7 +191,7 @@ impl OutletSettings {
         }
     }
 
-    /// ClickHouse, as an export has it: what `hopwise schema` makes.
+    /// Returns the ClickHouse settings in the form of an export, from which `hopwise schema` creates the tables.
     pub fn clickhouse(&self) -> ExportSettings {
         let clickhouse = &self.clickhouse;
         ExportSettings {
@@ -212,20 +213,20 @@ impl OutletSettings {
         }
     }
 
-    /// The streams.
+    /// Returns the streams to move.
     ///
     /// # Errors
-    /// A name that is no stream.
+    /// An unknown stream.
     pub fn streams(&self) -> Result<Vec<Stream>, Wrong> {
         self.clickhouse()
             .streams()
             .map_err(|(_, message)| (&["streams"][..], message))
     }
 
-    /// The brokers.
+    /// Returns the Kafka brokers.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn source(&self) -> Result<Destination, Wrong> {
         if self.kafka.url.is_empty() {
             let message = "the address of Kafka is missing; write url = \"tcp://127.0.0.1:9092\" or the like into [outlet.kafka]";
@@ -236,20 +237,20 @@ impl OutletSettings {
             .map_err(|(key, message)| (below_kafka(key), message))
     }
 
-    /// The names of topics.
+    /// Returns the encoder that names the topics.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn topics(&self) -> Result<Kafka, Wrong> {
         self.kafka()
             .kafka()
             .map_err(|(key, message)| (below_kafka(key), message))
     }
 
-    /// The server.
+    /// Returns the ClickHouse server.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn destination(&self) -> Result<Destination, Wrong> {
         if self.clickhouse.url.is_empty() {
             let message = "the address of ClickHouse is missing; write url = \"http://127.0.0.1:8123\" or the like into [outlet.clickhouse]";
@@ -260,26 +261,26 @@ impl OutletSettings {
             .map_err(|(key, message)| (below_clickhouse(key), message))
     }
 
-    /// The tables.
+    /// Returns the encoder for the tables.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn tables(&self) -> Result<ClickHouse, Wrong> {
         self.clickhouse()
             .clickhouse()
             .map_err(|(key, message)| (below_clickhouse(key), message))
     }
 
-    /// Bytes of its memory for answers of Kafka, and for batches and requests.
+    /// Returns the memory for answers of Kafka, and the memory for batches and requests, bytes.
     pub fn spaces(&self) -> (usize, usize) {
         let memory = usize::try_from(self.memory.0).unwrap_or(usize::MAX);
         let answers = (memory / 4).max(LARGEST_ANSWER);
         (answers, memory.saturating_sub(answers))
     }
 
-    /// Returns the limits of batches and the timers of the delivery, if there are so many partitions.
+    /// Returns the limits of batches and the timers of the delivery, given the number of partitions.
     pub fn delivery(&self, partitions: usize) -> DeliverySettings {
-        // Two batches of each.
+        // Each partition has two batches.
         let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
         DeliverySettings {
             records: self.batch,
@@ -290,7 +291,7 @@ impl OutletSettings {
         }
     }
 
-    /// Everything that is wrong with it.
+    /// Returns all problems of the settings.
     pub fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> = [
             self.streams().err(),

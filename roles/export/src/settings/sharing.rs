@@ -1,4 +1,4 @@
-//! `[export]`: what all exports have in common, and how they share it.
+//! Settings common to all exports (the table `[export]`), and the division of the memory limit among them.
 
 use std::collections::BTreeMap;
 
@@ -23,19 +23,19 @@ section! {
 /// The memory limits of one stream of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Share {
-    /// Bytes of a batch.
+    /// Size of a batch, bytes.
     pub batch: usize,
-    /// Bytes of all batches, requests and queues together.
+    /// Memory of all batches, requests and queues, bytes.
     pub memory: usize,
 }
 
-/// Shares by export and stream.
+/// The shares by export and stream.
 pub type Shares = BTreeMap<(String, Stream), Share>;
 
-/// Divides the memory among all streams of all exports. Exports with something wrong, which is said elsewhere, have no part.
+/// Divides the memory among all streams of all exports. Invalid exports, which are reported elsewhere, get no share.
 ///
 /// # Errors
-/// It is not enough: the bytes that are needed.
+/// The memory is not enough; the value is the number of bytes needed.
 pub fn shares(memory: Size, exports: &BTreeMap<String, ExportSettings>) -> Result<Shares, usize> {
     let claims: Vec<((String, Stream), Claim)> = exports
         .iter()
@@ -67,10 +67,10 @@ pub fn not_enough(needed: usize) -> String {
 }
 
 impl ExportSettings {
-    /// Returns the memory that a stream needs at most.
+    /// Returns the memory that a stream may need at most.
     pub fn claim(&self, stream: Stream) -> Claim {
         let fixed = match stream {
-            // The queue; a file that is read, and one that is written, once more with its checksums.
+            // The queue, one file being read, and one being written, in raw form and with checksums.
             Stream::Hops => {
                 let (limits, _) = self.hop_limits();
                 usize::try_from(self.queue.0)
@@ -80,7 +80,7 @@ impl ExportSettings {
             Stream::Rollups if self.kind == Some(ExportKind::RemoteWrite) => READER + PARTS,
             _ => READER,
         };
-        // Most records are events and hops: what the others would not fill is theirs.
+        // Most records are events and hops, so other streams get smaller batches.
         let part = match (self.batch_size, stream) {
             (Some(_), _) | (None, Stream::Events | Stream::Hops) => 1,
             (None, Stream::Rollups) => 4,
@@ -94,17 +94,17 @@ impl ExportSettings {
         }
     }
 
-    /// The bytes of all requests that a batch has at once, and of their answers, as multiples of those of its records. Tests compare them
-    /// with what sinks write.
+    /// Returns the memory of a batch's concurrent requests and their answers, as a multiple of the memory of its records.
+    /// Tests compare it with the output of the sinks.
     fn requests(&self) -> usize {
         match self.kind {
-            // One in flight, and the one of the next batch.
+            // One request in flight, and the next one.
             Some(ExportKind::ClickHouse) => 2 * 2 + ANSWER,
             Some(ExportKind::InfluxDb | ExportKind::Webhook) => 2 * 3 + ANSWER,
             Some(ExportKind::OpenSearch | ExportKind::Alertmanager | ExportKind::Otlp) => 2 * 5 + ANSWER,
-            // Series with their labels, before they are compressed.
+            // Series with labels, before compression.
             Some(ExportKind::RemoteWrite) => 2 * 9 + ANSWER,
-            // One in flight.
+            // One request in flight.
             Some(ExportKind::Redis | ExportKind::Syslog) => 5,
             Some(ExportKind::Kafka | ExportKind::Parquet) => 3,
             None => 0,
@@ -112,13 +112,13 @@ impl ExportSettings {
     }
 }
 
-/// The batch; the next one, as it is read and as it is sent.
+/// Copies of the records, in batches: the current batch, and the next one twice, as it is read and as it is sent.
 const RECORDS: usize = 3;
-/// The answer of a server, which may have words about each record: it is read up to the size of a batch.
+/// A server's answer, which may mention each record. At most the size of a batch is read.
 const ANSWER: usize = 1;
-/// Bytes for reading the store: a run of records, and pages of its files.
+/// Memory for reading the store, bytes: a run of records, and pages of its files.
 const READER: usize = 8 << 20;
-/// Bytes for the numbers of rollup parts: 8 bytes each, in tables that are half full.
+/// Memory for numbering rollup parts, bytes: 8 per entry, in tables that are half full.
 const PARTS: usize = 5 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
+//! State of the manager's thread. It connects the `manager` crate, which compiles intents to rules and reconciles devices
+//! without any I/O, with the device drivers, the journal, the collector in this process, and the requests of the API.
 
 mod budgets;
 mod detection;
@@ -47,68 +48,68 @@ use runtime::monitor::CollectorMonitor;
 use settings::listen::Listen;
 use terminal::CliError;
 
-/// The manager with what it needs.
+/// The manager with everything that its thread needs.
 pub struct Core {
     manager: Manager,
-    /// The encoding that the journal has from this run.
+    /// The encoding that this run has saved in the journal.
     encoding: Option<u64>,
-    /// The lease of the acting manager, as devices report it.
+    /// The active manager's lease, as devices report it.
     lease: Lease,
-    /// Devices that can report the lease.
+    /// Number of devices that can report the lease.
     lease_keepers: usize,
-    /// The other manager, whose intents it copies while it is on standby.
+    /// The other manager, whose intents this one copies while it is on standby.
     peer: Option<standby::Peer>,
-    /// When this manager started.
+    /// Start time of this manager, ns.
     started: u64,
-    /// As configured; what devices say is added to it.
+    /// The configured inventory, without the facts that devices report.
     inventory: Inventory,
     facts: BTreeMap<NodeId, Facts>,
-    /// Links that the collector has learned.
+    /// Links that the collector has learned from paths.
     learned: BTreeSet<LearnedLink>,
     drivers: BTreeMap<NodeId, Driver>,
     /// The settings of `[manager]`.
     settings: ManagerSettings,
     reach: inventory::Reach,
-    /// Devices that the inventory does not have any more.
+    /// Devices that were removed from the inventory but are still driven.
     leaving: inventory::AllLeaving,
-    /// Ports that were in a link, and that are not announced yet.
+    /// Ports that have left a link, and have not been announced as edge ports yet.
     opening: BTreeSet<(NodeId, PortId)>,
     journal: Journal,
-    /// The journal is not at its path, and cannot be written there; that was logged.
+    /// The journal's file was removed and cannot be written again; this has been logged.
     journal_lost: bool,
     intents: BTreeMap<String, ManagedIntent>,
     verifier: Verifier,
     /// Budgets of intents and collectors.
     budgets: budgets::BudgetControl,
-    /// Reports of the flows of each intent since they were first counted.
+    /// Reports of each intent's flows since they were first counted.
     totals: BTreeMap<String, super::count::IntentTotals>,
-    /// Reports that each device has sent, by its own count.
+    /// Reports that each device has sent, by the device's own count.
     device_reports: BTreeMap<NodeId, silence::DeviceReports>,
-    /// Finds devices whose reports do not arrive.
+    /// Detects devices whose reports do not arrive.
     reporters: Verifier,
-    /// Where this collector listens.
+    /// The listeners of this process's collector.
     listens: Vec<Listen>,
-    /// The counters of each device.
+    /// Hardware counters by device.
     device_counters: BTreeMap<NodeId, Vec<Counter>>,
-    /// The addresses of collectors that this host has.
+    /// This host's addresses among the configured collectors.
     local: BTreeSet<IpAddr>,
     install_check: InstallCheck,
-    /// All INT is stopped.
+    /// INT is stopped on all devices.
     stopped: bool,
-    /// When an intent last came or went, ns: reports before that may have been of other packets.
+    /// Time of the last change of intents, ns. Earlier reports may be about other packets.
     changed: u64,
     commands: Vec<Command>,
     progress: Progress,
-    /// The last state of each device in the history.
+    /// The state of each device that the history last recorded.
     logged_states: LoggedStates,
-    /// Rules and thresholds that the collector of this process evaluates for intents.
+    /// Rules and thresholds that intents delegate to the collector in this process.
     detection: detection::DetectionRequests,
     drill_downs: drill_down::DrillDowns,
-    /// Packets that matched at devices.
+    /// Packets that matched intents, as devices count them.
     matches: matched::MatchCounters,
-    /// Datagrams that arrived from all devices.
+    /// Datagrams that have arrived from all devices.
     arrivals: Arrivals,
-    /// The devices are inside this process, and so is the way of their reports.
+    /// The devices are simulated inside this process, and so is the path of their reports.
     is_local: bool,
 }
 
@@ -118,18 +119,18 @@ impl fmt::Debug for Core {
     }
 }
 
-/// The last state of each device in the history.
+/// The state of each device that the history last recorded.
 #[derive(Debug, Default)]
 struct LoggedStates(BTreeMap<NodeId, &'static str>);
 
 impl LoggedStates {
-    /// Stores the state of a device, and returns whether it differs from the one before.
+    /// Stores the state of a device. Returns whether it has changed.
     fn set(&mut self, node: NodeId, state: &'static str) -> bool {
         self.0.insert(node, state) != Some(state)
     }
 }
 
-/// An intent with its origin.
+/// An intent with its written form and origin.
 #[derive(Clone, Debug)]
 struct ManagedIntent {
     intent: Intent,
@@ -137,38 +138,38 @@ struct ManagedIntent {
     origin: Origin,
 }
 
-/// Where an intent is from.
+/// The origin of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The configuration file.
+    /// A table of the configuration file.
     File,
     /// A request to the API.
     Api,
-    /// The rule of this intent became true.
+    /// A drill-down, installed because the rule of this intent became true.
     DrillDown(String),
 }
 
-/// When to look again which intents all their devices have.
+/// Schedule of the check which intents are installed on all their devices.
 #[derive(Clone, Copy, Debug)]
 struct InstallCheck {
-    /// Intents or what devices have may have changed.
+    /// Intents or device state may have changed since the last check.
     is_due: bool,
-    /// Not before this time, ns.
+    /// Earliest time of the next check, ns.
     next: u64,
 }
 
-/// A reason for which a request is refused.
+/// The reason a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The request is wrong.
+    /// The request is invalid.
     Wrong(String),
-    /// There is no such thing.
+    /// The named object does not exist.
     Unknown(String),
-    /// Something else decides it.
+    /// Something else controls the object, such as the file or the active manager.
     Conflict(String),
-    /// It has another version.
+    /// The object has another version than the request expects.
     Stale(String),
-    /// It cannot be saved.
+    /// The change cannot be saved.
     NotSaved(String),
 }
 
@@ -189,19 +190,19 @@ impl From<Refusal> for Error {
 pub struct PutIntent {
     /// The intent, as in `[[intents]]`.
     pub body: Value,
-    /// The user who asks for it.
+    /// The user who makes the request.
     pub by: String,
-    /// Only if it has this version; `*`: only if there is one.
+    /// Precondition: the intent has this version; `*`: the intent exists.
     pub if_match: Option<String>,
-    /// Only if there is none of this name.
+    /// Precondition: no intent has this name.
     pub is_new: bool,
 }
 
 impl Core {
-    /// A manager that acts, with the intents of the file and of the journal.
+    /// Creates a manager with the intents of the file and the journal. It is active unless configured as standby.
     ///
     /// # Errors
-    /// The journal cannot be used; the message says what to do.
+    /// The journal is unusable; the message suggests a fix.
     pub(super) fn new(
         all: &Arc<Configuration>,
         local: Option<Local>,
@@ -267,7 +268,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Takes over devices and intents, and acts unless it is on standby.
+    /// Starts the drivers, adopts all intents, and becomes active unless on standby.
     fn begin(&mut self, all: &Arc<Configuration>, now: u64) -> Result<(), store::Error> {
         for device in self.inventory.clone().devices() {
             self.start_driver(device, now);
@@ -289,7 +290,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes over the intents of the journal.
+    /// Adopts the intents in the journal.
     fn restore(&mut self, now: u64) -> Result<(), store::Error> {
         for (name, kept) in self.journal.intents()? {
             match intents::read(&kept.body, self.detection.collects(), now) {
@@ -301,7 +302,7 @@ impl Core {
                     },
                     now,
                 ),
-                // It has ended while the program did not run, or another version wrote it.
+                // The intent ended while the process was down, or another version wrote it.
                 Err(error) => {
                     tracing::warn!(intent = name, error, "an intent is dropped");
                     self.journal.forget(&name)?;
@@ -312,17 +313,17 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the network as it is known: configured, reported by devices and learned.
+    /// Returns the known network: configured, reported by devices and learned.
     pub fn inventory(&self) -> &Inventory {
         self.manager.inventory()
     }
 
-    /// Returns the changes that wait for approval, or until the network is stable.
+    /// Returns the changes that wait for approval or for a stable network.
     pub fn plan(&self) -> PlanView {
         PlanView::new(&self.manager.plan(), self.manager.inventory())
     }
 
-    /// Approves the pending changes, and returns them.
+    /// Approves the pending changes and returns them.
     pub fn apply(&mut self, by: &str, now: u64) -> PlanView {
         let plan = self.plan();
         self.manager.apply(now);
@@ -330,10 +331,10 @@ impl Core {
         plan
     }
 
-    /// Stops or starts all INT.
+    /// Stops or restarts INT on all devices.
     ///
     /// # Errors
-    /// It cannot be saved, or another manager decides; nothing changes.
+    /// The state cannot be saved, or another manager is active; then nothing changes.
     pub fn stop(&mut self, stop: bool, by: &str, now: u64) -> Result<DomainView, Error> {
         self.check_acting()?;
         self.set_stopped(stop, by, now)?;
@@ -367,14 +368,14 @@ impl Core {
     /// Returns the latest entries of the history, newest first.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The journal cannot be read.
     pub fn history(&self, subject: Option<&str>, limit: usize) -> Result<ManagerHistoryView, Error> {
         Ok(ManagerHistoryView {
             history: self.journal.history(subject, limit)?,
         })
     }
 
-    /// Sends the clients of the manager's stream what has changed. Returns after which time to call it again at the latest.
+    /// Sends changes to the clients of the manager's stream. Returns the time until the next call is due at the latest.
     pub(super) fn publish(&mut self, monitor: &impl CollectorMonitor, now: u64) -> Option<Duration> {
         self.set_followed(monitor);
         let mut progress = std::mem::take(&mut self.progress);
@@ -387,7 +388,7 @@ impl Core {
         next
     }
 
-    /// Processes a message of a driver.
+    /// Processes a message from a driver.
     pub(super) fn receive(&mut self, message: Message, now: u64) {
         self.install_check.is_due |= matches!(
             message,
@@ -417,7 +418,8 @@ impl Core {
         }
     }
 
-    /// Advances to `now`: commands go to drivers, notices to log and history. Returns when to call it again at the latest.
+    /// Advances to `now`: sends commands to drivers, and writes notices to the log and the history. Returns the time of the
+    /// next call at the latest, ns.
     pub(super) fn poll(&mut self, now: u64) -> Option<u64> {
         self.take_over(now);
         if self.manager.is_acting() {
@@ -447,7 +449,7 @@ impl Core {
         self.manager.next_timeout().into_iter().chain(next).min()
     }
 
-    /// Writes the journal again if it was removed. The log says once that it cannot.
+    /// Restores the journal's file if it was removed. Logs a failure once.
     fn keep_journal(&mut self) {
         let restored = self.journal.restore();
         if let Err(error) = &restored
@@ -458,7 +460,7 @@ impl Core {
         self.journal_lost = restored.is_err();
     }
 
-    /// Keeps the encoding that is in force: a later run with another one must know that it is another one.
+    /// Saves the active encoding, so that a later run with a different one can migrate the devices.
     fn keep_encoding(&mut self) {
         let encoding = code(self.manager.compiler().settings().encoding);
         let is_due =
@@ -473,8 +475,9 @@ impl Core {
         }
     }
 
-    /// Acts from now on, if no other manager does; also on devices that another one has claimed and left.
+    /// Takes over if no other manager is active, or reclaims devices that another manager claimed and abandoned.
     fn take_over(&mut self, now: u64) {
+        // The highest term seen so far; the new term must be above it.
         let above = match self.manager.term() {
             Some(own) => self.lease.reclaim(own, now),
             None if self.settings.standby => self.lease.term(self.lease_keepers, now),
@@ -501,7 +504,7 @@ impl Core {
         }
     }
 
-    /// Writes a notice of the core to the log and the history.
+    /// Writes a notice of the `manager` crate to the log and the history.
     fn record(&mut self, notice: Notice, now: u64) {
         match notice {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
@@ -512,7 +515,7 @@ impl Core {
             }
             Notice::Phase(node, Phase::InSync) => {
                 let device = self.manager.inventory().name(node);
-                // Each time that it is read, it is in sync again.
+                // A device reports this after every read; record only the transition.
                 if !self.logged_states.set(node, Phase::InSync.name()) {
                     return;
                 }
@@ -567,19 +570,20 @@ fn broken(error: store::Error) -> CliError {
     ))
 }
 
-/// The settings of the core, which must know whether the encoding has changed since the last run.
+/// Adds to the settings whether the encoding has changed since the last run.
 fn encoded(settings: CoreSettings, journal: &Journal) -> Result<CoreSettings, store::Error> {
     let last = journal.encoding()?;
     let reencode = last.is_some_and(|last| last != code(settings.domain.encoding));
     Ok(CoreSettings { reencode, ..settings })
 }
 
-/// An encoding as the journal has it.
+/// Packs an encoding into the journal's number: DSCP in the upper byte, checksum mode in the lower.
 fn code(encoding: Encoding) -> u64 {
     u64::from(encoding.dscp) << 8 | encoding.l4_checksum as u64
 }
 
-/// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed.
+/// Returns whether a term is more than a day ahead. Terms are times in µs (see `Journal::next_term`), and one far in the
+/// future would leave no room above it, so such a claim is not believed.
 fn is_of_the_future(election: Election, now: u64) -> bool {
     const DAY: u64 = 86_400_000_000;
     election.term > (now / 1_000).saturating_add(DAY)

@@ -1,4 +1,5 @@
-//! The collector's counts for the flows of each intent, which the verifier compares.
+//! Counts the collector's reports for the flows of each intent, as evidence for the verifier, and estimates the rate of
+//! reports of a planned intent.
 
 use std::{
     cmp::Reverse,
@@ -23,55 +24,55 @@ use runtime::slice;
 pub(super) struct Watched {
     /// Name of the intent.
     pub(super) name: String,
-    /// The flows that it measures.
+    /// Matches of the flows that it measures.
     pub(super) flows: Vec<Match>,
-    /// The instruction bits that each node should fill.
+    /// Instruction bits that each node should fill.
     pub(super) bits: Bits,
-    /// The mode in which they are measured.
+    /// INT mode of the measurement.
     pub(super) mode: Mode,
-    /// It has a budget of events: they are counted.
+    /// True if the intent has a budget of events, so that its events are counted.
     pub(super) events: bool,
 }
 
-/// A flow, as far as it is counted.
+/// A flow of the collector with its counts.
 #[derive(Clone, Debug)]
 struct Counted {
     flow: FlowKey,
-    /// The worker that has it: reports of one flow may be at several.
+    /// The worker that tracks it; several workers may have reports of one flow.
     worker: usize,
     reports: u64,
     first_seen: u64,
     last_seen: u64,
-    /// Reports since the last count.
+    /// Reports since the previous count.
     more: NewReports,
-    /// The nodes that report, and the bits that each filled.
+    /// Nodes of its path, with the instruction bits that each has filled.
     nodes: Vec<(NodeId, Bits)>,
-    /// It has a path, and all of it is known.
+    /// True if the flow's path is known completely.
     complete: bool,
-    /// It has none although it has been reported for [`SETTLED`], and still is.
+    /// True if the path is incomplete although the flow has been reported for [`SETTLED`] and still is.
     without_path: bool,
 }
 
-/// Reports of a flow that can be said of a node, and those of a complete path.
+/// Numbers of reports that name a node, and of reports with a complete path.
 #[derive(Clone, Copy, Debug, Default)]
 struct NewReports {
     reports: u64,
     complete: u64,
 }
 
-/// The last count of each flow. Only what is new is added to its intents: a flow that the collector forgets takes nothing away.
+/// The previous count of each flow. Intents add only increments, so that evicting a flow does not reduce their totals.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
-    /// By worker and flow: when the flow was first seen, and its reports.
+    /// Time at which the flow was first seen, and its reports, by worker and flow.
     flows: HashMap<(usize, FlowKey), (u64, NewReports)>,
-    /// The time of the last count.
+    /// Time of the previous count, ns.
     counted_at: u64,
-    /// It had only a part of the flows.
+    /// The previous count covered only part of the flows.
     partial: bool,
 }
 
 impl Counting {
-    /// Finds out what is new of each flow.
+    /// Computes the increment of each flow since the previous count.
     fn compare(&mut self, flows: &mut [Counted], partial: bool, now: u64) {
         let mut counted = HashMap::with_capacity(flows.len());
         for flow in flows {
@@ -79,7 +80,7 @@ impl Counting {
             let key = (flow.worker, flow.flow);
             let before = match self.flows.get(&key) {
                 Some((first, before)) if *first == flow.first_seen => *before,
-                // It was there, and was left out: nobody knows what is new.
+                // The flow may have been omitted from the partial count, so its increment is unknown: assume none.
                 _ if self.partial && flow.first_seen <= self.counted_at => all,
                 _ => NewReports::default(),
             };
@@ -87,7 +88,7 @@ impl Counting {
                 reports: all.reports.saturating_sub(before.reports),
                 complete: all.complete.saturating_sub(before.complete),
             };
-            // A path that is not complete any more, and then is again, does not count twice.
+            // Keep the maximum, so that a path that becomes incomplete and complete again does not count twice.
             let most = NewReports {
                 reports: all.reports.max(before.reports),
                 complete: all.complete.max(before.complete),
@@ -102,18 +103,18 @@ impl Counting {
     }
 }
 
-/// Reports of an intent's flows since they were first counted: those before are no evidence that it works. They only grow.
+/// Totals of an intent's reports since they were first counted, because earlier ones prove nothing. They never decrease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntentTotals {
-    /// By the node at which the flows end, also of flows that the collector has forgotten.
+    /// Reports by the node at which the flows end, including flows that the collector has evicted.
     pub(super) ends: BTreeMap<NodeId, u64>,
-    /// The nodes on the paths of its flows, when the collector last knew any.
+    /// Nodes on the paths of its flows, as of the last count that found any.
     pub(super) nodes: BTreeSet<NodeId>,
     complete: u64,
 }
 
 impl IntentTotals {
-    /// Replaces what is new for an intent by its sums. What is there when it is first counted is not new.
+    /// Adds an intent's increments to its totals, and replaces them by the totals. The first count only sets the baseline.
     pub(super) fn add_to(all: &mut BTreeMap<String, Self>, name: &str, counters: &mut IntentCounters) {
         let is_new = !all.contains_key(name);
         let since = all.entry(name.to_owned()).or_default();
@@ -156,7 +157,7 @@ impl Counted {
         }
     }
 
-    /// Reports of the flow that name a node, and those of a complete path.
+    /// Returns the counts of reports that name a node and of reports with a complete path.
     fn counted(&self) -> NewReports {
         let reports = if self.nodes.is_empty() { 0 } else { self.reports };
         NewReports {
@@ -166,17 +167,17 @@ impl Counted {
     }
 }
 
-/// Whether a flow has been reported for [`SETTLED`], and within this time.
+/// Returns whether a flow has been reported for [`SETTLED`], and also within the last [`SETTLED`].
 fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
     last_seen >= first_seen.saturating_add(SETTLED) && now <= last_seen.saturating_add(SETTLED)
 }
 
-/// Datagrams with reports of a node that arrived, and that the network lost.
+/// Datagrams from a node, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
     /// Datagrams that arrived here.
     pub(super) datagrams: u64,
-    /// Lost in the network, by sequence numbers.
+    /// Datagrams lost in the network, by sequence numbers.
     pub(super) lost: u64,
 }
 
@@ -192,36 +193,36 @@ pub(super) fn arrivals(monitor: &impl CollectorMonitor) -> BTreeMap<NodeId, Arri
     arrived
 }
 
-/// The flows of an intent, and the intents from which its reports are estimated.
+/// A planned intent's flows, and the intents from which its rate of reports is estimated.
 #[derive(Clone, Debug)]
 pub struct Expecting {
-    /// The flows of the intent.
+    /// Matches of the planned intent's flows.
     pub(super) flows: Vec<Match>,
     /// The intents that measure flows now.
     pub(super) measuring: Vec<Measuring>,
-    /// When one of them last came or went, ns since 1970.
+    /// Time of the last change of intents, ns since the epoch.
     pub(super) since: u64,
 }
 
-/// An intent that measures flows now.
+/// An installed intent that measures flows.
 #[derive(Clone, Debug)]
 pub(super) struct Measuring {
-    /// The flows of the intent.
+    /// Matches of its flows.
     pub(super) flows: Vec<Match>,
-    /// One packet of this many.
+    /// The N of its sampling of 1 in N packets.
     pub(super) sample: u32,
     /// The mode of its packets.
     pub(super) mode: Mode,
-    /// If there are several intents, the one with the greatest rank decides the mode.
+    /// Where intents overlap, the one with the greatest rank decides the mode.
     pub(super) rank: (u32, Reverse<String>),
-    /// It has a filter.
+    /// True if the intent has a filter on devices.
     pub(super) filters: bool,
-    /// It does not depend on where a flow enters.
+    /// True if the intent applies wherever a flow enters the network.
     pub(super) everywhere: bool,
 }
 
-/// Returns the N of the 1 in N packets that these intents measure, and whether each of them causes one report. The finest sampling
-/// counts, and a filter holds back packets only if each intent has one.
+/// Returns the N of the combined sampling of 1 in N packets, and whether each sampled packet causes exactly one report. The
+/// finest sampling wins, and packets are filtered only if every intent has a filter.
 fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
     let decides = by.clone().max_by_key(|one| &one.rank)?;
     let sample = by.clone().map(|one| one.sample).min()?;
@@ -231,26 +232,26 @@ fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, 
     ))
 }
 
-/// The rate that the collector expects of an intent that is not installed yet.
+/// The expected rate of reports of a planned intent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Flows whose packets are counted.
+    /// Number of flows whose packets are all counted.
     known: u64,
-    /// Flows of which not every packet is counted.
+    /// Number of flows whose packets are only partly counted.
     unknown: u64,
-    /// Packets per second of the known ones.
+    /// Packets per second of the known flows.
     packets: f64,
-    /// There are more flows than were counted.
+    /// The collector has more flows than were counted.
     partial: bool,
 }
 
 impl Expected {
-    /// Packets per second; `None`: not known.
+    /// Returns the rate in packets per second, or `None` if no flow is known.
     pub(super) fn rate(&self) -> Option<f64> {
         (self.known > 0).then_some(self.packets)
     }
 
-    /// Where the rate comes from. `fewer`: the intent reports fewer packets than that.
+    /// Describes how the rate was obtained. `fewer`: the intent reports fewer packets than that.
     pub(super) fn text(&self, fewer: bool) -> String {
         let Self {
             known,
@@ -275,11 +276,11 @@ impl Expected {
         }
     }
 
-    /// Adds a flow of the intent with this many reports per second; `None`: not known.
+    /// Adds a flow with this many reports per second, or `None` if the rate is unknown.
     fn add(&mut self, expecting: &Expecting, flow: &FlowKey, rate: Option<f64>) {
         let by = expecting.measuring.iter().filter(|one| is_in(&one.flows, flow));
         let all = outcome(by.clone());
-        // One that perhaps does not apply to this flow leaves the outcome uncertain if it changes it.
+        // Intents limited to some edges may not apply to this flow. If they would change the outcome, it is uncertain.
         let sure = outcome(by.filter(|one| one.everywhere));
         match (all, rate) {
             (Some((sample, true)), Some(rate)) if all == sure => {
@@ -295,8 +296,8 @@ fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
     flows.iter().any(|one| one.matches(flow))
 }
 
-/// The reports per second of a flow: since its first report if `since` is not after that, otherwise between `row` and `later`, at the times
-/// `now`.
+/// Returns a flow's reports per second: since its first report if no intent has changed since then (`since`), otherwise
+/// between `row` and `later`, which were read at the two times `now`.
 fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> Option<f64> {
     if since <= row.first_seen {
         let ns = now.0.saturating_sub(row.first_seen).max(1_000_000_000);
@@ -307,7 +308,8 @@ fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> 
     Some(more as f64 * 1e9 / ns as f64)
 }
 
-/// The packets per second of flows: since the first report of each, or, if the intents have changed meanwhile, in one second from now.
+/// Estimates the packets per second of a planned intent's flows, since each flow's first report or, if intents have changed
+/// meanwhile, over the next second.
 pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Expected {
     let entries = expecting.flows.len()
         + expecting
@@ -316,14 +318,14 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
             .map(|measuring| measuring.flows.len())
             .sum::<usize>();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
-    // A collector that is too busy to answer knows nothing now.
+    // If the collector is too busy to answer, nothing is known.
     let Some((mut rows, partial)) = all_flows(monitor, most).await else {
         return Expected::default();
     };
     let begin = nic::time::now();
     let flows = expecting.flows.clone();
     let since = expecting.since;
-    // Many flows and many intents would keep the API's thread busy.
+    // Run on a blocking thread: many flows and intents would block the API's thread.
     let own = tokio::task::spawn_blocking(move || {
         rows.retain(|row| is_in(&flows, &row.flow));
         rows
@@ -354,7 +356,7 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
     compared.await.unwrap_or_default()
 }
 
-/// At most so many flows, and whether there are more; `None`: the collector does not answer.
+/// Returns at most `most` flows, and whether there are more; `None` if the collector does not answer.
 async fn all_flows(monitor: &impl CollectorMonitor, most: usize) -> Option<(Vec<FlowRow>, bool)> {
     let mut rows = Vec::new();
     let mut partial = false;
@@ -373,8 +375,8 @@ async fn all_flows(monitor: &impl CollectorMonitor, most: usize) -> Option<(Vec<
     Some((rows, partial))
 }
 
-/// Counts the flows of each intent, and what is new of them since the last count. Of very many flows or entries, a part; then the
-/// counters are too low.
+/// Counts the reports of each intent's flows since the previous count. With very many flows or entries it counts only a part,
+/// and the results are too low.
 pub(super) async fn count(
     counting: &mut Counting,
     monitor: &impl CollectorMonitor,
@@ -385,7 +387,7 @@ pub(super) async fn count(
     let mut flows = Vec::new();
     let mut partial = false;
     let now = nic::time::now();
-    // A collector that is too busy to answer is asked again in a second.
+    // If the collector is too busy, the next count follows in a second.
     let walked = monitor.walk(
         move |collector: &Collector, first: u32| {
             let mut part = Vec::new();
@@ -408,7 +410,7 @@ pub(super) async fn count(
         .collect()
 }
 
-/// The bits of which a node has ever delivered a value.
+/// Returns the instruction bits for which a node has ever delivered a value.
 fn filled(hop: &collector::HopView) -> Bits {
     let items = [
         (0, hop.node.is_some()),
@@ -422,10 +424,11 @@ fn filled(hop: &collector::HopView) -> Bits {
         .fold(0, |bits, (number, _)| bits | instruction::bit(number))
 }
 
-/// Bits whose values the collector keeps by flow and node.
+/// Instruction bits whose values the collector stores by flow and node: node ID, hop latency, queue occupancy, link
+/// utilization.
 const COMPARED: Bits = 0x8000 | 0x2000 | 0x1000 | 0x0100;
 
-/// The counters of one intent.
+/// Counts one intent's flows.
 fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     let mut counters = IntentCounters::default();
     let mut filled: BTreeMap<NodeId, Bits> = BTreeMap::new();
@@ -440,7 +443,8 @@ fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
         for (node, bits) in &flow.nodes {
             *filled.entry(*node).or_default() |= bits;
         }
-        // INT-MD is inserted by the first node; otherwise each node measures, or the order is not that of the path.
+        // With INT-MD the first node is the source, which measures. In other modes every node measures, or the order is not
+        // the path's.
         let measure = if watched.mode == Mode::Md {
             1
         } else {
@@ -460,23 +464,23 @@ fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Time in which reports of a flow give its path, ns: not all do, and those of one node must be joined.
+/// Time within which reports yield a flow's path, ns. Not every report carries the path, and postcards must be joined.
 const SETTLED: u64 = 10_000_000_000;
 
-/// The counters of the collector of this process since its start.
+/// Totals of this process's collector since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     /// Reports that it decoded.
     pub(super) reports: u64,
     /// Events of all kinds.
     pub(super) events: u64,
-    /// Events of flows of intents with a budget of events.
+    /// Events of flows, by intent with a budget of events.
     pub(super) of_intents: BTreeMap<String, u64>,
-    /// Intents with a budget of events for which there is no room: nothing counts theirs.
+    /// Intents with a budget of events that exceed the limit, so that their events are not counted.
     pub(super) uncounted: BTreeSet<String>,
 }
 
-/// Returns the counters of the collector, and the events of intents with a budget of events.
+/// Returns the totals of the collector, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> Totals {
     let budgeted = watched.iter().filter(|watched| watched.events);
     let of_intents = monitor.counted_events(budgeted.clone().map(|one| (one.name.as_str(), &*one.flows)));
@@ -489,9 +493,9 @@ pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> To
     }
 }
 
-/// Comparisons of a flow with an entry in one count.
+/// Maximum number of comparisons of a flow with an entry per count.
 const COMPARISONS: usize = 20_000_000;
-/// Flows in one count.
+/// Maximum number of flows per count.
 const MAX_FLOWS: usize = 100_000;
 
 #[cfg(test)]

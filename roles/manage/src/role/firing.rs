@@ -1,4 +1,5 @@
-//! Rules of intents that became true, from the collector to the manager: with what is known of the place where it happened.
+//! Turns rules of intents that became true in the collector into drill-downs: looks up the flow's path or fullest queue, and
+//! passes them to the manager.
 
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use super::{Handle, core::key_of};
 use runtime::monitor::{CollectorMonitor, RuleOn};
 use runtime::slice;
 
-/// Hands rules that became true to the manager, one at a time: those that come too fast are counted.
+/// Passes rules that became true to the manager, one at a time. Those that arrive too fast are only counted.
 pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     let mut fired = monitor.follow_rules(MAX_WAITING);
     while let Some(RuleOn { rule, flow }) = fired.recv().await {
         let missed = monitor.drain_missed_rules();
-        // What a busy manager misses, it misses as well when it is asked again.
+        // A request that an overloaded manager drops is not repeated.
         let name = rule.clone();
         let Some(Some(scope)) = own
             .requests
@@ -48,15 +49,15 @@ pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     }
 }
 
-/// Looks up where a rule of this flow became true: the ends of its path, or the queue.
+/// Looks up where a flow's rule became true: the ends of its path, or its fullest queue.
 async fn locate(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -> Firing {
     let key = *flow;
     let asked = monitor.ask(move |collector: &Collector| {
         let flow = collector.flow(&key)?;
-        // Without a path, the order of the hops is not that of the nodes.
+        // Without a complete path, the order of the hops is unknown.
         (flow.path_length > 0 && !flow.truncated).then(|| flow.hops().collect::<Vec<_>>())
     });
-    // A collector that is too busy to answer leaves it unknown: then the drill-down is everywhere.
+    // If the collector is too busy to answer, the location stays unknown, and the drill-down applies everywhere.
     let hops_of_workers = asked.await.unwrap_or_default();
     let hops = hops_of_workers.into_iter().flatten().next().unwrap_or_default();
     let first = hops.first().and_then(|hop| hop.node);
@@ -72,7 +73,7 @@ async fn locate(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -
     }
 }
 
-/// The queue of the hop with the greatest occupancy; where none is known, with the greatest latency.
+/// Returns the queue of the hop with the greatest occupancy or, if no occupancy is known, with the greatest latency.
 fn fullest(hops: &[HopView]) -> Option<Queue> {
     let hop = hops
         .iter()
@@ -81,12 +82,12 @@ fn fullest(hops: &[HopView]) -> Option<Queue> {
     Some((hop.node?, hop.egress_if?, hop.queue))
 }
 
-/// Whether a hop passes the queue.
+/// Returns whether a hop goes through the queue.
 fn passes(hop: &HopView, (node, interface, queue): Queue) -> bool {
     hop.node == Some(node) && hop.egress_if == Some(interface) && hop.queue == queue
 }
 
-/// Adds the flows that pass the queue, and where they enter.
+/// Adds the flows that go through the queue, and the nodes at which they enter.
 async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
     let Some(queue) = firing.queue else { return };
     let mut firing_flows: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
@@ -111,7 +112,7 @@ async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing)
     }
     firing_flows.sort_by_key(|(reports, flow, _)| (std::cmp::Reverse(*reports), flow.id()));
     if firing_flows.iter().any(|(_, _, first)| first.is_none()) {
-        // One of them may enter anywhere.
+        // A flow with an unknown first node may enter anywhere.
         firing.at.clear();
     } else {
         firing.at = firing_flows.iter().filter_map(|(_, _, first)| *first).collect();
@@ -121,9 +122,9 @@ async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing)
     firing.through = firing_flows.iter().map(|(_, flow, _)| key_of(flow)).collect();
 }
 
-/// Rules that became true and wait.
+/// Capacity of the queue of rules that became true.
 const MAX_WAITING: usize = 256;
-/// Flows through a queue that are compared.
+/// Maximum number of flows through a queue that are considered.
 const MAX_FLOWS: usize = 100_000;
 
 #[cfg(test)]

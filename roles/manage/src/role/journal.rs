@@ -1,4 +1,5 @@
-//! The journal of a manager on disk: intents that were added while it ran, and the history.
+//! The manager's journal, an SQLite database in WAL mode: intents added through the API, the history, and the few numbers that
+//! must survive a restart (term, encoding, stop).
 
 use std::{
     fs::{self, File},
@@ -19,31 +20,31 @@ use terminal::text;
 
 use super::view::Entry;
 
-/// The journal; in memory only without a file.
+/// The open journal, which is only in memory if no file is configured.
 #[derive(Debug)]
 pub(super) struct Journal {
     database: Connection,
-    /// The file, as it was opened.
+    /// The identity of the file, to detect that it was removed or replaced.
     file: Option<FileIdentity>,
-    /// The log and its index.
+    /// Identities of the WAL and its index (`-wal`, `-shm`).
     logs: Vec<FileIdentity>,
-    /// Changes of the intents and of the stop of all INT since the start.
+    /// Number of changes of the intents and of the stop of all INT since the start.
     revision: u64,
 }
 
-/// An intent as it is kept.
+/// An intent as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     /// The intent's keys, as in `[[intents]]`.
     pub(super) body: Value,
     /// The user who added it.
     pub(super) by: String,
-    /// When, ns since 1970.
+    /// Time of the addition, ns since the epoch.
     pub(super) added: u64,
 }
 
 impl Entry {
-    /// An entry. Texts may be those of devices: they are cut, and control characters are replaced.
+    /// Creates an entry. Texts may come from devices, so they are truncated and control characters are replaced.
     pub(super) fn new(time: u64, [by, action, subject, text]: [&str; 4]) -> Self {
         let [by, action, subject] = [by, action, subject].map(|text| text::bounded(text, MAX_SUBJECT));
         let lines: Vec<String> = text.lines().map(|line| text::bounded(line, MAX_TEXT)).collect();
@@ -57,14 +58,14 @@ impl Entry {
     }
 }
 
-/// A change survives a power failure.
+/// FULL: a committed change survives a power failure.
 const DURABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
 
 impl Journal {
-    /// Opens the file, and makes it if it does not exist.
+    /// Opens the file, creating it if necessary.
     ///
     /// # Errors
-    /// It is no journal, or cannot be written; the message says what to do.
+    /// The file is not a journal, or is not writable; the message suggests a fix.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, CliError> {
         let folder = file
             .and_then(Path::parent)
@@ -111,7 +112,7 @@ impl Journal {
         })
     }
 
-    /// Adds the path of the file to an error of SQLite, and the system's reason where there is one.
+    /// Adds the path of the file, and the system's reason if there is one, to an SQLite error.
     fn located<T>(&self, done: Sql<T>) -> Result<T, Error> {
         let path = self
             .file
@@ -120,17 +121,17 @@ impl Journal {
         done.map_err(|error| Error::sqlite(path, error))
     }
 
-    /// Changes the database, after the file was written again if it was removed.
+    /// Changes the database, after restoring a removed file.
     fn write<T>(&mut self, change: impl FnOnce(&mut Connection) -> Sql<T>) -> Result<T, Error> {
         self.restore()?;
         let done = change(&mut self.database);
         self.located(done)
     }
 
-    /// Writes the file again if something removed it, or its log: it is open, so all of it is still there.
+    /// Writes the file again if it or its WAL was removed. The open database still has all of its contents.
     ///
     /// # Errors
-    /// It cannot be written; or another file is in its place, which this manager would not go on with: it must be restarted.
+    /// The file cannot be written, or another file has replaced it. In the latter case the manager must be restarted.
     pub(super) fn restore(&mut self) -> Result<(), Error> {
         let Some(file) = &self.file else { return Ok(()) };
         let change = file.change();
@@ -147,7 +148,7 @@ impl Journal {
                 let temp = temp_file(&path);
                 path.parent()
                     .map_or(Ok(()), fs::create_dir_all)
-                    // Of an attempt that failed.
+                    // Remove the remains of a failed attempt.
                     .and_then(|()| remove_database(&temp))
                     .map_err(|error| Error::Io(path.clone(), error))?;
                 self.database
@@ -166,11 +167,11 @@ impl Journal {
         }
     }
 
-    /// A term, at least `least`: above that of every earlier run, and of other managers that took theirs earlier. In microseconds, so that
-    /// two managers do not take the same.
+    /// Returns a new term (election ID) of at least `least`. It exceeds the terms of all earlier runs, and those of other
+    /// managers that started earlier. Terms are times in microseconds, so two managers hardly choose the same.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The term cannot be saved.
     pub(super) fn next_term(&mut self, now: u64, least: u64) -> Result<u64, Error> {
         let last = self.setting("term")?.unwrap_or(0);
         let term = (now / 1_000).max(last + 1).max(least);
@@ -178,12 +179,12 @@ impl Journal {
         Ok(term)
     }
 
-    /// A number that changes with the intents and with the stop of all INT, as long as the program runs.
+    /// Returns a number that changes, during this run, with the intents and the stop of all INT.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether all INT was stopped by hand.
+    /// Returns whether an operator stopped all INT.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -191,16 +192,16 @@ impl Journal {
         Ok(self.setting("stopped")? == Some(1))
     }
 
-    /// Keeps whether all INT is stopped.
+    /// Stores whether all INT is stopped.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The setting cannot be saved.
     pub(super) fn set_stopped(&mut self, stopped: bool) -> Result<(), Error> {
         self.revision += 1;
         self.set("stopped", u64::from(stopped))
     }
 
-    /// The encoding of INT that was last in force on all devices.
+    /// Returns the INT encoding that was last active on all devices.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -208,18 +209,18 @@ impl Journal {
         self.setting("encoding")
     }
 
-    /// Keeps the encoding of INT that is in force on all devices.
+    /// Stores the INT encoding that is active on all devices.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The encoding cannot be saved.
     pub(super) fn set_encoding(&mut self, encoding: u64) -> Result<(), Error> {
         self.set("encoding", encoding)
     }
 
-    /// Keeps whether a port that was in a link is not announced yet.
+    /// Stores whether a port that left a link still has to be announced as an edge port.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The change cannot be saved.
     pub(super) fn set_opening(&mut self, node: u32, port: u32, opening: bool) -> Result<(), Error> {
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
@@ -228,7 +229,7 @@ impl Journal {
         self.write(|database| database.execute(change, [node, port]).map(drop))
     }
 
-    /// Returns the ports that were in a link and are not announced yet.
+    /// Returns the ports that still have to be announced as edge ports.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -236,15 +237,15 @@ impl Journal {
         self.located(read_opening(&self.database))
     }
 
-    /// Keeps which devices are driven, with their ports.
+    /// Stores the driven devices and their ports.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The devices cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
         self.write(|database| replace_devices(database, devices))
     }
 
-    /// Returns the devices that were driven, with their ports.
+    /// Returns the devices driven by the last run, and their ports.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -268,7 +269,7 @@ impl Journal {
         self.write(|database| database.execute(change, params![name, value]).map(drop))
     }
 
-    /// All intents, by name.
+    /// Returns all intents, by name.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -276,44 +277,44 @@ impl Journal {
         self.located(read_intents(&self.database))
     }
 
-    /// Keeps an intent, in place of the one of this name.
+    /// Stores an intent, replacing one with the same name.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The intent cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| keep(database, name, kept))
     }
 
-    /// Forgets intents, and then keeps others: all, or nothing.
+    /// Removes intents and stores others, in one transaction.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The intents cannot be saved.
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| replace_intents(database, gone, kept))
     }
 
-    /// Forgets an intent.
+    /// Removes an intent.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The removal cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
         self.revision += 1;
         self.write(|database| forget(database, name))
     }
 
-    /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`] of the manager and as many of others. What the manager writes
-    /// about the same subject more than [`SEPARATE`] times in an [`HOUR`] replaces the last one and is counted: a device that comes
-    /// and goes, or rules that become true all the time, do not displace the rest.
+    /// Adds an entry to the history, which retains the last [`MAX_HISTORY`] entries of the manager and as many of others. The
+    /// manager's entries about one subject and action are aggregated: beyond [`SEPARATE`] in an [`HOUR`], a new one replaces
+    /// the last one and counts the repetitions, so that a flapping device does not displace other entries.
     ///
     /// # Errors
-    /// It cannot be saved.
+    /// The entry cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
         self.write(|database| insert_note(database, entry))
     }
 
-    /// The last entries, newest first. `subject`: only of this intent or device.
+    /// Returns the latest entries, newest first. With `subject`, only those about that intent or device.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -404,6 +405,7 @@ fn replace_intents(database: &mut Connection, gone: &[String], kept: &[(String, 
     transaction.commit()
 }
 
+/// Inserts a history entry. A repeated entry of the manager replaces the last one and counts.
 fn insert_note(database: &mut Connection, entry: &Entry) -> Sql<()> {
     let Entry {
         time,
@@ -462,18 +464,18 @@ fn read_history(database: &Connection, subject: Option<&str>, limit: usize) -> S
     rows.collect()
 }
 
-/// Puts a copy of the database in the place of the file.
+/// Replaces the file with a copy of the database.
 fn replace_file(temp: &Path, path: &Path) -> io::Result<()> {
     let out = File::open(temp)?;
     out.sync_all()?;
-    // SQLite would take the log of the old file for that of the new one.
+    // Otherwise SQLite would apply the old file's WAL to the new file.
     logs_of(path)
         .iter()
         .try_for_each(|log| fs::remove_file(log.path()))?;
     save::publish(&out, temp, path)
 }
 
-/// Opens the file that was written again.
+/// Opens the file that has been written again.
 fn reopen(path: &Path) -> Sql<Connection> {
     let database = Connection::open(path)?;
     database.execute_batch(DURABLE)?;
@@ -481,7 +483,7 @@ fn reopen(path: &Path) -> Sql<Connection> {
     Ok(database)
 }
 
-/// Returns the message of an error at the start, with what to do.
+/// Returns the message of an error at the start, with a suggested fix.
 pub(super) fn with_remedy(error: &Error) -> String {
     match error {
         Error::Sqlite(..) if !error.is_full() => {
@@ -493,8 +495,8 @@ pub(super) fn with_remedy(error: &Error) -> String {
     }
 }
 
-/// If there are enough entries like this one of the manager lately, takes the last one out, and returns how many it and the new one stand for,
-/// and the time of the first.
+/// Aggregates repeated entries of the manager. If the last hour has [`SEPARATE`] entries like this one, deletes the latest of
+/// them, and returns how many entries the new one represents and the time of the first.
 fn repeated(database: &Connection, entry: &Entry, now: i64) -> Sql<Option<(i64, i64)>> {
     let mut query = database.prepare_cached(
         "SELECT id, time, times, first FROM history LEFT JOIN repeats USING (id)
@@ -533,7 +535,7 @@ fn forget(database: &Connection, name: &str) -> Sql<()> {
     Ok(())
 }
 
-/// The log of a database and its index, which are there while it is open.
+/// Returns the WAL and its index, which exist while the database is open.
 fn logs_of(path: &Path) -> Vec<FileIdentity> {
     let logs = ["-wal", "-shm"].into_iter().filter_map(|end| {
         let mut name = path.as_os_str().to_owned();
@@ -554,21 +556,21 @@ impl Drop for Journal {
     }
 }
 
-/// The path in errors of a journal without a file.
+/// The path shown in errors of a journal without a file.
 const IN_MEMORY: &str = "the journal";
-/// Who writes entries that nobody asked for.
+/// The author of entries that no user requested.
 const MANAGER: &str = "manager";
-/// Entries of the history that are kept: of the manager, and of all others.
+/// Maximum number of history entries of the manager, and of all others together.
 const MAX_HISTORY: i64 = 5_000;
-/// Entries after which the history is cut again.
+/// Number of entries after which the history is pruned.
 const PRUNE: i64 = 64;
-/// Entries of the manager about the same that stay apart.
+/// Number of the manager's entries about the same subject and action that stay separate within an [`HOUR`].
 const SEPARATE: usize = 4;
-/// In this time, ns.
+/// Period in which repeated entries are aggregated, ns.
 const HOUR: i64 = 3_600_000_000_000;
-/// Characters of a subject.
+/// Maximum length of a subject, characters.
 const MAX_SUBJECT: usize = 300;
-/// Characters of a text: a plan has several lines.
+/// Maximum length of a text, characters; a plan has several lines.
 const MAX_TEXT: usize = 4_000;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Links that follow from paths that the collector knows: where a flow leaves one node and enters the next.
+//! Learns links from the collector's flow paths: one node's egress interface is connected to the next one's ingress.
 //!
-//! Reports may be forged, old or wrong, so that these links only confirm others, contradict them, or are suggestions.
+//! Reports may be forged or outdated, so learned links only confirm or contradict other facts, or become suggestions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use runtime::slice;
 /// The ends of a link, the lower one first.
 pub(super) type LearnedLink = [(NodeId, PortId); 2];
 
-/// The links that were learned so far.
+/// The links learned so far.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    /// The links, and when they were last seen, ns.
+    /// Links, with the time at which they were last seen, ns.
     seen: BTreeMap<LearnedLink, u64>,
-    /// When to look again, ns.
+    /// Time of the next look at the paths, ns.
     next: u64,
 }
 
 impl Learning {
-    /// Looks at the paths of flows, now and then; `None`: not now.
+    /// Looks at flow paths at intervals. Returns all current links, or `None` if it is too early or the collector is busy.
     pub(super) async fn learn(
         &mut self,
         monitor: &impl CollectorMonitor,
@@ -50,12 +50,12 @@ impl Learning {
                 learned.extend(part.into_iter().take(room));
             },
         );
-        // A collector that is too busy to answer is asked again.
+        // If the collector is too busy to answer, try again later.
         walked.await.ok()?;
         Some(self.update(&learned, now))
     }
 
-    /// Takes over which links flows pass now.
+    /// Adds the links that flows use now, and expires old ones.
     fn update(&mut self, found: &BTreeSet<LearnedLink>, now: u64) -> BTreeSet<LearnedLink> {
         self.seen.retain(|_, seen| seen.saturating_add(LIFETIME) >= now);
         for link in found {
@@ -67,7 +67,7 @@ impl Learning {
     }
 }
 
-/// The links between consecutive hops whose interfaces are known.
+/// Returns the links between consecutive hops with known interfaces.
 fn links(hops: impl Iterator<Item = HopView>) -> Vec<LearnedLink> {
     let hops: Vec<HopView> = hops.collect();
     let links = hops.windows(2).filter_map(|pair| {
@@ -79,7 +79,7 @@ fn links(hops: impl Iterator<Item = HopView>) -> Vec<LearnedLink> {
     links.collect()
 }
 
-/// Those whose ends have one peer only: of a port with several, nothing is known.
+/// Filters out links with an end that has several peers, because such a port is ambiguous.
 fn unambiguous<'a>(links: impl Iterator<Item = &'a LearnedLink> + Clone) -> BTreeSet<LearnedLink> {
     let mut peers: BTreeMap<(NodeId, PortId), u32> = BTreeMap::new();
     for end in links.clone().flatten() {
@@ -91,9 +91,9 @@ fn unambiguous<'a>(links: impl Iterator<Item = &'a LearnedLink> + Clone) -> BTre
         .collect()
 }
 
-/// Between two looks, ns.
+/// Interval between looks at the paths, ns.
 const INTERVAL: u64 = 5_000_000_000;
-/// A link that no flow has passed for this time is forgotten, ns.
+/// Time without a flow after which a link is forgotten, ns.
 const LIFETIME: u64 = 60_000_000_000;
 /// Maximum number of links.
 const MAX_LINKS: usize = 65_536;

@@ -1,4 +1,6 @@
-//! The manager role: [`manager::Manager`] on a thread of its own, with a driver for each device.
+//! The manager role: runs [`manager::Manager`] on a dedicated thread with a single-threaded runtime, which also runs the
+//! devices' drivers. Requests of the API, messages of drivers and counts of the collector reach the thread through bounded
+//! queues.
 
 mod core;
 mod count;
@@ -45,15 +47,15 @@ use terminal::CliError;
 
 /// An event of the manager's thread.
 enum Event {
-    /// A message of a driver.
+    /// A message from a driver.
     Driver(Message),
-    /// A request of the API or of the main thread.
+    /// A request from the API or the main thread.
     Work(Work<Core>),
     /// The thread must end.
     Stop,
 }
 
-/// The queues of the manager's thread: requests do not displace messages of drivers.
+/// The input queues of the manager's thread. Requests have their own, so that they cannot displace messages of drivers.
 struct Arriving {
     messages: mpsc::Receiver<Message>,
     work: mpsc::Receiver<Work<Core>>,
@@ -61,6 +63,7 @@ struct Arriving {
 }
 
 impl Arriving {
+    /// Returns the next event: a stop before messages of drivers, and these before requests.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if Pin::new(&mut self.stop).poll(cx).is_ready() {
             return Poll::Ready(Event::Stop);
@@ -74,14 +77,14 @@ impl Arriving {
     }
 }
 
-/// Devices inside this process, as those of the demo: they get commands, and answer each.
+/// The sender of commands to simulated devices inside this process, as in the demo.
 pub type Local = std::sync::mpsc::Sender<ToDevice>;
 
-/// A message to a device inside this process.
+/// A message to a simulated device inside this process.
 pub enum ToDevice {
-    /// A command, and who takes the answer.
+    /// A command, and the callback for its answer.
     Command(Command, Reply),
-    /// Who takes what the device with this node id reports by itself.
+    /// Subscribes to the unsolicited messages of the device with this node ID.
     Follow(NodeId, Box<dyn Fn(Message) + Send>),
 }
 
@@ -94,10 +97,10 @@ impl fmt::Debug for ToDevice {
     }
 }
 
-/// Takes the answer to a command.
+/// A callback for the answer to a command.
 pub type Reply = Box<dyn FnOnce(Answer) + Send>;
 
-/// A running manager, which stops when it is dropped.
+/// A running manager. Dropping it stops its thread.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
@@ -105,18 +108,18 @@ pub struct Role {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A handle to a manager.
+/// A handle for requests to a manager.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: Requests<Core>,
 }
 
 impl Role {
-    /// Starts the manager. `monitor`: of the collector of this process, whose reports verify intents. `local`: devices in this
-    /// process. `namespaces`: those of the others.
+    /// Starts the manager. `monitor` gives access to the collector in this process, whose reports verify intents. `local` has
+    /// the simulated devices, if any; `namespaces` has the network namespaces of real ones.
     ///
     /// # Errors
-    /// The state cannot be read; the message says what to do.
+    /// The journal is unusable; the message suggests a fix.
     pub fn start(
         configuration: Arc<Configuration>,
         monitor: Arc<impl CollectorMonitor>,
@@ -153,7 +156,7 @@ impl Role {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         if let Some(peer) = peer::address(&configuration.manager) {
-                            // It ends with the runtime.
+                            // The task ends with the runtime.
                             tokio::spawn(peer::follow(own.clone(), peer));
                         }
                         run(core, arriving, own, monitor).await;
@@ -180,7 +183,7 @@ impl Role {
         self.handle.clone()
     }
 
-    /// Takes over the inventory and the intents of another version of the file.
+    /// Adopts the inventory and the intents of a reloaded configuration.
     pub fn reload(&self, configuration: Arc<Configuration>) {
         let posted = self.handle.requests.post(Box::new(move |core: &mut Core, now| {
             core.reload(&configuration, now)
@@ -204,7 +207,7 @@ impl Drop for Role {
 }
 
 impl Handle {
-    /// Asks something on the manager's thread. `None`: it is overloaded or has ended.
+    /// Runs a read-only request on the manager's thread. Returns `None` if the thread is overloaded or has ended.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
@@ -212,7 +215,7 @@ impl Handle {
         self.requests.ask(question).await
     }
 
-    /// Changes something on the manager's thread. `None`: it is overloaded or has ended, and nothing changes.
+    /// Runs a change on the manager's thread. Returns `None` if the thread is overloaded or has ended; then nothing changes.
     pub async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
@@ -221,14 +224,15 @@ impl Handle {
     }
 }
 
-/// Passes messages of drivers on to the manager's thread.
+/// Returns a callback that passes messages of drivers to the manager's thread.
 fn message_sender(messages: mpsc::Sender<Message>) -> impl Fn(Message) + Clone + Send + Sync + 'static {
     move |message| {
-        // One that does not fit is lost like an answer of the network: the core asks again.
+        // Messages that do not fit are lost, like answers lost in the network: the core repeats its request.
         let _ = messages.try_send(message);
     }
 }
 
+/// Runs the manager's loop until the stop.
 async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<impl CollectorMonitor>) {
     let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor), core.collectors()));
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
@@ -249,21 +253,21 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
             Event::Work(work) => work(&mut core, nic::time::now()),
             Event::Stop => break,
         }
-        // More that has arrived is taken before the next step, so much that the steps do not wait for long.
+        // Process what else has arrived before the next step, within limits so that steps are not delayed for long.
         for message in (0..MESSAGES_PER_TURN).map_while(|_| arriving.messages.try_recv().ok()) {
             core.receive(message, nic::time::now());
         }
         for work in (0..WORK_PER_TURN).map_while(|_| arriving.work.try_recv().ok()) {
             work(&mut core, nic::time::now());
         }
-        // The drivers run on this thread, too.
+        // Let the drivers run, which share this thread.
         tokio::task::yield_now().await;
     }
     counting.abort();
     firing.abort();
 }
 
-/// Counts twice a second the reports of the flows of intents.
+/// Counts the reports of intents' flows twice a second, and learns links from their paths.
 async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTreeSet<IpAddr>) {
     let mut learning = learn::Learning::default();
     let mut known = BTreeSet::new();
@@ -274,7 +278,7 @@ async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTr
             own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&*monitor);
-        // An address that this host has lost is no other host's: its reports are those that do not arrive.
+        // Keep addresses that this host has lost: no other host has them, and reports sent to them do not arrive.
         known.extend(local(&collectors));
         let local = known.clone();
         own.requests
@@ -296,7 +300,7 @@ async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTr
     }
 }
 
-/// Those of `addresses` that this host has now: where a socket can be bound.
+/// Returns the addresses that this host has now, found by binding a socket to each.
 fn local(addresses: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
     addresses
         .iter()
@@ -305,15 +309,15 @@ fn local(addresses: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-/// Messages of drivers that may wait: answers and events of all devices.
+/// Capacity of the queue of driver messages: answers and events of all devices.
 const MAX_MESSAGES: usize = 16_384;
-/// Messages of drivers between two steps.
+/// Maximum number of driver messages processed between two steps.
 const MESSAGES_PER_TURN: usize = 256;
-/// Requests between two steps.
+/// Maximum number of requests processed between two steps.
 const WORK_PER_TURN: usize = 8;
-/// Time limit of the start.
+/// Time limit for starting.
 const START: Duration = Duration::from_secs(30);
 /// Longest sleep between two steps.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// Time between two counts.
+/// Interval between two counts of reports.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Copies to a manager on standby, from the one that acts, the intents that were added there while it ran.
+//! Copies intents from the active manager to one on standby, by polling the active manager's API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::settings::ManagerSettings;
 use net::tls;
 
-/// The API of the other manager.
+/// Returns the address of the other manager's API, if one is configured.
 pub(super) fn address(settings: &ManagerSettings) -> Option<Address> {
     let (is_secure, authority) = tls::authority(settings.peer.as_deref()?);
     let token = settings.peer_token.as_ref().or(settings.token.as_ref());
@@ -25,10 +25,10 @@ pub(super) fn address(settings: &ManagerSettings) -> Option<Address> {
     })
 }
 
-/// Follows the other manager while this one is on standby.
+/// Polls the other manager while this one is on standby.
 pub(super) async fn follow(own: Handle, peer: Address) {
     let peer = Arc::new(peer);
-    // The version that this manager has completely.
+    // The version that has been copied completely.
     let mut known: Option<String> = None;
     loop {
         time::sleep(INTERVAL).await;
@@ -52,7 +52,7 @@ pub(super) async fn follow(own: Handle, peer: Address) {
     }
 }
 
-/// Reads the intents of the other manager and their version; `None` if that is still the known version.
+/// Reads the other manager's intents and their version. Returns `None` if the version is still the known one.
 async fn read(peer: &Address, known: Option<&str>) -> Result<Option<(String, CopyView)>, String> {
     let Some((etag, body)) = hopwise::get(peer, "/domain/intents", known).await? else {
         return Ok(None);
@@ -67,7 +67,7 @@ async fn read(peer: &Address, known: Option<&str>) -> Result<Option<(String, Cop
     Ok(Some((etag, view)))
 }
 
-/// Between two copies: what was added since then is lost if the other manager fails.
+/// Interval of copies. If the active manager fails, changes since the last copy are lost.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of a copy.
+/// Time limit of one copy.
 const REQUEST: Duration = Duration::from_secs(4);

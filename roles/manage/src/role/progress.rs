@@ -1,45 +1,45 @@
-//! Updates for clients of `/domain/stream`: the states that differ from those sent last.
+//! Computes updates for clients of `/domain/stream`: the states that differ from those last sent.
 //!
-//! States are compared at most ten times a second, and take at most a tenth of the thread's time: in a large domain a change is sent later,
-//! and states in between are skipped.
+//! States are compared at most ten times a second, using at most a tenth of the thread's time. In a large domain a change is
+//! therefore sent later, and intermediate states are skipped.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::view::{ChangeView, DeviceState, DomainState, Entry, IntentState};
 use runtime::monitor::{CollectorMonitor, StreamMessage};
 
-/// The states that are compared.
+/// A snapshot of all states.
 pub(super) struct States {
     pub(super) devices: Vec<DeviceState>,
     pub(super) intents: Vec<IntentState>,
     pub(super) domain: DomainState,
 }
 
-/// The states that were sent last.
+/// The states last sent, and the schedule.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Clients so far when states were sent last; `None`: there was no client.
+    /// Number of subscriptions so far when states were last sent, or `None` if nobody was subscribed.
     clients: Option<u64>,
     devices: BTreeMap<String, DeviceState>,
     intents: BTreeMap<String, IntentState>,
     domain: Option<DomainState>,
-    /// Entries of the history that were not sent yet.
+    /// Entries of the history that have not been sent yet.
     noted: Vec<Entry>,
-    /// When states are compared again, ns.
+    /// Time of the next comparison, ns.
     next: u64,
-    /// When figures of intents whose state is unchanged are sent again, ns.
+    /// Time at which the figures of intents in an unchanged state are sent next, ns.
     figures: u64,
 }
 
 impl Progress {
-    /// An entry of the history.
+    /// Queues an entry of the history for the clients.
     pub(super) fn note(&mut self, entry: Entry) {
         if self.clients.is_some() && self.noted.len() < MAX_NOTED {
             self.noted.push(entry);
         }
     }
 
-    /// Sends what has changed. Returns after which time to call it again at the latest; `None`: there is no client.
+    /// Sends the changes. Returns the time until the next call is due at the latest, or `None` without clients.
     pub(super) fn publish(
         &mut self,
         monitor: &impl CollectorMonitor,
@@ -51,7 +51,7 @@ impl Progress {
             return None;
         };
         if self.clients != Some(clients) {
-            // A new client gets all states, and so do the others.
+            // A new client needs all states; the others receive them again.
             let noted = std::mem::take(&mut self.noted);
             *self = Self {
                 clients: Some(clients),
@@ -65,12 +65,13 @@ impl Progress {
         for change in self.changes(states(), now) {
             monitor.publish_change(&message(&change));
         }
+        // Nine times the time spent, so that at most a tenth of the thread's time is used.
         let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
         self.next = now.saturating_add(pause);
         Some(Duration::from_nanos(pause))
     }
 
-    /// Returns the states that differ from those that were sent last.
+    /// Returns the states that differ from those last sent.
     fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
         let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
         let devices = states
@@ -113,7 +114,7 @@ impl Progress {
     }
 }
 
-/// Replaces the states that are not the `same`; returns the changes.
+/// Replaces the states that differ according to `same`, and returns the changes.
 fn changed<T: Clone>(
     sent: &mut BTreeMap<String, T>,
     states: BTreeMap<String, T>,
@@ -149,20 +150,20 @@ fn message(change: &ChangeView) -> StreamMessage {
         ChangeView::Domain(_) => "domain",
         ChangeView::History(_) => "history",
     };
-    // A plain struct of numbers and texts always has a JSON form.
+    // Serialising a plain struct cannot fail.
     StreamMessage {
         name: Some(name),
         text: serde_json::to_string(change).unwrap_or_default().into(),
     }
 }
 
-/// Time between two comparisons, ns.
+/// Minimum interval between comparisons, ns.
 const INTERVAL: u64 = 100_000_000;
-/// Time between two figures of an intent, ns.
+/// Interval between figures of an intent in an unchanged state, ns.
 const FIGURES: u64 = 1_000_000_000;
-/// With more intents, only their states are sent, no figures.
+/// Maximum number of intents for which figures are sent; with more, only changes of state are.
 const MAX_FIGURES: usize = 500;
-/// Entries of the history between two comparisons.
+/// Maximum number of history entries queued between two comparisons.
 const MAX_NOTED: usize = 1_000;
 
 #[cfg(test)]

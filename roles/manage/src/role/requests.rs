@@ -1,4 +1,4 @@
-//! Requests to the manager's thread: bounded in number, and executed only while somebody waits for the answer.
+//! Bounded request queue of the manager's thread. A request is executed only if its client is still waiting, and at most once.
 
 use std::{
     fmt,
@@ -14,15 +14,15 @@ use tokio::{
     time,
 };
 
-/// A request that the thread executes on its state.
+/// A request, executed by the thread on its state at a time (ns).
 pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
 
-/// Sends requests to a thread with the state `S`.
+/// The sender of requests to a thread with state `S`.
 pub(super) struct Requests<S> {
     queue: mpsc::Sender<Work<S>>,
-    /// Permits for requests that only read.
+    /// Permits for read-only requests.
     questions: Arc<Semaphore>,
-    /// Permits for the other requests, so that clients that only read cannot use them up.
+    /// Permits for changes, separate so that readers cannot use them up.
     changes: Arc<Semaphore>,
 }
 
@@ -43,7 +43,7 @@ impl<S> fmt::Debug for Requests<S> {
 }
 
 impl<S: 'static> Requests<S> {
-    /// Returns the sender of requests, and the receiver for the thread.
+    /// Creates the sender of requests, and the receiver for the thread.
     pub(super) fn new() -> (Self, mpsc::Receiver<Work<S>>) {
         let (queue, work) = mpsc::channel(MAX_QUESTIONS + MAX_CHANGES + MAX_OWN);
         (
@@ -56,7 +56,7 @@ impl<S: 'static> Requests<S> {
         )
     }
 
-    /// Asks the thread a question of the API. `None`: there are too many requests, the thread has ended, or it did not begin in time.
+    /// Runs a read-only request. Returns `None` if there are too many, the thread has ended, or it does not start in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -65,7 +65,7 @@ impl<S: 'static> Requests<S> {
             .await
     }
 
-    /// Executes a change of the API. `None`: as in [`Requests::ask`]; nothing is changed, now or later.
+    /// Runs a change. Returns `None` in the cases of [`Requests::ask`]; then nothing changes, now or later.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -73,7 +73,7 @@ impl<S: 'static> Requests<S> {
         self.execute(Some(&self.changes), RESPONSE_TIMEOUT, change).await
     }
 
-    /// Executes a request of the process itself, which needs no permit.
+    /// Runs a request of the process itself, which needs no permit.
     pub(super) async fn own<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
@@ -81,11 +81,12 @@ impl<S: 'static> Requests<S> {
         self.execute(None, RESPONSE_TIMEOUT, work).await
     }
 
-    /// Queues a request of the main thread. Returns false if the manager's thread has ended.
+    /// Queues a request of the main thread; blocks while the queue is full. Returns `false` if the thread has ended.
     pub(super) fn post(&self, work: Work<S>) -> bool {
         self.queue.blocking_send(work).is_ok()
     }
 
+    /// Queues `work` and waits for its result. `permits` limits the number of such requests.
     async fn execute<T: Send + 'static>(
         &self,
         permits: Option<&Arc<Semaphore>>,
@@ -97,11 +98,11 @@ impl<S: 'static> Requests<S> {
             None => None,
         };
         let (reply, mut answer) = oneshot::channel();
-        // Set by whoever is first: the thread that begins, or the client that gives up.
+        // Set by whichever comes first: the thread that starts the request, or the client that gives up.
         let claimed = Arc::new(AtomicBool::new(false));
         let claimed_by_thread = Arc::clone(&claimed);
         let work: Work<S> = Box::new(move |state, now| {
-            // Nothing is done for a client that has given up, and its answer says so.
+            // Skip the request if the client has given up.
             if !reply.is_closed() && !claimed_by_thread.swap(true, Ordering::AcqRel) {
                 let _ = reply.send(work(state, now));
             }
@@ -111,19 +112,19 @@ impl<S: 'static> Requests<S> {
         match time::timeout(limit, &mut answer).await {
             Ok(answer) => answer.ok(),
             Err(_) if !claimed.swap(true, Ordering::AcqRel) => None,
-            // The thread has begun: its answer says what has happened.
+            // The thread has started, so wait for the outcome.
             Err(_) => answer.await.ok(),
         }
     }
 }
 
-/// Requests of the API that only read and wait for the manager.
+/// Maximum number of waiting read-only requests of the API.
 const MAX_QUESTIONS: usize = 48;
-/// Requests of the API that change something and wait for the manager.
+/// Maximum number of waiting changes of the API.
 const MAX_CHANGES: usize = 16;
-/// Requests of the process itself: each of its tasks has one.
+/// Maximum number of requests of the process itself: each of its tasks has one.
 const MAX_OWN: usize = 8;
-/// Time limit of a response.
+/// Time limit for a request to start.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

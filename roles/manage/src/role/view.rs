@@ -1,4 +1,5 @@
-//! Manager, intents and devices, for the API.
+//! Views of the manager, intents and devices for the API. The doc comments of the view types are the descriptions in the API's
+//! schema.
 
 use std::collections::BTreeSet;
 
@@ -436,7 +437,7 @@ pub struct DomainState {
 }
 
 impl PlanView {
-    /// A plan, with the names of `inventory`.
+    /// Builds the view of a plan, with device names from `inventory`.
     pub(super) fn new(plan: &Plan, inventory: &Inventory) -> Self {
         let devices = plan.devices.iter().map(|device| DevicePlanView {
             node: device.node,
@@ -463,7 +464,7 @@ impl PlanView {
 }
 
 impl CostView {
-    /// The cost of a rule.
+    /// Builds the view of a rule's cost.
     pub(super) fn new(rule: &manager::compile::EffectiveRule, cost: Cost, expectation: String) -> Self {
         let (reports, report_bits) = cost.reports.unzip();
         Self {
@@ -479,7 +480,7 @@ impl CostView {
 }
 
 impl DeviceState {
-    /// The state of a device. `silence`: that its reports do not arrive; `note`: what its driver does not promise.
+    /// Builds the state of a device. `silence` says that its reports do not arrive; `note` states a limit of its driver.
     pub(super) fn new(status: DeviceStatus, silence: Option<String>, note: Option<String>) -> Self {
         let DeviceStatus {
             node,
@@ -503,7 +504,7 @@ impl DeviceState {
     }
 }
 
-/// The state of a device in one sentence.
+/// Joins a device's phase, wait and notes to one sentence.
 fn sentence(phase: &Phase, waits: Option<&Wait>, more: [Option<String>; 2]) -> String {
     let parts = [Some(phase.to_string()), waits.map(ToString::to_string)];
     parts
@@ -515,7 +516,8 @@ fn sentence(phase: &Phase, waits: Option<&Wait>, more: [Option<String>; 2]) -> S
 }
 
 impl DeviceView {
-    /// A device. `can`: what its driver says; `silence`: that its reports do not arrive.
+    /// Builds the view of a device. `can` has the capabilities that its driver reports; `silence` says that its reports do not
+    /// arrive.
     pub(super) fn new(
         status: DeviceStatus,
         inventory: &Inventory,

@@ -1,4 +1,4 @@
-//! `[manager.files.NAME]`: in which form the driver `files` writes the rules of a device of `[inventory]`.
+//! Settings of the formats in which the driver `files` writes a device's rules: the tables `[manager.files.NAME]`.
 
 use std::path::{Path, PathBuf};
 
@@ -42,14 +42,14 @@ choice! {
     }
 }
 
-/// A key of the settings, and what is wrong with it.
+/// A key of the settings, and the reason its value is invalid.
 type Wrong = (&'static str, String);
 
 impl FilesSettings {
-    /// The form, and what a device with this map can do. Files are read.
+    /// Builds the format and the capabilities of a device with this map. Reads the files that the settings name.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn format(&self, device: &Device) -> Result<(Format, Capabilities), Wrong> {
         match self.format {
             FilesFormat::Bmv2 => self.bmv2(device),
@@ -74,7 +74,7 @@ impl FilesSettings {
         Ok((format, can))
     }
 
-    /// For `bmv2`, the settings of the same program with the driver `p4runtime`.
+    /// Returns the equivalent settings of the driver `p4runtime`, for `bmv2`.
     pub fn p4(&self) -> P4RuntimeSettings {
         P4RuntimeSettings {
             map: self.map.clone(),

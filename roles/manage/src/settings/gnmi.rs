@@ -1,4 +1,4 @@
-//! `[manager.gnmi.NAME]`: how the driver `gnmi` drives a device of `[inventory]`.
+//! Settings of the driver `gnmi` for a device: the tables `[manager.gnmi.NAME]`.
 
 use std::{
     path::{Path, PathBuf},
@@ -35,10 +35,10 @@ section! {
     }
 }
 
-/// The path map of that name, or of a file.
+/// Returns the included path map with this name, or reads it from a file.
 ///
 /// # Errors
-/// There is none, or it is wrong.
+/// There is no such map, or it is invalid.
 pub fn path_map(name: &Path) -> Result<PathMap, String> {
     let written = name.display().to_string();
     if let Some(text) = gnmi::shipped(&written) {
@@ -64,10 +64,10 @@ fn read_file(file: &Path) -> Result<String, String> {
 }
 
 impl GnmiSettings {
-    /// Returns the settings of the driver. Reads the files that they name.
+    /// Builds the settings of the driver. Reads the files that they name.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn driver(&self, device: &Device) -> Result<DriverSettings, (&'static str, String)> {
         let map = path_map(self.map.as_deref().unwrap_or(Path::new(""))).map_err(|error| ("map", error))?;
         let password = self.password_file.as_deref().map(read_file).transpose();
@@ -114,7 +114,7 @@ impl GnmiSettings {
         })
     }
 
-    /// Certificate and key of this client.
+    /// Reads the client's certificate and key.
     fn identity(&self) -> Result<Option<Pair>, Wrong> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
@@ -136,9 +136,9 @@ impl GnmiSettings {
     }
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, both PEM.
 type Pair = (Vec<u8>, Vec<u8>);
-/// A key of the settings, and what is wrong with it.
+/// A key of the settings, and the reason its value is invalid.
 type Wrong = (&'static str, String);
 
 #[cfg(test)]

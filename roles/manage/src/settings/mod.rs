@@ -1,4 +1,4 @@
-//! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
+//! Settings of a manager: the table `[manager]`, with checks against `[inventory]` and `[[intents]]`.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -142,10 +142,10 @@ section! {
 }
 
 impl ManagerSettings {
-    /// Returns the TLS configuration of connections to devices; `None` without `ca`.
+    /// Returns the TLS configuration of connections to devices, or `None` without `ca`.
     ///
     /// # Errors
-    /// A file cannot be used.
+    /// A file is unusable.
     pub fn client(&self) -> Result<Option<Arc<ClientConfig>>, tls::Problem> {
         let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref())?;
         self.ca
@@ -154,10 +154,10 @@ impl ManagerSettings {
             .transpose()
     }
 
-    /// The map of DTA collectors.
+    /// Reads the map of DTA collectors.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a map, as a message.
+    /// The file is unreadable or not a map; the value is the message.
     pub fn collector_map(&self) -> Result<Option<Arc<DtaMap>>, String> {
         let Some(file) = &self.dta_map else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl ManagerSettings {
         Ok(Some(Arc::new(map)))
     }
 
-    /// A warning if collectors without a place stand beside others with one.
+    /// Returns a warning if some collectors have no location although others have one.
     pub fn idle_collectors(&self) -> Option<String> {
         let (placed, others): (Vec<_>, Vec<_>) = self.collectors.iter().partition(|entry| entry.at.is_some());
         let others = others.iter().filter_map(|entry| Some(entry.address?.to_string()));
@@ -187,7 +187,7 @@ impl ManagerSettings {
         })
     }
 
-    /// The settings of the core, without the map of DTA collectors. `inventory`: in which the collectors' devices are.
+    /// Returns the settings of the core, without the DTA map. `inventory` resolves the devices at the collectors.
     pub fn core(&self, inventory: &Inventory) -> CoreSettings {
         let collectors = self.collectors.iter().filter_map(|entry| {
             Some(Collector {
@@ -207,7 +207,7 @@ impl ManagerSettings {
                 collectors: collectors.collect(),
                 dta_map: None,
             },
-            // A request of a thousand rules would exceed what the API of a switch reads.
+            // `batch`: a request with a thousand rules would exceed the size that a switch's API accepts.
             timing: Timing {
                 timeout: nanoseconds(self.request_timeout),
                 poll: nanoseconds(self.poll),
@@ -232,11 +232,11 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Longest map of DTA collectors, bytes: a change of rules with it is a body that a switch's API reads.
+/// Longest map of DTA collectors, bytes. A request with it must fit into the size that a switch's API accepts.
 const MAX_MAP: usize = 192 << 10;
 
-/// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns the rules and
-/// thresholds that the intents ask of it.
+/// Reports inconsistent settings of manager, inventory and intents. `collects`: this process has a collector. Returns the
+/// rules and thresholds that the intents delegate to the collector.
 pub fn check(
     manager: Option<&ManagerSettings>,
     inventory: &InventorySettings,
@@ -304,9 +304,10 @@ fn check_collectors(
     }
 }
 
-/// Where events cannot be limited.
+/// The error of a budget in events without a collector in this process.
 const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
 
+/// Reports problems of `[manager]` to `refuse`, with the setting's path. `root` is the whole file.
 fn check_manager(
     manager: &ManagerSettings,
     inventory: &Inventory,
@@ -377,7 +378,7 @@ fn check_manager(
     check_devices(manager, inventory, root, refuse);
 }
 
-/// Checks that the other manager can be followed.
+/// Checks that the other manager can be copied from.
 fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
     if !manager.standby {
         return Err("only a manager on standby copies from its peer; add standby = true".to_owned());
@@ -406,7 +407,7 @@ fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
     }
 }
 
-/// Checks how each device is driven.
+/// Checks each device's driver and its settings.
 fn check_devices(
     manager: &ManagerSettings,
     inventory: &Inventory,
@@ -453,14 +454,14 @@ fn check_devices(
     }
 }
 
-/// Checks the settings of a device with the driver `files`: a key, and what is wrong with it.
+/// Checks the settings of a device with the driver `files`. The error is a key and the reason its value is invalid.
 fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
     driver(device).map_err(|message| ("", message))?;
     let Some(settings) = manager.files.get(&device.name) else {
         return Ok(());
     };
     if settings.format == FilesFormat::ConfigDb && device.options.confirm.as_deref() == Some("written") {
-        // The next change would replace the patch, whether the device had it or not.
+        // Otherwise the next change would replace the patch, whether or not it had been applied.
         let message = format!(
             "a patch starts from rules that the device is known to have, and with confirm = \"written\" they are not known; remove `confirm` of `{}`",
             device.name
@@ -470,7 +471,7 @@ fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str
     settings.format(device).map(drop)
 }
 
-/// The index of a device in the file, as a step of a path.
+/// Returns the index of a device in the configuration, as a step of a path.
 fn index_of(root: &Node<'_>, name: &str) -> String {
     let devices = root
         .get_ref()
@@ -486,7 +487,7 @@ fn index_of(root: &Node<'_>, name: &str) -> String {
     index.map(|index| index.to_string()).unwrap_or_default()
 }
 
-/// Checks that a device with TLS can be trusted, and that nobody else reads the token on its way to one without.
+/// Checks that a device with TLS can be verified, and that the token is not sent in the clear over a shared network.
 fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     let Device {
         name,
@@ -524,7 +525,7 @@ fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     }
 }
 
-/// Whether what is sent there without TLS crosses a network that others may read.
+/// Returns whether data sent to an address without TLS crosses a network that others may read.
 fn is_read_by_others(address: &str, manager: &ManagerSettings) -> bool {
     !manager.unencrypted && !address.is_empty() && !tls::is_loopback(tls::authority(address).1)
 }
@@ -535,7 +536,7 @@ fn in_the_clear(to: &str, key: &str) -> String {
     )
 }
 
-/// Checks a device that is reached at an address, with the settings of its driver in a table of `[manager]`. Returns its settings.
+/// Returns the settings of a device's driver from its table in `[manager]`, after checking the device's keys.
 fn with_table<'a, T>(
     device: &Device,
     tables: &'a BTreeMap<String, T>,
@@ -554,7 +555,7 @@ fn with_table<'a, T>(
     Err(("", message))
 }
 
-/// Checks the driver of a device, and the keys that only some drivers need.
+/// Checks a device's driver, and the keys that only some drivers accept.
 fn driver(device: &Device) -> Result<(), String> {
     let Device {
         name,
@@ -581,7 +582,7 @@ fn driver(device: &Device) -> Result<(), String> {
     }
 }
 
-/// Reports inconsistent `[[intents]]` of a file. `collects`: of a process with a collector.
+/// Reports inconsistent `[[intents]]` of a file. `collects`: this process has a collector.
 pub fn check_intents(
     intents: &[intent::IntentSettings],
     collects: bool,
@@ -597,10 +598,10 @@ pub fn check_intents(
     checked
 }
 
-/// Refuses what cannot be executed.
+/// Refuses intents that this process cannot execute.
 ///
 /// # Errors
-/// A key of the intent, and a sentence that says what to do.
+/// A key of the intent, and a sentence with a suggested fix.
 pub fn supported(intent: &Intent, collects: bool) -> Result<(), (&'static str, String)> {
     if intent.budget.events.is_some() && !collects {
         return Err(("budget", NO_EVENTS.to_owned()));
@@ -619,13 +620,13 @@ pub fn supported(intent: &Intent, collects: bool) -> Result<(), (&'static str, S
     Ok(())
 }
 
-/// Whether the collector has to evaluate something for an intent.
+/// Returns whether the collector has to evaluate a rule or thresholds for an intent.
 pub fn asks(intent: &Intent) -> bool {
     let reporting = &intent.reporting;
     reporting.rule.is_some() || (reporting.filter.is_none() && !reporting.thresholds.is_empty())
 }
 
-/// Returns the rules and thresholds that intents, each with its flows, ask of the collector.
+/// Returns the rules and thresholds that intents, each with its flows, delegate to the collector.
 pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
     let mut asked = Asked::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
@@ -647,7 +648,7 @@ pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) ->
     asked
 }
 
-/// The form of an intent's flows in the collector.
+/// Converts an intent's flows to the collector's form.
 pub fn matches(keys: &[FlowMatch]) -> Vec<Match> {
     keys.iter().map(FlowMatch::to_match).collect()
 }

@@ -1,4 +1,4 @@
-//! `[manager.p4runtime.NAME]`: how the driver `p4runtime` drives a device of `[inventory]`.
+//! Settings of the driver `p4runtime` for a device: the tables `[manager.p4runtime.NAME]`.
 
 use std::{
     io::Read as _,
@@ -124,14 +124,14 @@ choice! {
     }
 }
 
-/// Maximum size of a file, bytes.
+/// Maximum size of a program file, bytes.
 const MAX_FILE: u64 = 256 << 20;
 
 impl P4RuntimeSettings {
-    /// Returns the settings of the driver. Reads the files that they name.
+    /// Builds the settings of the driver. Reads the files that they name.
     ///
     /// # Errors
-    /// A key and what is wrong with it.
+    /// A key, and the reason its value is invalid.
     pub fn driver(&self, device: &Device) -> Result<DriverSettings, (&'static str, String)> {
         let map = self.map().map_err(|error| ("map", error))?;
         let report = self.report.as_ref().map(P4ReportSettings::report).transpose();
@@ -172,13 +172,13 @@ impl P4RuntimeSettings {
         })
     }
 
-    /// Returns the function of a device outside the domain, in a few words.
+    /// Describes the function of a device outside the domain in a few words.
     pub fn about(&self) -> Option<String> {
         let aggregator = self.aggregator.as_ref().map(AggregatorSettings::about);
         aggregator.or_else(|| self.translator.as_ref().map(TranslatorSettings::about))
     }
 
-    /// Returns the settings of a device outside the domain.
+    /// Builds the settings of a device outside the domain, or returns `None` for a switch.
     fn role(&self, device: &Device, map: &Map) -> Result<Option<Role>, (&'static str, String)> {
         let of_map = map.role().map(RoleKind::name);
         let of_device = device.role;
@@ -224,7 +224,7 @@ impl P4RuntimeSettings {
         Ok(aggregator.or(translator.map_err(|error| ("translator", error))?))
     }
 
-    /// A device has the table of its role, and no other.
+    /// Checks that a device has the table of its role, and no other.
     fn check_tables(&self, device: &Device, map: &Map) -> Result<(), (&'static str, String)> {
         let tables = [
             (RoleKind::Aggregator, self.aggregator.is_some()),
@@ -252,10 +252,10 @@ impl P4RuntimeSettings {
         Ok(())
     }
 
-    /// Returns the pipeline map: one of the program, or that of a file.
+    /// Returns the included pipeline map with this name, or reads it from a file.
     ///
     /// # Errors
-    /// The map cannot be read, as a message.
+    /// The map is unreadable; the value is the message.
     pub fn map(&self) -> Result<Map, String> {
         if let Some(text) = map::shipped(&self.map) {
             return map::read(text, &self.map).map_err(|error| error.to_string());
@@ -354,10 +354,10 @@ impl P4TlsSettings {
     }
 }
 
-/// The bytes of a file.
+/// Reads a file of at most [`MAX_FILE`] bytes.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    // One byte more than is accepted shows that the file is too long.
+    // One byte more than the maximum, to detect that the file is too long.
     read::open(path)
         .and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut bytes))
         .map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Changes at run time, by JSON with the keys of the configuration file: parsed and validated by the same code.
+//! Parses changes at run time: JSON with the keys of the configuration file, validated by the same code.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::settings::{
 };
 use settings::{json::read, setting::Setting};
 
-/// Checks that no port was added, removed or moved to another interface, and that `edge` is unchanged.
+/// Checks that no port was added, removed or moved to another interface, and that no `edge` has changed.
 pub fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {
     if old.iter().map(fixed_settings).eq(new.iter().map(fixed_settings)) {
         Ok(())
@@ -21,7 +21,7 @@ fn fixed_settings(port: &PortSettings) -> (u16, &str, bool) {
     (port.number, &port.interface, port.edge)
 }
 
-/// The flows to watch, from a list of tables as `[[switch.watch]]`.
+/// Parses flows to watch, from a list of tables as in `[[switch.watch]]`.
 ///
 /// # Errors
 /// A message for the user.
@@ -37,7 +37,7 @@ pub fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchSettings
     checked(&changed).map(|()| watch)
 }
 
-/// The filters, from a list of tables as `[[switch.filter]]`.
+/// Parses filters, from a list of tables as in `[[switch.filter]]`.
 ///
 /// # Errors
 /// A message for the user.
@@ -56,7 +56,7 @@ pub fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<FilterSetti
     checked(&changed).map(|()| filter)
 }
 
-/// A port with other values, from a table with some keys of `[[switch.ports]]`; null restores the default.
+/// Parses a changed port, from a table with some keys of `[[switch.ports]]`; null restores a default.
 ///
 /// # Errors
 /// A message for the user.
@@ -77,6 +77,7 @@ pub fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortS
     checked(&changed).map(|()| after)
 }
 
+/// Validates changed settings like the settings of a file.
 pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
     switch::check(settings, &mut |path, message| {

@@ -1,19 +1,21 @@
-//! The log line about packets that leave the INT domain with a wrong L4 checksum.
+//! Rate-limited log line about packets that leave the INT domain with a wrong L4 checksum.
 
 use dataplane::switch::Stats;
 
-/// Minimum time between two lines, ns.
+/// Minimum interval between two lines, ns.
 const INTERVAL: u64 = 60_000_000_000;
 
-/// The state of the last line.
+/// Progress of the logging.
 #[derive(Debug, Default)]
 pub(super) struct ChecksumLog {
+    /// Wrong checksums already logged.
     logged: u64,
+    /// Earliest time of the next line, ns.
     next: u64,
 }
 
 impl ChecksumLog {
-    /// Logs a line if the sink found more wrong checksums, and the last line is old enough.
+    /// Logs a line if the sink found more wrong checksums and the last line is old enough.
     pub(super) fn check(&mut self, now: u64, node: u32, l4_checksum: &str, stats: &Stats) {
         let total = stats.checksums_wrong;
         let examined = stats.checksums_examined;
@@ -30,7 +32,7 @@ impl ChecksumLog {
         }
     }
 
-    /// The wrong checksums since the last line, if a line is due.
+    /// Returns the number of wrong checksums since the last line, if a line is due.
     fn due(&mut self, now: u64, total: u64) -> Option<u64> {
         let new = total.saturating_sub(self.logged);
         if new == 0 || now < self.next {

@@ -1,4 +1,5 @@
-//! DTA reports of a switch: the router owns the reporter, this module the sockets.
+//! DTA reports of a switch. The `dataplane` crate owns the reporter, which turns packets into DTA operations; this module owns
+//! its sockets, its destinations and its timers.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,30 +15,30 @@ use runtime::reporter::{Sockets, first_sequence};
 use terminal::CliError;
 use view::{Name, ReporterCollector, reporter_collectors, rules};
 
-/// Addresses for the reports of each collector, and the assignment of keys to collectors.
+/// The address for each collector's reports, and the assignment of keys to collectors.
 pub(super) type Destinations = (Vec<SocketAddr>, Spread);
 
-/// Minimum time between two ticks of the reporter, ns.
+/// Minimum interval between two ticks of the reporter, ns.
 const TICK: u64 = 200_000;
 
-/// The sockets, and the time of the reporter's next tick.
+/// The sockets of the reporter, and its schedule.
 #[derive(Debug)]
 pub struct Dta {
     collectors: Vec<SocketAddr>,
     /// The sockets for reports and control messages.
     pub sockets: Sockets,
     next_tick: u64,
-    /// The map of the manager.
+    /// The map of collectors received from the manager.
     map: Option<Arc<DtaMap>>,
-    /// Operations that waited when a map with fewer or other collectors was applied.
+    /// Pending operations lost when a map with fewer or other collectors arrived.
     abandoned: u64,
 }
 
 impl Dta {
-    /// Opens the sockets, and attaches a reporter to the switch; without collectors, it waits for the map of the manager.
+    /// Opens the sockets, and attaches a reporter to the switch. Without collectors, waits for the manager's map.
     ///
     /// # Errors
-    /// A port in use, settings that do not fit together.
+    /// A port is in use, or the settings are inconsistent.
     pub(super) fn open(
         settings: &DtaSettings,
         node: u32,
@@ -67,10 +68,10 @@ impl Dta {
         Ok(dta)
     }
 
-    /// The same with open sockets, which then send to the collectors of the settings.
+    /// Attaches a reporter that uses open sockets and the collectors of the settings.
     ///
     /// # Errors
-    /// Settings that do not fit together.
+    /// The settings are inconsistent.
     pub fn attach(
         settings: &DtaSettings,
         node: u32,
@@ -95,7 +96,7 @@ impl Dta {
         }
     }
 
-    /// Attaches a reporter that begins anew.
+    /// Attaches a new reporter, with new sequence numbers.
     fn begin(
         &mut self,
         settings: &DtaSettings,
@@ -115,16 +116,16 @@ impl Dta {
         Ok(())
     }
 
-    /// Whether the destinations are those of a manager's map.
+    /// Returns whether the destinations come from a manager's map.
     pub(super) fn has_map(&self) -> bool {
         self.map.is_some()
     }
 
-    /// Reports to the collectors of a manager's map from now on. Those so far keep their sequences if they have the same numbers in the map;
-    /// otherwise the reporter begins anew.
+    /// Switches to the collectors of a manager's map. If the current collectors are the first in the map, their sequences
+    /// continue; otherwise a new reporter starts.
     ///
     /// # Errors
-    /// The map contradicts the settings, as a message; nothing changes.
+    /// The map contradicts the settings; the value is the message, and nothing changes.
     pub(super) fn follow(
         &mut self,
         settings: &DtaSettings,
@@ -181,7 +182,7 @@ impl Dta {
         Ok(())
     }
 
-    /// Processes control messages, runs timers, sends pending reports.
+    /// Processes control messages, runs timers, and sends pending reports.
     pub fn poll(&mut self, now: u64, switch: &mut Switch) {
         let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else {
             return;
@@ -196,13 +197,13 @@ impl Dta {
         self.sockets.send(outbox);
     }
 
-    /// Time of the next tick, ns.
+    /// Returns the time of the next tick, ns.
     pub(super) fn next(&self, switch: &Switch) -> u64 {
         let next = switch.dta().and_then(|dta| dta.reporter.next());
         next.map_or(u64::MAX, |next| next.max(self.next_tick))
     }
 
-    /// Current state and counters.
+    /// Returns the current state and counters.
     pub fn view(&self, now: u64, switch: &Switch) -> DtaView {
         let map = self.map.as_ref().map(|map| map.collectors.clone());
         let abandoned = self.abandoned;
@@ -257,7 +258,7 @@ impl Dta {
     }
 }
 
-/// Reports that were not acknowledged, and entries that wait for a full batch.
+/// Returns the number of unacknowledged reports and of entries that wait for a full batch.
 fn waiting(reporter: &Reporter, now: u64) -> u64 {
     let reports: u64 = reporter.destinations(now).map(|to| u64::from(to.waiting)).sum();
     reports + reporter.mappings().map(|(_, stats)| stats.pending).sum::<u64>()

@@ -1,7 +1,7 @@
-//! LLDP (IEEE 802.1AB) of the switch's ports: what they announce, and the neighbour that each of them hears.
+//! LLDP (IEEE 802.1AB) agent of the switch: sends announcements on its ports, and records the neighbour at each port, from
+//! which the manager learns links.
 //!
-//! LLDPDUs are neither forwarded nor delayed by the emulated links, and pass while the switch waits for its manager: the manager
-//! learns the links from them.
+//! LLDPDUs are never forwarded, bypass the delays of emulated links, and pass even while the switch waits for its manager.
 
 use wire::{
     Refusal, ethernet,
@@ -11,37 +11,37 @@ use wire::{
 use crate::settings::{PortSettings, SwitchSettings};
 use view::switch::NeighbourView;
 
-/// LLDP of a switch.
+/// The LLDP agent of a switch.
 #[derive(Debug)]
 pub(super) struct Lldp {
     node: u32,
     system: String,
     ports: Vec<Port>,
-    /// Changes of neighbours since the start, as far as they are told.
+    /// Number of published changes of neighbours since the start.
     changes: u64,
-    /// When something is due next, ns.
+    /// Time of the next due work, ns.
     next: u64,
 }
 
 #[derive(Debug, Default)]
 struct Port {
-    /// When it sends next, ns.
+    /// Time of the next announcement, ns.
     next: u64,
-    /// When it has sent last, ns.
+    /// Time of the last announcement, ns.
     sent: Option<u64>,
-    /// Changes of its neighbour are told from then on, ns: whoever is behind it may cause as many as it likes.
+    /// Earliest time at which the next change may be published, ns. The rate is limited because the neighbour controls it.
     quiet: u64,
-    /// There was a change that is not told yet.
+    /// A change has not been published yet.
     changed: bool,
-    /// LLDPDUs that it still sends at the fast interval.
+    /// Number of announcements still to send at the fast interval.
     fast: u8,
     neighbour: Option<Neighbour>,
-    /// Until then, ns, a second system was neighbour: whose link it is, is not known.
+    /// Until this time, ns, a second system also announced itself, so that the link is ambiguous.
     several: u64,
 }
 
 impl Port {
-    /// Counts changes: at most one in the shortest time between two.
+    /// Returns 1 if a change is to be published now, at most once per [`CHANGE_INTERVAL`], otherwise 0.
     fn count(&mut self, now: u64) -> u64 {
         if !self.changed || now < self.quiet {
             return 0;
@@ -51,23 +51,23 @@ impl Port {
     }
 }
 
-/// A neighbour, and the time until which its announcement is valid.
+/// A neighbour, and the expiry of its announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Neighbour {
-    /// Chassis ID and Port ID as received.
+    /// The neighbour's chassis ID and port ID, as received.
     key: Vec<u8>,
     view: NeighbourView,
-    /// When it expires, ns.
+    /// Time of its expiry, ns.
     end: u64,
 }
 
-/// Whether a frame is LLDP for the nearest bridge. It is not forwarded.
+/// Returns whether a frame is LLDP for the nearest bridge, which must not be forwarded.
 pub(super) fn is_lldp(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&ETHERTYPE.to_be_bytes()) && frame[..6] == NEAREST_BRIDGE
 }
 
 impl Lldp {
-    /// LLDP of a switch; `None`: it is switched off.
+    /// Creates the agent, or returns `None` if LLDP is disabled.
     pub(super) fn new(settings: &SwitchSettings) -> Option<Self> {
         let node = settings.node;
         settings.lldp.then(|| Self {
@@ -86,18 +86,18 @@ impl Lldp {
         })
     }
 
-    /// When something is due next, ns.
+    /// Returns the time of the next due work, ns.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Changes of neighbours since the start.
+    /// Returns the number of published changes of neighbours since the start.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Forgets expired neighbours, and passes the frames that are due to `send`, with the index of the port. A port that `works` is
-    /// not true for has no neighbour, and sends nothing.
+    /// Expires neighbours, and passes due announcements to `send` with the index of the port. A port that is down or for which
+    /// `works` returns false has no neighbour and sends nothing.
     pub(super) fn poll(
         &mut self,
         now: u64,
@@ -129,7 +129,7 @@ impl Lldp {
             }
             self.changes += port.count(now);
             if !works {
-                // It announces itself as soon as it is back.
+                // Announce the port as soon as it is back.
                 (port.next, port.fast) = (now, FAST);
             } else if port.next <= now {
                 let interval = if port.fast > 0 { FAST_INTERVAL } else { INTERVAL };
@@ -140,7 +140,7 @@ impl Lldp {
         }
     }
 
-    /// Announces that all ports are going away.
+    /// Announces the shutdown of all ports (a TTL of 0).
     pub(super) fn close(&self, settings: &[PortSettings], send: &mut dyn FnMut(usize, &[u8])) {
         let mut frame = [0; MAX_FRAME];
         for (index, settings) in settings.iter().enumerate().filter(|(_, settings)| settings.up) {
@@ -148,6 +148,7 @@ impl Lldp {
         }
     }
 
+    /// Writes the LLDP frame of a port into `frame`, and returns it. A `ttl` of 0 s withdraws the port.
     fn announcement<'a>(&self, settings: &PortSettings, ttl: u16, frame: &'a mut [u8]) -> &'a [u8] {
         let interface = &settings.interface.as_bytes()[..settings.interface.len().min(MAX_NAME)];
         let system = &self.system.as_bytes()[..self.system.len().min(MAX_NAME)];
@@ -171,16 +172,16 @@ impl Lldp {
             ethertype: ETHERTYPE,
         }
         .emit(frame);
-        // An identifier of an empty interface name cannot be sent; the configuration refuses it.
+        // Emitting fails only for an empty interface name, which the configuration refuses.
         let len = lldpdu.emit(&mut frame[ethernet::HEADER_LEN..]).unwrap_or(0);
         let len = (ethernet::HEADER_LEN + len).max(MIN_FRAME);
         &frame[..len]
     }
 
-    /// Takes over what the neighbour of a port announces.
+    /// Processes an announcement received at a port.
     ///
     /// # Errors
-    /// It is malformed.
+    /// The LLDPDU is malformed.
     pub(super) fn receive(&mut self, now: u64, index: usize, frame: &[u8]) -> Result<(), Refusal> {
         let lldpdu = Lldpdu::parse(frame.get(ethernet::HEADER_LEN..).unwrap_or_default())?;
         let Some(port) = self.ports.get_mut(index) else {
@@ -198,7 +199,7 @@ impl Lldp {
         if lldpdu.ttl == 0 {
             port.changed |= same && port.neighbour.take().is_some();
         } else if !same {
-            // The first one stays until it expires: a port has one neighbour, and the others make it doubtful.
+            // Keep the first neighbour until it expires. A further one only makes the link ambiguous.
             port.changed |= port.several == 0;
             port.several = port.several.max(end);
         } else {
@@ -209,7 +210,7 @@ impl Lldp {
             };
             port.changed |= port.neighbour.as_ref().map(|heard| &heard.view) != Some(&new.view);
             if port.neighbour.is_none() {
-                // A new neighbour shall not wait for the next interval.
+                // Announce this port to a new neighbour soon, instead of after the regular interval.
                 let soonest = port.sent.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
                 (port.fast, port.next) = (FAST, soonest.min(port.next));
                 self.next = self.next.min(port.next);
@@ -220,7 +221,7 @@ impl Lldp {
         Ok(())
     }
 
-    /// The neighbour of the port with this index.
+    /// Returns the neighbour at the port with this index.
     pub(super) fn neighbour(&self, index: usize) -> Option<NeighbourView> {
         let port = self.ports.get(index)?;
         let view = port.neighbour.as_ref()?.view.clone();
@@ -246,7 +247,7 @@ fn view(lldpdu: &Lldpdu<'_>) -> NeighbourView {
     }
 }
 
-/// An identifier for people: a MAC address, a name, or hexadecimal digits.
+/// Formats an identifier as a MAC address, a name, or hexadecimal digits.
 fn id_text(id: Id<'_>, mac: u8) -> String {
     let is_name = id
         .bytes
@@ -262,7 +263,7 @@ fn id_text(id: Id<'_>, mac: u8) -> String {
         .join(":")
 }
 
-/// A text of the network, without control characters.
+/// Decodes text from the network, replacing control characters.
 fn text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars()
@@ -271,21 +272,21 @@ fn text(bytes: &[u8]) -> String {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Between two announcements (`msgTxInterval`), ns.
+/// Interval of announcements (`msgTxInterval`), ns.
 const INTERVAL: u64 = 30 * SECOND;
-/// Between the first ones, and after a new neighbour (`msgFastTx`), ns.
+/// Interval of the first announcements, and after a new neighbour (`msgFastTx`), ns.
 const FAST_INTERVAL: u64 = SECOND;
-/// Shortest time between two changes of the neighbour of a port that are told, ns.
+/// Minimum interval between published changes of a port's neighbour, ns.
 const CHANGE_INTERVAL: u64 = SECOND;
-/// Number of frames in fast transmission (`txFastInit`).
+/// Number of announcements at the fast interval (`txFastInit`).
 const FAST: u8 = 4;
-/// `msgTxInterval` times `msgTxHold` (4), and one, in seconds.
+/// Validity of announcements, s: `msgTxInterval` times `msgTxHold` (4), plus one.
 const TTL: u16 = 121;
-/// Longest name that is announced.
+/// Longest announced name, bytes.
 const MAX_NAME: usize = wire::lldp::MAX_TEXT_LEN;
-/// An Ethernet header, two identifiers, two texts, TTL and end.
+/// Size of the longest announcement, bytes: Ethernet header, two identifiers, two texts, TTL and end.
 const MAX_FRAME: usize = 1100;
-/// Shortest Ethernet frame, without its checksum.
+/// Shortest Ethernet frame without its checksum, bytes.
 const MIN_FRAME: usize = 60;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Rules that a manager installs in a running switch: who may write, which version is in force, and the settings that follow.
+//! The rules that a manager installs in a running switch: the writer, the active version, and the implied settings.
 //!
-//! A managed switch forwards nothing until its rules allow it, so that a switch without its sinks cannot send INT to hosts. With a
-//! state file, rules and the highest election survive a restart; without one, a restarted switch waits for its manager.
+//! A managed switch forwards nothing until its rules contain `Rule::Forwarding`, so that a switch without sinks cannot leak
+//! INT to hosts. With a state file, rules and the highest election survive a restart; otherwise a restarted switch waits for
+//! its manager. A change is prepared (checked), saved, and then applied.
 
 use std::{
     collections::HashMap,
@@ -31,28 +32,28 @@ use view::{
     switch::INSTRUCTIONS,
 };
 
-/// The rules of a switch.
+/// The rules of a managed switch.
 #[derive(Debug)]
 pub struct Managed {
     rules: Rules,
-    /// The highest election that claimed it.
+    /// The highest election with which a manager has claimed the switch.
     election: Election,
-    /// When its manager last claimed it, changed its rules, or renewed its lease; at first, the start.
+    /// Time at which the manager last claimed, changed rules or renewed its lease; initially the start.
     renewed: Instant,
-    /// Time of the start, ns: no version of an earlier run is one of this run.
+    /// Time of the start, ns; part of the version, so that versions of different runs differ.
     start: u64,
-    /// Changes since the start.
+    /// Number of changes since the start.
     changes: u64,
     file: Option<Arc<SavedFile>>,
     version: watch::Sender<Version>,
 }
 
-/// The version of the rules for which a manager waits.
+/// The version that a manager's long poll waits on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// The version of the rules.
+    /// The version of the rules, as an ETag.
     pub etag: String,
-    /// Changes of neighbours since the start.
+    /// Number of changes of neighbours since the start.
     pub neighbours: u64,
 }
 
@@ -64,12 +65,12 @@ struct Saved {
     rules: Vec<RuleView>,
 }
 
-/// The request of a manager.
+/// A manager's request to the switch.
 #[derive(Clone, Debug)]
 pub enum Proposal {
-    /// To become the only writer.
+    /// Claims the role of the only writer.
     Claim(Election),
-    /// Changes the rules as their only writer.
+    /// Changes the rules, as the only writer.
     Apply {
         /// The election of the writer.
         election: Election,
@@ -80,34 +81,34 @@ pub enum Proposal {
     },
 }
 
-/// A proposal that can be executed: saved first, then put in force.
+/// A checked proposal, to be saved and then applied.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     rules: Rules,
     election: Election,
-    /// The version in which it was prepared.
+    /// The version for which it was prepared.
     before: Etag,
     file: Option<Arc<SavedFile>>,
 }
 
-/// The reason that a proposal is refused.
+/// The reason a proposal is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The switch has no `[switch.managed]`.
     NotManaged,
-    /// Another manager has a higher election.
+    /// Another manager has a higher election, the given one.
     NotPrimary(Election),
     /// The rules have another version.
     Stale,
-    /// The rules contradict each other, or the switch cannot execute them.
+    /// The rules contradict each other, or this switch cannot execute them.
     Wrong(String),
 }
 
 impl Managed {
-    /// The rules that `settings` name, from the state file if there is one.
+    /// Opens the rules, from the state file if one is configured and exists.
     ///
     /// # Errors
-    /// The file cannot be read; the message says what to do.
+    /// The file is unreadable; the message suggests a fix.
     pub fn open(settings: &ManagedSettings, start: u64) -> Result<Self, CliError> {
         let file = settings.state.clone().map(|path| SavedFile::new(path, 0o666));
         let saved = file.as_deref().map(load).transpose()?.flatten();
@@ -128,20 +129,20 @@ impl Managed {
         Ok(managed)
     }
 
-    /// Returns the rules in force.
+    /// Returns the active rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The highest election that claimed it.
+    /// Returns the highest election with which a manager has claimed the switch.
     pub fn election(&self) -> Election {
         self.election
     }
 
-    /// Renews the lease of the manager that claimed it.
+    /// Renews the lease of the manager that claimed the switch.
     ///
     /// # Errors
-    /// It was another one.
+    /// Another manager has claimed it.
     pub fn renew(&mut self, election: Election) -> Result<(), Refused> {
         if election != self.election {
             return Err(Refused::NotPrimary(self.election));
@@ -150,22 +151,22 @@ impl Managed {
         Ok(())
     }
 
-    /// Time since its manager was last heard.
+    /// Returns the time since the manager's last request as the writer.
     pub fn silence(&self) -> Duration {
         self.renewed.elapsed()
     }
 
-    /// The version of the rules.
+    /// Returns the version of the rules.
     pub fn etag(&self) -> Etag {
         Etag(format!("{:x}-{}", self.start, self.changes))
     }
 
-    /// Changes with the version.
+    /// Returns a receiver that is notified of each new version.
     pub fn versions(&self) -> watch::Receiver<Version> {
         self.version.subscribe()
     }
 
-    /// Takes over how often neighbours have changed.
+    /// Sets the number of changes of neighbours.
     pub fn set_neighbours(&self, changes: u64) {
         self.version.send_if_modified(|version| {
             let before = std::mem::replace(&mut version.neighbours, changes);
@@ -177,12 +178,12 @@ impl Managed {
         self.version.send_modify(|version| version.etag = self.etag().0);
     }
 
-    /// Whether it may forward packets.
+    /// Returns whether the switch may forward packets.
     pub fn forwards(&self) -> bool {
         self.rules.contains(&Rule::Forwarding)
     }
 
-    /// Gives a port its roles; it is down until the switch may forward.
+    /// Sets a port's INT roles. The port is down until the switch may forward.
     pub fn fit(&self, port: &mut dataplane::router::Port) {
         let number = u32::from(port.number);
         port.source = Some(self.rules.contains(&Rule::Source(number)));
@@ -190,7 +191,7 @@ impl Managed {
         port.up &= self.forwards();
     }
 
-    /// The map of DTA collectors.
+    /// Returns the map of DTA collectors, if there is one.
     pub fn dta_map(&self) -> Option<&Arc<DtaMap>> {
         self.rules.iter().find_map(|rule| match rule {
             Rule::DtaMap(map) => Some(map),
@@ -198,26 +199,26 @@ impl Managed {
         })
     }
 
-    /// The instruction bits that it executes.
+    /// Returns the instruction bits that the switch executes.
     pub fn bits(&self) -> u16 {
         bits(&self.rules)
     }
 
-    /// The settings with what the rules say.
+    /// Returns the settings of the file, overridden by the rules.
     ///
     /// # Errors
-    /// It cannot happen with rules that were checked.
+    /// Checked rules never fail.
     pub fn settings(&self, file: &SwitchSettings) -> Result<SwitchSettings, String> {
         overlay(&self.rules, file)
     }
 
-    /// Checks a proposal. `file`: the settings without rules.
+    /// Checks a proposal. `file` has the settings without rules.
     ///
     /// # Errors
-    /// The reason; nothing changes.
+    /// The reason for refusing it; nothing changes.
     pub fn prepare(&self, proposal: Proposal, file: &SwitchSettings) -> Result<Prepared, Refused> {
         match proposal {
-            // A claim has an election of its own: if two managers had the same one, neither could fence the other off.
+            // A claim must exceed the election: with equal elections neither manager could fence off the other.
             Proposal::Claim(election) if election <= self.election => Err(Refused::NotPrimary(self.election)),
             Proposal::Apply { election, .. } if election < self.election => {
                 Err(Refused::NotPrimary(self.election))
@@ -249,10 +250,10 @@ impl Managed {
         }
     }
 
-    /// Takes over what was prepared. Returns the rules before.
+    /// Activates a prepared proposal. Returns the previous rules.
     ///
     /// # Errors
-    /// Something else was put in force meanwhile.
+    /// The rules have changed since it was prepared.
     pub fn apply(&mut self, prepared: Prepared) -> Result<Rules, Refused> {
         if prepared.before != self.etag() {
             return Err(Refused::Stale);
@@ -265,14 +266,14 @@ impl Managed {
         Ok(before)
     }
 
-    /// Puts back the rules that [`Managed::apply`] replaced.
+    /// Restores the rules that [`Managed::apply`] returned.
     pub fn restore(&mut self, rules: Rules) {
         self.rules = rules;
         self.changes += 1;
         self.publish();
     }
 
-    /// Returns the rules and the election in force, to be saved again.
+    /// Returns the active rules and election, to be saved again.
     pub fn current(&self) -> Prepared {
         Prepared {
             rules: self.rules.clone(),
@@ -284,10 +285,10 @@ impl Managed {
 }
 
 impl Prepared {
-    /// Writes the state file, if there is one: on return, the rules survive a power failure.
+    /// Writes the state file, if there is one. On return, the rules survive a power failure.
     ///
     /// # Errors
-    /// A sentence that says what to do.
+    /// A sentence with a suggested fix.
     pub fn save(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         let saved = Saved {
@@ -309,7 +310,7 @@ impl Prepared {
     }
 }
 
-/// The saved rules; `None` if there is no file yet.
+/// Loads the saved election and rules, or returns `None` if there is no file yet.
 fn load(file: &SavedFile) -> Result<Option<(Election, Rules)>, CliError> {
     let text = match file.read() {
         Ok(text) => text,
@@ -332,7 +333,7 @@ fn has_map(rules: &Rules) -> bool {
     rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)))
 }
 
-/// The rules after changes.
+/// Returns the rules after changes, or the reason they are invalid.
 fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
     let mut after = rules.clone();
     for change in changes {
@@ -348,6 +349,7 @@ fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
             }
         }
     }
+    // Rules are sorted, so most conflicting ones are adjacent; watch and filter keys need a set.
     let mut last = None::<&Rule>;
     let mut keys = std::collections::BTreeSet::new();
     for rule in &after {
@@ -416,13 +418,13 @@ fn bits(rules: &Rules) -> u16 {
     })
 }
 
-/// The settings of the file with what the rules say.
+/// Returns the settings of the file, overridden by the rules.
 fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, String> {
     let mut settings = SwitchSettings {
         managed: None,
         ..file.clone()
     };
-    // Checked with the file: here it would lack its collectors.
+    // A DTA section that waits for its map would fail the check here; it was checked with the file.
     settings.dta = settings.dta.filter(|dta| !dta.waits_for_map());
     let mut watched = Vec::new();
     let mut filtered = Vec::new();
@@ -438,7 +440,7 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
             Rule::DtaMap(_) | Rule::Sink(_) | Rule::Source(_) | Rule::Instruction(_) | Rule::Forwarding => {}
         }
     }
-    // The first match applies, so the narrower comes first.
+    // The first match applies, so narrower entries come first.
     watched.sort_by_cached_key(|watch| watch.key.by_precedence());
     filtered.sort_by_cached_key(|filter| filter.key.by_precedence());
     settings.watch = watched
@@ -485,7 +487,7 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
         sport: written(flows.src_port),
         dport: written(flows.dst_port),
         proto: flows.proto.map(Protocol),
-        // A switch has all of a manager's algorithms, by the same words.
+        // The names of the algorithms are the same for managers and switches.
         algorithm: filter::FilterAlgorithm::from_name(rule.algorithm.name()),
         ..FilterSettings::default()
     };
@@ -506,7 +508,7 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
     Ok(settings)
 }
 
-/// The flows of a key, as a switch matches them.
+/// Converts a key to the switch's match, which has no DSCP.
 fn flows(key: &FlowMatch) -> Result<Match, String> {
     if key.dscp.is_some() {
         return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
@@ -514,15 +516,15 @@ fn flows(key: &FlowMatch) -> Result<Match, String> {
     Ok(key.to_match())
 }
 
-/// Returns `None` for all ports, as in the configuration.
+/// Converts a port range to its written form, where `None` means all ports.
 fn written(ports: PortRange) -> Option<PortRange> {
     (ports != PortRange::ANY).then_some(ports)
 }
 
-/// Entries of the watchlist at most.
+/// Maximum number of watchlist entries.
 pub(super) const WATCH_ENTRIES: usize = 4096;
 
-/// The entries of the watchlist that packets have matched: those of `rules`, as `switch` has counted them.
+/// Returns the watchlist entries of `rules` that packets have matched, with the counts of `switch`.
 pub fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowMatch, Counted)> {
     let keys = rules.iter().filter_map(|rule| match rule {
         Rule::Watch(watch) => Some((watch.key.to_match(), watch.key)),

@@ -1,4 +1,5 @@
-//! The switch role: [`dataplane::router`] between real interfaces. One thread owns it; others send it requests.
+//! The switch role: runs [`dataplane::router`] between real interfaces, as an INT node. One thread owns the router; the API
+//! and other threads send it closures to execute.
 
 mod change;
 mod checksum_log;
@@ -38,19 +39,19 @@ use runtime::{
 use terminal::CliError;
 pub use view::{FilterView, PortView, SwitchView};
 
-/// Who asks for rules: their requests wait in places of their own.
+/// The kind of client that requests rules. Each kind has a separate limit on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
-    /// Somebody who may only read.
+    /// A client with read access only.
     Reader,
-    /// A manager, or somebody else who may change rules.
+    /// A manager, or another client that may change rules.
     Manager,
 }
 
-/// Work for the switch's thread.
+/// Work for the switch's thread to execute.
 type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;
 
-/// A switch with open interfaces, not yet started.
+/// A switch with open interfaces, before its thread starts.
 #[derive(Debug)]
 pub struct Ready {
     forwarder: Forwarder,
@@ -65,21 +66,21 @@ pub struct Role {
     thread: StoppableThread,
 }
 
-/// A handle to a switch.
+/// A handle for requests to a switch.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: SyncSender<Work>,
-    /// Set when work is in the channel.
+    /// Set when work is in the channel; together with a byte in the pipe it wakes the thread.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
-    /// The last view that the thread returned.
+    /// The last view that the thread returned, as a fallback.
     last: Arc<Mutex<Option<SwitchView>>>,
-    /// Held while rules are saved and put in force.
+    /// Held from the check of a proposal until its rules are active, so that proposals are processed one at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
     waiting: Waiting,
 }
 
-/// Places for requests that wait for another version of the rules: who may only read does not take those of a manager.
+/// Permits for requests that wait for a new version of the rules. Readers cannot use up the managers' permits.
 #[derive(Clone, Debug)]
 struct Waiting {
     readers: Arc<Semaphore>,
@@ -96,7 +97,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// A place, while it is held; `None`: all are taken.
+    /// Returns a permit, or `None` if all are in use.
     fn acquire(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
         let room = match requester {
             Requester::Reader => &self.readers,
@@ -106,7 +107,7 @@ impl Waiting {
     }
 }
 
-/// The switch's end of the request channel.
+/// The thread's end of the request channel.
 #[derive(Debug)]
 pub struct Requests {
     work: Receiver<Work>,
@@ -115,11 +116,10 @@ pub struct Requests {
 }
 
 impl Ready {
-    /// Opens the interfaces of a switch; forwarding starts later. `intercept`: the connection to a translator that reports are
-    /// intercepted for.
+    /// Opens a switch's interfaces; forwarding starts later. `intercept` connects to the translator of intercepted reports.
     ///
     /// # Errors
-    /// An interface cannot be opened; the message says what to do.
+    /// An interface cannot be opened; the message suggests a fix.
     pub fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
         let forwarder = Forwarder::open(settings, intercept)?;
         let (requests, work) = sync_channel(MAX_REQUESTS);
@@ -151,10 +151,10 @@ impl Ready {
         })
     }
 
-    /// Starts forwarding.
+    /// Starts the switch's thread, which forwards frames.
     ///
     /// # Errors
-    /// The thread cannot be created.
+    /// The system cannot start a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self {
             forwarder,
@@ -167,17 +167,17 @@ impl Ready {
 }
 
 impl Role {
-    /// A handle to it.
+    /// Returns a handle to the switch.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Applies another file's ports, routes and flows.
+    /// Applies the ports, routes and flows of a reloaded configuration.
     ///
     /// # Errors
     /// The cause, as a message; the change may be incomplete.
     pub fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
-        // The map may have changed; all other DTA settings stay until a restart.
+        // Reload the collector map; other DTA settings apply at the next start.
         let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
         let destinations = mapped
             .map(|dta| dta.destinations())
@@ -202,7 +202,7 @@ impl Drop for Role {
 }
 
 impl Handle {
-    /// Runs `question` on the switch's thread. `None`: the switch is overloaded or has ended.
+    /// Runs `question` on the switch's thread. Returns `None` if the switch is overloaded or has ended.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
@@ -227,11 +227,11 @@ impl Handle {
         lock(&self.last).clone()
     }
 
-    /// Returns the rules. `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
-    /// neighbours than this one. When too many wait already, it answers at once.
+    /// Returns the rules. With `known`, waits a while for a version other than that; with `seen`, also for another number of
+    /// neighbour changes. If too many requests are waiting, answers at once.
     ///
     /// # Errors
-    /// The switch is overloaded, or has no manager.
+    /// The switch is overloaded or not managed.
     pub async fn rules(
         &self,
         known: Option<&str>,
@@ -267,10 +267,10 @@ impl Handle {
         }
     }
 
-    /// Executes what a manager asks for: on return it is in force, and survives a restart if the switch has a state file.
+    /// Checks, saves and then activates a manager's proposal, which then survives a restart if there is a state file.
     ///
     /// # Errors
-    /// The reason; the rules are as before.
+    /// The reason; the rules are unchanged.
     pub async fn propose(&self, proposal: Proposal) -> Result<RulesView, RulesError> {
         let _turn = self.turn.lock().await;
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
@@ -281,6 +281,7 @@ impl Handle {
         });
         match applied.await.ok_or(RulesError::Silent)? {
             Ok(view) => Ok(view),
+            // Activation failed after saving, so save the active rules again.
             Err((refused, current)) => {
                 if let Some(current) = current {
                     save(current).await?;
@@ -302,17 +303,17 @@ impl Handle {
     }
 
     fn wake(&self) {
-        // A full pipe wakes the thread, too.
+        // If the pipe is full, the thread wakes up anyway.
         let _ = (&*self.wake).write(&[0]);
     }
 }
 
-/// The reason that rules cannot be read or changed.
+/// The reason rules cannot be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulesError {
     /// The switch is overloaded or has ended.
     Silent,
-    /// The rules cannot be saved, with the reason and what to do.
+    /// The rules cannot be saved; the reason and a suggested fix.
     NotSaved(String),
     /// The switch refuses the proposal.
     Refused(Refused),
@@ -324,7 +325,7 @@ impl From<Refused> for RulesError {
     }
 }
 
-/// Saves rules without delaying other requests.
+/// Saves rules on a blocking thread, without delaying other requests.
 async fn save(prepared: managed::Prepared) -> Result<managed::Prepared, RulesError> {
     let saved = tokio::task::spawn_blocking(move || prepared.save().map(|()| prepared)).await;
     saved
@@ -332,17 +333,17 @@ async fn save(prepared: managed::Prepared) -> Result<managed::Prepared, RulesErr
         .map_err(RulesError::NotSaved)
 }
 
-/// Longest wait for another version of the rules.
+/// Longest wait for a new version of the rules.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Maximum number of queued requests.
 const MAX_REQUESTS: usize = 64;
-/// Time limit of a response that may be an old one.
+/// Time limit of a request that can fall back to the last view.
 const MOMENT: Duration = Duration::from_millis(50);
-/// Time limit of a response.
+/// Time limit of other requests.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Requests of managers that wait for another version of the rules.
+/// Maximum number of waiting requests of managers.
 const MAX_MANAGERS: usize = 16;
-/// Requests of those who may only read that wait for another version of the rules.
+/// Maximum number of waiting requests of readers.
 const MAX_READERS: usize = 8;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The switch's thread: frames from the interfaces to the router, frames from the router to the interfaces, reports to the
-//! collector.
+//! The switch's thread: passes frames from the interfaces to the router and back, sends reports, and runs LLDP, DTA and the
+//! exchange with a translator in the same process.
 
 use std::{
     io::Read,
@@ -35,22 +35,23 @@ use terminal::CliError;
 /// State of the switch's thread.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// Those of the file.
+    /// The settings of the file.
     file: SwitchSettings,
-    /// Those of the file, with what a manager's rules say.
+    /// The effective settings: the file's, overridden by the manager's rules.
     pub(super) settings: SwitchSettings,
     managed: Option<Managed>,
     pub(super) router: Router,
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
     pub(super) dta: Option<Dta>,
-    /// The LLDP agent; `None` if LLDP is off.
+    /// The LLDP agent, or `None` if LLDP is disabled.
     pub(super) lldp: Option<Lldp>,
     /// The connection to the translator for which reports are intercepted.
     intercept: Option<SwitchEnd>,
+    /// Frames to send, by port.
     staged: Vec<Staged>,
     clock: Clock,
-    /// Buffer for frames that are segmented or completed.
+    /// Buffers for frames being segmented, and for frames whose checksum is being completed.
     scratch: [Vec<u8>; 2],
     next_check: u64,
     checksum_log: ChecksumLog,
@@ -60,32 +61,32 @@ pub struct Forwarder {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) frames: frames::Port,
-    /// Reason that the port is closed until it is opened again.
+    /// The reason the port is closed, until it is reopened.
     pub(super) failed: Option<String>,
     /// MTU of the interface, bytes.
     pub(super) mtu: u16,
-    /// Counters of earlier sockets.
+    /// Counters of earlier sockets of the port.
     before: frames::Stats,
 }
 
-/// Frames to send as a burst.
+/// Frames of one port to be sent as a burst. Buffers are reused; the first `used` hold frames.
 #[derive(Debug, Default)]
 struct Staged {
     frames: Vec<Vec<u8>>,
     used: usize,
 }
 
-/// The socket for reports.
+/// The UDP socket for Telemetry Reports.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     sender: Option<Sender>,
     /// Datagrams sent to collectors.
     pub(super) sent: u64,
-    /// Datagrams not sent: there is no route, or the kernel refused them.
+    /// Datagrams not sent, because there is no route or the kernel refused them.
     pub(super) lost: u64,
 }
 
-/// Monotonic timestamps, aligned with the system clock at the start.
+/// A monotonic clock that was aligned with the system clock at the start.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     offset: u64,
@@ -103,20 +104,20 @@ impl Clock {
     }
 }
 
-/// Frames taken from one port before the next port is polled.
+/// Maximum number of frames received from one port before the next port's turn.
 const BURST: usize = 64;
-/// Departures within this time, ns, are awaited by spinning: sleeping and waking take about as long.
+/// Departures due within this time, ns, are awaited by spinning: sleeping and waking up take about as long.
 const AWAKE: u64 = 20_000;
 /// Interval between checks of interfaces and the collector's address, ns.
 const CHECK_INTERVAL: u64 = 1_000_000_000;
-/// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
+/// Interval between attempts to pass reports to a translator that has not accepted the last ones, ns.
 const RETRY: u64 = 1_000_000;
 /// Longest sleep of the thread, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
-/// A frame that waited longer than this has a wrong timestamp, ns.
+/// A receive timestamp older than this is considered wrong, ns.
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
-/// Forwards frames until `stop`.
+/// Forwards frames until `stop` is set.
 pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &AtomicBool) {
     time::wake_precisely();
     let mut poll_fds = PollFds::default();
@@ -127,6 +128,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
                 work(&mut forwarder);
             }
         }
+        // Drain the wake-up pipe after sleeping.
         if !forwarder.poll() && !forwarder.sleep(Some(&requests.wake), &mut poll_fds) {
             while matches!(requests.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
@@ -136,10 +138,10 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
 }
 
 impl Forwarder {
-    /// Opens the interfaces. `intercept`: the connection to a translator that reports are intercepted for.
+    /// Opens the interfaces. `intercept` connects to the translator for which reports are intercepted.
     ///
     /// # Errors
-    /// An interface cannot be opened; the message says what to do.
+    /// An interface cannot be opened; the message suggests a fix.
     pub fn open(settings: SwitchSettings, intercept: Option<SwitchEnd>) -> Result<Self, CliError> {
         let mut ports = Vec::new();
         for port in &settings.ports {
@@ -153,7 +155,7 @@ impl Forwarder {
             .as_ref()
             .map(|managed| Managed::open(managed, clock.now()))
             .transpose()?;
-        // Saved rules may name a port that the file no longer has.
+        // Saved rules may refer to a port that the file no longer has.
         let settings = managed
             .as_ref()
             .map_or_else(|| Ok(file.clone()), |managed| managed.settings(&file));
@@ -205,7 +207,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// Sleeps until work is due or `wake` is readable. Returns true if work is due so soon that it did not sleep.
+    /// Sleeps until work is due or `wake` is readable. Returns `true` if work is due so soon that it did not sleep.
     pub fn sleep(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
         let dta = self
             .dta
@@ -239,13 +241,13 @@ impl Forwarder {
             .chain(replies);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
         if frames::wait(descriptors, poll_fds, timeout).is_err() {
-            // Only possible when memory is short; avoids a tight loop.
+            // A failed poll means that memory is short; avoid a tight loop.
             std::thread::sleep(Duration::from_millis(10));
         }
         false
     }
 
-    /// Whether no frame is queued and none is ready to be received.
+    /// Returns whether no frame is queued or ready to be received.
     pub fn is_empty(&self) -> bool {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
@@ -255,12 +257,12 @@ impl Forwarder {
         (self.router.stats(), self.router.queued())
     }
 
-    /// Frames dropped because the ring was full.
+    /// Returns the number of frames dropped because a port's ring was full.
     pub fn ring_full(&mut self) -> u64 {
         self.ports.iter_mut().map(|port| port.stats().ring_full).sum()
     }
 
-    /// Runs due work. Returns false if there was none.
+    /// Runs the work that is due. Returns `false` if there was none.
     pub fn poll(&mut self) -> bool {
         let now = self.clock.now();
         if now >= self.next_check {
@@ -284,7 +286,7 @@ impl Forwarder {
         busy
     }
 
-    /// Receives a burst of frames from a port.
+    /// Receives a burst of frames from a port. Returns their number.
     fn receive(&mut self, index: usize) -> usize {
         let Self {
             router,
@@ -311,7 +313,7 @@ impl Forwarder {
         })
     }
 
-    /// Sends the LLDPDUs that are due, and tells the manager of other neighbours.
+    /// Sends LLDPDUs that are due, and notifies the manager's long poll of changed neighbours.
     fn announce(&mut self, now: u64) {
         let Self {
             lldp: Some(lldp),
@@ -339,7 +341,7 @@ impl Forwarder {
         }
     }
 
-    /// Announces that the ports are going away.
+    /// Announces by LLDP that the ports are going away.
     fn close_lldp(&mut self) {
         let Self {
             lldp: Some(lldp),
@@ -358,7 +360,7 @@ impl Forwarder {
         self.send();
     }
 
-    /// Passes intercepted reports to the translator, and its messages to the router.
+    /// Passes intercepted reports to the translator, and the translator's replies to the router.
     fn exchange(&mut self) {
         let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else {
             return;
@@ -374,7 +376,7 @@ impl Forwarder {
         }
     }
 
-    /// Hands the last intercepted reports over to the translator, which stops later, and sends its last messages.
+    /// Passes the last intercepted reports to the translator, which stops later, and sends its last replies.
     fn close_intercepted(&mut self) {
         self.exchange();
         self.send();
@@ -392,7 +394,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends the staged frames.
+    /// Sends all staged frames.
     fn send(&mut self) {
         for (index, staged) in self
             .staged
@@ -406,7 +408,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends the pending reports to the collectors.
+    /// Sends pending reports to the collector.
     fn report(&mut self) {
         let outbox = self.router.reports();
         if outbox.is_empty() {
@@ -417,7 +419,7 @@ impl Forwarder {
         outbox.clear();
     }
 
-    /// Reopens lost interfaces, and retries an unreachable collector.
+    /// Checks the interfaces once a second, reopening those that have returned, and retries an unreachable collector.
     fn check(&mut self) {
         let now = self.clock.now();
         self.next_check = now + CHECK_INTERVAL;
@@ -436,19 +438,19 @@ impl Forwarder {
         }
     }
 
-    /// Returns the view of the DTA reporter; `None` without one.
+    /// Returns the view of the DTA reporter, or `None` without one.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
         self.dta
             .as_ref()
             .map(|dta| dta.view(self.clock.now(), self.router.switch()))
     }
 
-    /// Whether a manager may hand out the map of its DTA collectors.
+    /// Returns whether a manager may install the map of DTA collectors.
     pub(super) fn accepts_dta_map(&self) -> bool {
         self.file.dta.as_ref().is_some_and(DtaSettings::accepts_map)
     }
 
-    /// Returns the settings in force.
+    /// Returns the effective settings.
     pub fn settings(&self) -> &SwitchSettings {
         &self.settings
     }
@@ -458,7 +460,7 @@ impl Forwarder {
         self.router.switch_mut().wipe_registers();
     }
 
-    /// Replaces the watch list.
+    /// Replaces the watchlist.
     ///
     /// # Errors
     /// The cause, in one sentence; nothing changes.
@@ -491,7 +493,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Changes a port.
+    /// Changes the settings of a port.
     ///
     /// # Errors
     /// The cause, in one sentence; nothing changes.
@@ -517,17 +519,17 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Whether a manager decides its roles, watchlist and filters.
+    /// Returns whether a manager decides on roles, watchlist and filters.
     pub fn is_managed(&self) -> bool {
         self.managed.is_some()
     }
 
-    /// The rules of its manager; `None`: it has none.
+    /// Returns the rules of the manager, or `None` if the switch is not managed.
     pub(super) fn managed(&self) -> Option<&Managed> {
         self.managed.as_ref()
     }
 
-    /// Checks what a manager asks for.
+    /// Checks a manager's proposal.
     ///
     /// # Errors
     /// The reason; nothing changes.
@@ -538,18 +540,18 @@ impl Forwarder {
             .prepare(proposal, &self.file)
     }
 
-    /// Renews the lease of its manager.
+    /// Renews the manager's lease.
     ///
     /// # Errors
-    /// Another one claimed it.
+    /// Another manager has claimed the switch.
     pub fn renew(&mut self, election: Election) -> Result<(), Refused> {
         self.managed.as_mut().ok_or(Refused::NotManaged)?.renew(election)
     }
 
-    /// Puts in force what was prepared and saved.
+    /// Activates a proposal that has been prepared and saved.
     ///
     /// # Errors
-    /// The reason, and what is in force, which must be saved again.
+    /// The reason, and the active rules, which must be saved again.
     pub(super) fn put_in_force(&mut self, prepared: Prepared) -> Result<(), (Refused, Option<Prepared>)> {
         let Some(managed) = &mut self.managed else {
             return Err((Refused::NotManaged, None));
@@ -566,13 +568,13 @@ impl Forwarder {
                 managed.restore(before);
                 managed.current()
             });
-            // They were in force before.
+            // Cannot fail: these rules were active before.
             let _ = self.follow_rules();
             (Refused::Wrong(error), current)
         })
     }
 
-    /// Configures everything as the rules say.
+    /// Configures the switch as the rules say.
     fn follow_rules(&mut self) -> Result<(), String> {
         let Some(managed) = &self.managed else {
             return Ok(());
@@ -599,7 +601,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Reports by DTA to the collectors of the manager's map.
+    /// Uses the collectors of the manager's map for DTA reports, if there is one.
     fn follow_map(&mut self) -> Result<(), String> {
         let map = self.managed.as_ref().and_then(Managed::dta_map);
         let (Some(map), Some(dta), Some(settings)) = (map, &mut self.dta, &self.file.dta) else {
@@ -614,10 +616,10 @@ impl Forwarder {
         )
     }
 
-    /// Applies the reloadable settings, and the destinations of reports.
+    /// Applies the reloadable settings, and the destinations of DTA reports.
     ///
     /// # Errors
-    /// The cause, in one sentence; earlier changes stay.
+    /// The cause, in one sentence; earlier changes remain.
     pub(super) fn apply(
         &mut self,
         settings: SwitchSettings,
@@ -662,7 +664,7 @@ fn mtu_of(ports: &[Port], interface: &str) -> u16 {
     port.map_or(USUAL_MTU, |port| port.mtu)
 }
 
-/// Passes a frame, or its segments, to the router.
+/// Passes a received frame to the router, after segmenting it or completing a checksum left to offloads.
 fn receive(
     router: &mut Router,
     port: usize,
@@ -701,7 +703,7 @@ fn receive(
     }
 }
 
-/// The router's output to the ports, and to the translator.
+/// Collects the router's output: frames for the ports, and intercepted reports for the translator.
 struct Staging<'a> {
     staged: &'a mut Vec<Staged>,
     reports: Option<&'a mut intercept::Sender>,
@@ -717,7 +719,7 @@ impl<'a> Staging<'a> {
 }
 
 impl Staged {
-    /// The buffer of the next frame.
+    /// Returns the buffer for the next frame.
     fn next(&mut self) -> &mut Vec<u8> {
         if self.used == self.frames.len() {
             self.frames.push(Vec::new());
@@ -757,7 +759,7 @@ impl Reports {
                     rest = &rest[sent..];
                 }
                 Err(_) => {
-                    // The first failure; a socket that cannot send at all is reopened.
+                    // Skip the failed datagram. A socket that cannot send at all is reopened later.
                     self.lost += 1;
                     rest = &rest[1..];
                     self.sender = None;
@@ -787,7 +789,7 @@ impl Port {
                 "the interface drops packets that the port's mtu allows"
             );
         }
-        // With tags and Ethernet header, and room for INT.
+        // Room for an Ethernet header with tags, and for INT.
         let frame_len = usize::from(mtu) + 64;
         let options = Options {
             frames: ring,
@@ -804,7 +806,7 @@ impl Port {
         })
     }
 
-    /// Reopens it if its interface was removed and is back.
+    /// Reopens the port if its interface was removed and has returned.
     fn check(&mut self, settings: &PortSettings, ring: usize) {
         if let Some(failure) = self.frames.failure() {
             tracing::warn!(port = settings.number, error = %failure, "the port failed");
@@ -814,7 +816,7 @@ impl Port {
             return;
         }
         if !self.frames.is_gone() {
-            // The same interface: it delivers frames again as soon as it is up.
+            // The interface still exists, and delivers frames again once it is up.
             let up = nic::device::facts(&settings.interface)
                 .ok()
                 .flatten()
@@ -835,7 +837,7 @@ impl Port {
         }
     }
 
-    /// Counters of the interface.
+    /// Returns the counters of the port, over all of its sockets.
     pub(super) fn stats(&mut self) -> frames::Stats {
         let now = self.frames.stats();
         let before = self.before;
@@ -848,7 +850,7 @@ impl Port {
     }
 }
 
-/// Any address of the same family, any port.
+/// Returns the unspecified address of the same family, with any port.
 fn unspecified(to: std::net::SocketAddr) -> std::net::SocketAddr {
     if to.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
@@ -857,5 +859,5 @@ fn unspecified(to: std::net::SocketAddr) -> std::net::SocketAddr {
     }
 }
 
-/// MTU of an interface without one.
+/// MTU assumed if an interface reports none, bytes.
 const USUAL_MTU: u16 = 1500;

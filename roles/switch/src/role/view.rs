@@ -1,4 +1,4 @@
-//! The state of a switch, for the API.
+//! Views of a switch for the API. The doc comments of the view types are the descriptions in the API's schema.
 
 use dataplane::{
     router::{Drop, QueueStats},
@@ -188,14 +188,14 @@ impl FilterView {
 }
 
 impl SwitchView {
-    /// One of its ports.
+    /// Returns one of the ports.
     pub fn port(self, number: u16) -> Option<PortView> {
         self.ports.into_iter().find(|port| port.number == number)
     }
 }
 
 impl Forwarder {
-    /// Current state and counters.
+    /// Returns the current state and counters.
     pub fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
         let stats = self.router.stats();
@@ -305,7 +305,7 @@ impl Forwarder {
         }
     }
 
-    /// The rules of its manager; `None`: it has none.
+    /// Returns the rules of the manager, or `None` if the switch is not managed.
     pub fn rules_view(&self) -> Option<RulesView> {
         let managed = self.managed()?;
         let ports = self
@@ -347,7 +347,7 @@ impl Forwarder {
         self.lldp.as_ref()?.neighbour(index)
     }
 
-    /// The settings of a port now.
+    /// Returns the current settings of a port.
     pub fn port_settings(&self, number: u16) -> Option<PortSettings> {
         self.settings
             .ports

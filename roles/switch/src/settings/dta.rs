@@ -1,4 +1,4 @@
-//! `[switch.dta]`: reports by Direct Telemetry Access, as settings and as the configuration of the reporter.
+//! Settings of the switch's DTA reporter: the table `[switch.dta]`, and its conversion to the reporter's configuration.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -228,7 +228,7 @@ section! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSetting(pub Field);
 
-/// A condition for a report.
+/// A condition for sending a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConditionSetting(pub Condition);
 
@@ -264,7 +264,7 @@ impl Setting for ConditionSetting {
     }
 }
 
-/// Reads a text whose parser gives the error message.
+/// Reads a text whose parser provides the error message.
 fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -279,15 +279,16 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
         .ok()
 }
 
-/// A setting of one table of a list, and its problem.
+/// An invalid setting of `[switch.dta]`, and the reason.
 struct Wrong {
+    /// Name of the list and index of its table; an empty name stands for `[switch.dta]`.
     place: (&'static str, usize),
     key: &'static str,
     why: String,
 }
 
 impl Wrong {
-    /// A problem of `[switch.dta]` itself, not of one of its lists.
+    /// Creates a problem of `[switch.dta]` itself.
     fn of_table(key: &'static str, why: String) -> Self {
         Self {
             place: ("", 0),
@@ -298,7 +299,7 @@ impl Wrong {
 }
 
 impl MappingSettings {
-    /// Keys that its operation does not read.
+    /// Returns a key that is set although its operation does not use it.
     fn unused_key(&self, operation: OperationName) -> Option<&'static str> {
         use OperationName::{Append, KeyIncrement, KeyWrite, Postcard};
         let defaults = Self::default();
@@ -325,6 +326,7 @@ impl MappingSettings {
         idle.map(|(key, ..)| *key)
     }
 
+    /// Converts the keys that the operation uses; an error is the key and the problem.
     fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
         if let Some(key) = self.unused_key(operation) {
             return Err((
@@ -375,6 +377,7 @@ impl MappingSettings {
         })
     }
 
+    /// Converts the settings of a mapping; an error is the key and the problem.
     fn mapping(&self, tables: &[TableSettings]) -> Result<Mapping, (&'static str, String)> {
         let on = self
             .on
@@ -436,6 +439,7 @@ impl TableSettings {
 }
 
 impl SketchSettings {
+    /// Converts the settings of a sketch; an error is the key and the problem.
     fn sketch(&self) -> Result<sketches::Config, (&'static str, String)> {
         let kind = self
             .kind
@@ -479,28 +483,28 @@ impl SketchSettings {
 }
 
 impl DtaSettings {
-    /// The configuration of the reporter of node `node`.
+    /// Returns the configuration of the reporter on node `node`.
     ///
     /// # Errors
-    /// The settings are inconsistent, as a message; [`check`] gives the position.
+    /// The settings are inconsistent; the value is a message, and [`check`] gives the position.
     pub fn config(&self, node: u32) -> Result<Config, String> {
         self.build(node)
             .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// The destination of the reports for each collector, and the assignment of keys to collectors. Reads the map, if there is one.
+    /// Returns the addresses for each collector's reports, and the assignment of keys to collectors, from the map if given.
     ///
     /// # Errors
-    /// The map cannot be read, or contradicts the settings, as a message.
+    /// The map is unreadable, or contradicts the settings; the value is a message.
     pub fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
         self.spread()
             .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// The same with the map of a manager.
+    /// Returns the destinations if the collectors come from a manager's map.
     ///
     /// # Errors
-    /// The map contradicts the settings, as a message.
+    /// The map contradicts the settings; the value is a message.
     pub fn destinations_of(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), String> {
         let own = Self {
             collectors: Vec::new(),
@@ -522,17 +526,17 @@ impl DtaSettings {
         }
     }
 
-    /// Whether its manager hands out the map, and there are no collectors until then.
+    /// Returns whether there are no collectors until the manager installs a map.
     pub fn waits_for_map(&self) -> bool {
         self.collectors.is_empty() && self.map.is_none()
     }
 
-    /// Whether a manager's map can say all that a map says.
+    /// Returns whether a manager's map may be used: the settings contain nothing that a map determines.
     pub fn accepts_map(&self) -> bool {
         self.list.is_empty() && self.sketch_collector == 0
     }
 
-    /// The collectors' addresses, and the assignment of keys to collectors.
+    /// Returns the collectors' addresses, and the assignment of keys to collectors.
     fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
         let lists = self
             .list
@@ -576,6 +580,7 @@ impl DtaSettings {
         Ok((self.collectors.clone(), spread))
     }
 
+    /// Builds the configuration of the DTA reporter for this node.
     fn build(&self, node: u32) -> Result<Config, Wrong> {
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),
@@ -586,7 +591,7 @@ impl DtaSettings {
             },
             ..Config::default()
         };
-        // Until the manager hands out the map, nothing is reported.
+        // Nothing is reported until the manager has installed the map.
         config.spread = if self.waits_for_map() {
             Spread::even(1)
         } else {
@@ -623,8 +628,8 @@ impl DtaSettings {
     }
 }
 
-/// Reports inconsistent settings. `managed`: a manager may hand out the map. `refuse` takes the path of the setting, below `[switch]`, and a
-/// message.
+/// Reports inconsistent settings. `managed`: a manager may install the map. `refuse` receives the path of the setting below
+/// `[switch]`, and a message.
 pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.waits_for_map() && !managed {
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
@@ -691,7 +696,7 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
     }
 }
 
-/// The reference page of the fields, in Markdown.
+/// Returns the reference page of the fields, in Markdown.
 #[cfg(test)]
 fn fields_page() -> String {
     use dataplane::dta::field::{NAMES, NUMBERS};

@@ -1,4 +1,5 @@
-//! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and the role of the switch by flow.
+//! Settings of event detection and of roles by flow: the lists `[[switch.filter]]` (which packets the sink reports) and
+//! `[[switch.role]]`.
 
 use std::time::Duration;
 
@@ -110,23 +111,23 @@ section! {
     }
 }
 
-/// The filters and roles of a switch, and the settings on which they depend.
+/// The filters and roles of a switch, with the settings on which they depend.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterSet<'a> {
     /// The filters, in order: the first match applies.
     pub filters: &'a [FilterSettings],
     /// The roles, in order: the first match applies.
     pub roles: &'a [RoleSettings],
-    /// Registers of each filter.
+    /// Number of registers per filter.
     pub registers: usize,
-    /// Whether timestamps of different nodes can be compared.
+    /// The clocks of the nodes, which determine whether timestamps of different nodes can be compared.
     pub clocks: Clocks,
 }
 
 /// Maximum memory of the registers of all filters, bytes.
 const MAX_BYTES: u64 = 128 << 20;
 
-/// A key of `[[switch.filter]]`, and a message.
+/// A key of `[[switch.filter]]`, and the reason its value is invalid.
 type Problem = (&'static str, String);
 
 impl FilterSettings {
@@ -134,7 +135,7 @@ impl FilterSettings {
         flow_match(self.src, self.dst, self.sport, self.dport, self.proto)
     }
 
-    /// The rule, if it is one; its text is checked only here.
+    /// Compiles the rule, if there is one. The text of a rule is checked only here.
     fn program(&self) -> Result<Option<Program>, RuleError> {
         let Some(text) = self.rule.as_ref().filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -151,7 +152,7 @@ impl FilterSettings {
         })
     }
 
-    /// Keys that its algorithm does not read.
+    /// Returns the keys that are set although the algorithm does not use them.
     fn unused_keys(&self, algorithm: FilterAlgorithm) -> Vec<&'static str> {
         use FilterAlgorithm::{Change, MovingAverage, Noop, PerFlow, PerHop, PerHopOfFlow, Rule};
         let read: &[&str] = match algorithm {
@@ -176,7 +177,7 @@ impl FilterSettings {
         idle.map(|(key, _)| key).collect()
     }
 
-    /// Returns the algorithm; `None` if only the text of its rule is invalid, which [`rule_errors`] reports.
+    /// Builds the algorithm. Returns `None` if the only problem is in the text of its rule, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
             (
@@ -246,7 +247,7 @@ impl FilterSettings {
         })
     }
 
-    /// The weight, in units of 1/256.
+    /// Returns the weight of a new value, in units of 1/256.
     fn weight(&self) -> Result<u8, Problem> {
         let millionths = u64::from(self.alpha.unwrap_or(Fraction(250_000)).0);
         let weight = u8::try_from((millionths * 256 + 500_000) / 1_000_000).unwrap_or(0);
@@ -257,7 +258,7 @@ impl FilterSettings {
     }
 }
 
-/// Checks the number of low bits in which a change does not count.
+/// Checks a number of low bits in which a change is ignored.
 fn ignored_bits(key: &'static str, bits: u8) -> Result<u8, Problem> {
     if bits > 64 {
         let message = "write a number from 0 to 63, or 64 to leave it out";
@@ -275,7 +276,7 @@ fn written_as(metric: Metric) -> &'static str {
     }
 }
 
-/// Reports the problems of filters and roles; [`rule_errors`] gives those within a rule.
+/// Reports problems of filters and roles. [`rule_errors`] reports those inside rules.
 pub fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
     let registers = set.registers;
     if !registers.is_power_of_two() || registers > MAX_REGISTERS {
@@ -343,17 +344,18 @@ fn mixes(src: Option<Prefix>, dst: Option<Prefix>) -> bool {
     src.zip(dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6())
 }
 
-/// Memory of its registers, bytes.
+/// Returns the memory of a filter's registers, bytes.
 fn memory(detector: &Detector, registers: usize) -> u64 {
     let cells = match &detector.algorithm {
         Algorithm::Noop => return 0,
         Algorithm::Rule(program) => u64::from(program.used),
         _ => 0,
     };
+    // A register takes 24 bytes, plus 8 for each value that a rule compares.
     (registers as u64).saturating_mul(24 + 8 * cells)
 }
 
-/// Whether its settings are invalid.
+/// Checks an algorithm's settings.
 fn check_detector(detector: Detector) -> Result<(), Problem> {
     let filter = dataplane::Filter {
         flows: Match::default(),
@@ -375,7 +377,7 @@ fn check_detector(detector: Detector) -> Result<(), Problem> {
     }
 }
 
-/// The errors in the rules of filters, each with the filter's index.
+/// Returns the errors in the rules of filters, each with its filter's index.
 pub fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
     let errors = filters.iter().enumerate();
     errors
@@ -383,10 +385,10 @@ pub fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
         .collect()
 }
 
-/// The filters, all registers empty.
+/// Builds the filters, with empty registers.
 ///
 /// # Errors
-/// A sentence; it cannot happen with settings that were checked.
+/// A sentence. Checked settings never fail.
 pub fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
     let filters = set.filters.iter().map(|filter| match filter.detector() {
         Ok(Some(detector)) => Ok(dataplane::Filter {
@@ -404,7 +406,7 @@ pub fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
     dataplane::Filters::new(filters, set.registers, units).map_err(|error| error.to_string())
 }
 
-/// The roles by flow.
+/// Builds the roles by flow.
 pub fn roles(settings: &[RoleSettings]) -> Roles {
     let roles = settings.iter().filter_map(|written| {
         let flows = flow_match(

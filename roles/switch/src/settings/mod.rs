@@ -1,4 +1,4 @@
-//! `[switch]`: its tables, checks across settings, and the configuration of the switch.
+//! Settings of a switch: the table `[switch]`, checks across settings, and the conversion to the data plane's configuration.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -261,7 +261,7 @@ impl Item {
         Self::TxUtilization,
     ];
 
-    /// The items of these instruction bits; `None` if one of the bits has no value in this switch.
+    /// Returns the metadata of these instruction bits, or `None` if this switch has no value for one of them.
     pub fn from_bits(bits: u16) -> Option<Vec<Self>> {
         let items = Self::ALL.into_iter().filter(|item| bits & item.bit() != 0);
         (bits & !INSTRUCTIONS == 0).then(|| items.collect())
@@ -269,7 +269,7 @@ impl Item {
 
     /// Returns the instruction bit; bit 0 is the most significant.
     fn bit(self) -> u16 {
-        // Declared in the order of their bits; the checksum complement is the last one.
+        // Variants are declared in the order of their bits, except for the checksum complement, which is the last bit.
         match self {
             Self::ChecksumComplement => 1,
             other => 0x8000 >> other as u16,
@@ -289,7 +289,7 @@ impl SwitchSettings {
     }
 }
 
-/// Reports inconsistent settings. `refuse` takes the path of the setting and a message.
+/// Reports inconsistent settings. `refuse` receives the path of a setting and a message.
 pub fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.node == 0 {
         refuse(
@@ -350,7 +350,7 @@ pub fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String))
             },
         );
     }
-    // The remaining problems are contradictions between settings of INT.
+    // The data plane checks the remaining contradictions between INT settings.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
         use switch::ConfigError::{
             BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, ComplementWithoutStack, NeedsReport20,
@@ -369,7 +369,7 @@ pub fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String))
     }
 }
 
-/// Refuses settings in the file that a manager decides.
+/// Refuses settings in the file that a manager decides on.
 fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let written = [
         ("reports", settings.reports.is_some()),
@@ -387,6 +387,7 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
     }
 }
 
+/// Reports problems of `[[switch.ports]]`, such as duplicate numbers or interfaces.
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, port) in settings.ports.iter().enumerate() {
         if matches!(port.logical, Some(0 | u32::MAX)) {
@@ -450,6 +451,7 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
     }
 }
 
+/// Reports problems of `[[switch.routes]]`.
 fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let position = index.to_string();
@@ -500,10 +502,10 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
     }
 }
 
-/// The configuration of its INT.
+/// Returns the INT configuration of the switch.
 pub fn int_config(settings: &SwitchSettings) -> switch::Config {
     let version = settings.report_version;
-    // Report 1.0 has no fields for the whole record, so the record goes onto the packet's stack.
+    // Report 1.0 cannot carry the switch's own metadata separately, so it goes onto the packet's INT stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
         mark: Mark {
@@ -536,7 +538,7 @@ pub fn int_config(settings: &SwitchSettings) -> switch::Config {
     }
 }
 
-/// The thresholds of queue reports.
+/// Returns the thresholds of queue reports.
 pub fn congestion(settings: &SwitchSettings) -> Option<Congestion> {
     settings.queue_reports.as_ref().map(|limits| Congestion {
         rise: bytes(limits.rise),
@@ -549,7 +551,7 @@ fn bytes(size: Size) -> u32 {
     u32::try_from(size.0).unwrap_or(u32::MAX)
 }
 
-/// The flows with these fields; `None` is any value.
+/// Builds a match of these fields; `None` matches any value.
 fn flow_match(
     src: Option<Prefix>,
     dst: Option<Prefix>,
@@ -566,7 +568,7 @@ fn flow_match(
     }
 }
 
-/// The flows it watches.
+/// Builds the watchlist from its settings.
 pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
     let watches = settings.iter().map(|watch| Watch {
         mode: watch.mode,
@@ -585,7 +587,7 @@ pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
     Watchlist::new(watches.collect())
 }
 
-/// Converts the routes of the settings for the router.
+/// Converts the routes for the router.
 pub fn routes(settings: &SwitchSettings) -> Vec<Route> {
     let routes = settings.routes.iter().filter_map(|route| {
         Some(Route {
@@ -597,7 +599,7 @@ pub fn routes(settings: &SwitchSettings) -> Vec<Route> {
     routes.collect()
 }
 
-/// A port of `node`. `mtu`: of its interface.
+/// Builds a port of `node`. `mtu` is the interface's MTU, bytes.
 pub fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
     Port {
         number: settings.number,
@@ -627,8 +629,9 @@ pub fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
     }
 }
 
-/// The whole router. `mtu_of` returns the MTU of an interface.
+/// Builds the configuration of the whole router. `mtu_of` returns the MTU of an interface.
 pub fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) -> router::Config {
+    // By default a unique local address (RFC 4193) that ends in the node ID.
     let node = settings.node;
     let own = Ipv6Addr::new(
         0xfd68,

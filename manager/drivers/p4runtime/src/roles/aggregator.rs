@@ -1,4 +1,4 @@
-//! The entries of the program `aggregator`.
+//! The role `aggregator`: settings of a P4 switch that aggregates INT postcards, and the entries of the program `aggregator`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use wire::aggregate::Kind;
 
 use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, frame, mac, micros, port};
 
-/// Capacity of the program's registers.
+/// Number of registers in the program.
 const MAX_REGISTERS: u32 = 4096;
-/// Upper limit of the destinations.
+/// Maximum number of destinations.
 const MAX_DESTINATIONS: usize = 64;
-/// Upper limit of the postcards in an aggregate of the kinds that hold them. The program has room for 25; BMv2 ends when a frame
-/// grows by more than 512 bytes.
+/// Maximum number of postcards in an aggregate that carries postcards. The program has room for 25, but BMv2 terminates when a
+/// frame grows by more than 512 bytes.
 const MAX_HELD: u32 = 23;
-/// Upper limit of the destinations that a description names.
+/// Maximum number of destinations that a description names.
 const MAX_NAMED: usize = 3;
-/// The clone session of the rest of a datagram, which is recirculated: its port does not matter.
+/// The clone session for the remaining postcards of a datagram, which are recirculated, so its port does not matter.
 const REST_SESSION: u32 = 501;
 const REST_PORT: u32 = 1;
 
@@ -74,10 +74,10 @@ choice! {
 }
 
 impl AggregatorSettings {
-    /// Builds the role of the device with this node id.
+    /// Builds the role for the device with this node id.
     ///
     /// # Errors
-    /// A sentence with the key and its problem.
+    /// A sentence with the setting's key and the problem.
     pub fn role(&self, node: u32) -> Result<Role, String> {
         self.check()?;
         let mut rows = Vec::new();
@@ -119,7 +119,7 @@ impl AggregatorSettings {
         )
     }
 
-    /// Describes the role in a few words.
+    /// Describes the role in a few words, for display.
     pub fn about(&self) -> String {
         let destinations = self.destinations.iter().filter_map(|one| one.to);
         let mut names: Vec<String> = destinations.take(MAX_NAMED).map(|to| to.to_string()).collect();
@@ -133,6 +133,7 @@ impl AggregatorSettings {
         )
     }
 
+    /// Checks the limits of the program.
     fn check(&self) -> Result<(), String> {
         if self.listen.is_empty() || self.listen.contains(&0) {
             return Err("listen: write the UDP ports of postcards, such as [32766]".to_owned());
@@ -157,6 +158,7 @@ impl AggregatorSettings {
 }
 
 impl DestinationSettings {
+    /// Builds the entry of destination `number`.
     fn row(&self, number: usize) -> Result<Row, String> {
         let at = format!("destinations[{number}]");
         let to = self

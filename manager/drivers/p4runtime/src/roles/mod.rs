@@ -1,7 +1,8 @@
-//! Roles outside the domain: aggregators of postcards and translators of DTA. No packet with INT passes such a device, and no intent concerns it:
-//! its entries follow from its settings alone, and all of them stand for the rule that it forwards.
+//! Roles of P4 devices outside the INT domain: aggregators of postcards, and translators of DTA. No packet with INT passes
+//! through such a device, and intents do not apply to it. Its entries follow from its settings alone; together they represent
+//! the rule [`manager::device::Rule::Forwarding`].
 //!
-//! The entries have the names of the project's own programs; `crate::program` binds them to P4Info as those of a pipeline map.
+//! The entries use the names of the project's own programs. `crate::program` binds them to P4Info like a pipeline map's rows.
 
 mod aggregator;
 mod stores;
@@ -18,11 +19,11 @@ pub use self::aggregator::AggregatorSettings;
 pub use self::stores::{Offer, StoreSettings};
 pub use self::translator::{CollectorLink, CollectorSettings, TranslatorSettings};
 
-/// Upper limit of the timer frames per second that the manager sends itself. More of them need a packet generator.
+/// Maximum number of timer frames per second that the manager sends. Higher rates need a packet generator.
 pub const MAX_FRAMES: u64 = 5_000;
-/// The EtherType of timer frames: local experiments (IEEE 802).
+/// EtherType of timer frames: Local Experimental EtherType 1 of IEEE 802.
 const TIMER_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
-/// Upper limit of the numbers of ports.
+/// Upper bound (exclusive) of port numbers; BMv2 ports have 9 bits.
 const MAX_PORTS: u32 = 511;
 
 choice! {
@@ -36,12 +37,12 @@ choice! {
     }
 }
 
-/// The role of a device, as entries of its program.
+/// The role of a device, with the entries of its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
     /// Kind of the role.
     pub kind: RoleKind,
-    /// The timer frames that the manager sends, each once in a period; empty if a packet generator sends them, or nobody.
+    /// Timer frames that the manager sends, each once per period; empty if a packet generator sends them, or nobody does.
     pub frames: Vec<Vec<u8>>,
     /// Period of the timer frames.
     pub period: Duration,
@@ -51,12 +52,12 @@ pub struct Role {
 /// An entry of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// Entries of earlier steps are written before it, and removed after it.
+    /// Step in which the entry is written. Removals go in reverse order.
     pub(crate) step: u8,
     pub(crate) form: Form,
 }
 
-/// The form of an entry of a role.
+/// The content of a role's entry, with names in place of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Table {
@@ -72,11 +73,12 @@ pub(crate) enum Form {
     },
     Group {
         group: u32,
+        /// Copies, each with port and instance.
         replicas: Vec<(u32, u32)>,
     },
 }
 
-/// Numbers with their names.
+/// Values of fields or parameters, each with its name.
 pub(crate) type Numbers = Vec<(&'static str, u128)>;
 
 impl Row {
@@ -113,7 +115,7 @@ impl Row {
         }
     }
 
-    /// Builds a multicast group of copies to these ports, each with its instance.
+    /// Builds a multicast group. Each copy has a port and an instance.
     fn group(group: u32, replicas: Vec<(u32, u32)>) -> Self {
         Self {
             step: 0,
@@ -121,7 +123,7 @@ impl Row {
         }
     }
 
-    /// Marks an entry that lets packets in, and so is written last.
+    /// Moves the entry to the last step, because it lets packets in.
     fn last(self) -> Self {
         Self { step: 2, ..self }
     }
@@ -132,7 +134,7 @@ impl Role {
         &self.rows
     }
 
-    /// Counts its entries in tables, multicast groups, and clone sessions.
+    /// Returns the numbers of table entries, multicast groups and clone sessions.
     pub fn size(&self) -> [usize; 3] {
         let mut size = [0; 3];
         for row in &self.rows {
@@ -146,6 +148,7 @@ impl Role {
         size
     }
 
+    /// Completes the role by the entries that all roles have: forwarding of other packets, and ports of timer frames.
     fn new(
         kind: RoleKind,
         mut rows: Vec<Row>,
@@ -222,7 +225,7 @@ impl TimerSettings {
     }
 }
 
-/// Builds a timer frame with this content.
+/// Builds a timer frame with this content, padded to the minimum Ethernet length (60 bytes without FCS).
 fn frame(content: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend_from_slice(&TIMER_ETHERTYPE);
@@ -231,7 +234,7 @@ fn frame(content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Checks the number of a port of the program.
+/// Checks that a port number is valid in the program.
 fn port(number: u32, key: &str) -> Result<u32, String> {
     if (1..MAX_PORTS).contains(&number) {
         Ok(number)
@@ -240,7 +243,7 @@ fn port(number: u32, key: &str) -> Result<u32, String> {
     }
 }
 
-/// Checks that an address is given and is an IPv4 address.
+/// Checks that an address is given, and is IPv4.
 fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
     match address {
         Some(IpAddr::V4(address)) => Ok(address),
@@ -251,7 +254,7 @@ fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
     }
 }
 
-/// Converts a time into microseconds, which the program counts in 48 bits.
+/// Converts a duration into microseconds, which the program counts in 48 bits.
 fn micros(time: Duration, key: &str) -> Result<u128, String> {
     let micros = time.as_micros();
     if (1..1 << 40).contains(&micros) {
@@ -261,10 +264,10 @@ fn micros(time: Duration, key: &str) -> Result<u128, String> {
     }
 }
 
-/// Parses a MAC address.
+/// Parses a MAC address into a 48-bit number.
 ///
 /// # Errors
-/// A sentence if it is none.
+/// A sentence if `text` is not a MAC address.
 pub fn mac(text: &str) -> Result<u64, String> {
     let bytes: Option<Vec<u8>> = text
         .split(':')

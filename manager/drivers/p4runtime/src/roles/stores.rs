@@ -1,4 +1,4 @@
-//! Stores of collectors, as entries of the program `dta_translator`, and the registers that they occupy.
+//! DTA stores of the collectors, as entries of the program `dta_translator`, and the registers that they occupy.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use wire::dta::layout::{Columns, Geometry, Ring, SketchKind, postcard_stride, sl
 
 use super::{Row, frame, micros};
 
-/// Upper limit of the words that the program writes at once.
+/// Maximum number of 4-byte words that the program writes at once.
 const WORDS: u64 = 16;
-/// Capacities of its registers: lists, incomplete paths, sketches, their counters of 4 bytes and columns of both epochs; and
-/// stores and lists of all collectors.
+/// Register capacities of the program: lists, incomplete paths, sketches, their 4-byte counters and columns (both epochs
+/// together), and the total of stores and lists of all collectors.
 const LISTS: u32 = 1024;
 const PATHS: u32 = 4096;
 const SKETCHES: u32 = 16;
@@ -75,25 +75,25 @@ choice! {
     }
 }
 
-/// A store, as a collector offers it.
+/// A store that a collector offers in its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Store or sketch ID; lists have theirs in the geometry.
+    /// Store or sketch ID. For lists, the geometry has the ids.
     pub id: u32,
     /// Layout of the store.
     pub geometry: Geometry,
     /// Address of the store in the collector's memory.
     pub address: u64,
-    /// The R_Key of its region.
+    /// R_Key of the store's memory region.
     pub rkey: u32,
-    /// Number of reporters of a sketch.
+    /// Number of reporters whose sketches are merged.
     pub reporters: u32,
-    /// Number of incomplete paths of postcards that can wait.
+    /// Number of incomplete postcard paths that can wait.
     pub places: u32,
 }
 
 impl StoreSettings {
-    /// Builds the offer of this store.
+    /// Converts the settings into an offer.
     pub(super) fn offer(&self) -> Offer {
         let family = Family::V1;
         let geometry = match self.kind {
@@ -157,7 +157,7 @@ impl StoreSettings {
     }
 }
 
-/// Timeouts of the program, in microseconds, and the columns that it writes at once.
+/// Timeouts of the program in µs, and the maximum number of sketch columns that it writes at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) append: u128,
@@ -167,7 +167,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Converts the settings of a translator.
+    /// Converts the settings of a translator; an error names the key.
     pub(super) fn new(
         append: Duration,
         postcard: Duration,
@@ -183,7 +183,7 @@ impl Waits {
     }
 }
 
-/// The registers of the program that stores occupy so far.
+/// The registers occupied so far, with the entries and timer frames of the stores.
 #[derive(Debug, Default)]
 pub(super) struct RegisterUse {
     lists: u32,
@@ -196,10 +196,10 @@ pub(super) struct RegisterUse {
 }
 
 impl RegisterUse {
-    /// Adds a store of a collector.
+    /// Adds a store of a collector, and allocates its registers.
     ///
     /// # Errors
-    /// A sentence if the program cannot have it.
+    /// A sentence if the program cannot serve the store.
     pub(super) fn add(&mut self, collector: u8, offer: &Offer, waits: &Waits) -> Result<(), String> {
         offer.geometry.check().map_err(|why| why.to_string())?;
         if !offer.address.is_multiple_of(8) || offer.address == 0 {
@@ -257,6 +257,7 @@ impl RegisterUse {
         self.rows.push(Row::entry("store", key, action, params));
     }
 
+    /// Adds a timer frame: collector, DTA opcode in the upper nibble, index, and store or list id.
     fn timer(&mut self, collector: u8, opcode: u8, index: u16, id: u32) {
         let content = [
             &[collector, opcode << 4][..],
@@ -267,6 +268,7 @@ impl RegisterUse {
         self.frames.push(frame(&content));
     }
 
+    /// Adds the lists of an Append store; each occupies a register and has a timer frame.
     fn append(
         &mut self,
         collector: u8,
@@ -311,6 +313,7 @@ impl RegisterUse {
         Ok(())
     }
 
+    /// Adds a Postcarding store. Each incomplete path that can wait has a timer frame.
     fn postcards(
         &mut self,
         collector: u8,
@@ -335,7 +338,7 @@ impl RegisterUse {
             ("timer", waits.postcard),
         ]);
         self.store(store_key(collector, 4, offer.id), "paths", params);
-        // At most 4,096.
+        // `places` is at most 4,096, so the index fits.
         for index in 0..places {
             self.timer(collector, 4, index as u16, offer.id);
         }
@@ -343,6 +346,7 @@ impl RegisterUse {
         Ok(())
     }
 
+    /// Adds a sketch. It occupies counters and columns for two epochs.
     fn sketch(
         &mut self,
         collector: u8,
@@ -379,13 +383,14 @@ impl RegisterUse {
             ("depth", shape.depth.into()),
             ("width", shape.width.into()),
             ("op", kind.op() as u128),
-            // Sums of these stop at the maximum.
+            // Counters of a count-min sketch saturate at the maximum.
             ("saturates", (kind == SketchKind::CountMin).into()),
             ("reporters", offer.reporters.into()),
             ("batch_size", batch.into()),
             ("timer", waits.sketch),
         ];
         self.store(store_key(collector, 5, offer.id), "sketch", params);
+        // One timer frame for each of the two epochs.
         for parity in 0..2 {
             self.timer(collector, 5, parity, offer.id);
         }
@@ -396,6 +401,7 @@ impl RegisterUse {
     }
 }
 
+/// Builds the key of a store's entry. `opcode` is the DTA opcode of its reports.
 fn store_key(collector: u8, opcode: u8, id: u32) -> super::Numbers {
     vec![
         ("collector", collector.into()),
@@ -404,7 +410,7 @@ fn store_key(collector: u8, opcode: u8, id: u32) -> super::Numbers {
     ]
 }
 
-/// Returns the words of data, if the program can write them at once.
+/// Returns the number of 4-byte words, if the program can write them at once.
 fn words(bytes: u16) -> Result<u16, String> {
     match bytes {
         4..=64 if bytes.is_multiple_of(4) => Ok(bytes / 4),
@@ -419,7 +425,7 @@ fn check_family(family: Family) -> Result<(), String> {
     }
 }
 
-/// Builds the parameters of an action about slots; `last` is the one in which they differ.
+/// Builds the parameters of an action on slots. `last` is the parameter that differs between actions.
 fn slot_params(offer: &Offer, slots: u64, stride: u64, last: (&'static str, u128)) -> super::Numbers {
     vec![
         ("address", offer.address.into()),

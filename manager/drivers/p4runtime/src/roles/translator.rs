@@ -1,4 +1,4 @@
-//! The entries of the program `dta_translator`.
+//! The role `translator`: settings of a P4 switch that translates DTA reports into RoCEv2 writes, and its entries.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,17 +10,17 @@ use settings::values::Rate;
 use super::stores::{Offer, RegisterUse, StoreSettings, Waits};
 use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, ipv4, mac, micros, port};
 
-/// Capacities of the program: collectors, sequences of reporters to all collectors, senders.
+/// Capacities of the program: collectors, sequences (one per reporter and collector), and senders.
 const COLLECTORS: usize = 16;
 const REPORTERS: usize = 1024;
 const SENDERS: usize = 1024;
-/// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
+/// Messages to reporters are cloned to the session with this number plus the port at which the report arrived.
 const REPLY_SESSION: u32 = 512;
-/// The replica of a packet that is processed again, and the group of it and of an operation.
+/// The multicast group for an operation whose packet is processed again, and the replica of that packet.
 const AGAIN: (u32, u32) = (6, 7);
-/// UDP source port of RoCEv2 to the first collector.
+/// UDP source port of RoCEv2 to the first collector; others follow.
 const SOURCE_PORT: u16 = 0xc000;
-/// A burst of operations to a collector, ns at its rate.
+/// Permitted burst of operations to a collector, as ns at its rate.
 const BURST: u64 = 10_000_000;
 
 section! {
@@ -106,22 +106,22 @@ section! {
     }
 }
 
-/// The connection to a collector, as it offers it.
+/// The connection that a collector offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorLink {
-    /// Address of its memory.
+    /// IP address of the collector's RDMA interface.
     pub address: Ipv4Addr,
-    /// Numbers of its unreliable queue pair, its reliable one, and our end of that.
+    /// Queue pair numbers: unreliable (UC), reliable (RC), and our end of the reliable one.
     pub queue_pairs: [u32; 3],
     /// The stores in its memory.
     pub stores: Vec<Offer>,
 }
 
 impl TranslatorSettings {
-    /// Builds the role of the device.
+    /// Builds the role for this device.
     ///
     /// # Errors
-    /// A sentence with the key and its problem.
+    /// A sentence with the setting's key and the problem.
     pub fn role(&self) -> Result<Role, String> {
         if self.collectors.is_empty() || self.collectors.len() > COLLECTORS {
             return Err(format!("collectors: write 1 to {COLLECTORS}"));
@@ -164,7 +164,7 @@ impl TranslatorSettings {
         )
     }
 
-    /// Describes the role in a few words.
+    /// Describes the role in a few words, for display.
     pub fn about(&self) -> String {
         let stores: usize = self.collectors.iter().map(|one| one.stores.len()).sum();
         let collectors = self.collectors.len();
@@ -174,7 +174,7 @@ impl TranslatorSettings {
         )
     }
 
-    /// Builds the entries for the settings of all collectors, reporters and senders.
+    /// Builds the entries for rate limits, sequence tracking, reporters and senders.
     fn limits(&self) -> Result<Vec<Row>, String> {
         let cost = cost(self.reporter_rate);
         let burst = u128::from(cost) * u128::from(self.reporter_burst);
@@ -215,6 +215,7 @@ impl TranslatorSettings {
         Ok(rows)
     }
 
+    /// Adds the entries of reporters and senders.
     fn reporters(&self, rows: &mut Vec<Row>) -> Result<(), String> {
         let sequences = self.reporters.len() * self.collectors.len();
         if sequences > REPORTERS {
@@ -266,7 +267,7 @@ impl TranslatorSettings {
 }
 
 impl CollectorSettings {
-    /// Builds the connection that the settings describe.
+    /// Checks the settings of the connection and converts them.
     fn link(&self) -> Result<CollectorLink, String> {
         let address = ipv4(self.address, "address")?;
         for (key, number) in [
@@ -291,6 +292,7 @@ impl CollectorSettings {
             .map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
     }
 
+    /// Builds the entries of collector `number`, except for its stores.
     fn rows(&self, number: u8, link: &CollectorLink) -> Result<Vec<Row>, String> {
         let source_mac = mac(&self.source_mac).map_err(|error| format!("source_mac: {error}"))?;
         let next_mac = mac(&self.mac).map_err(|error| format!("mac: {error}"))?;
@@ -347,8 +349,8 @@ impl CollectorSettings {
     }
 }
 
-/// Builds the groups of a collector behind a port: of one to five operations, and of one after which the packet is processed
-/// again.
+/// Builds the multicast groups of a collector behind `port`: for one to five copies of an operation, and for one operation
+/// whose packet is processed again.
 fn groups(number: u8, port: u32) -> Vec<Row> {
     let first = u32::from(number) * 8;
     let (group, replica) = AGAIN;
@@ -359,12 +361,12 @@ fn groups(number: u8, port: u32) -> Vec<Row> {
     groups
 }
 
-/// Returns the cost of one of so many per second: ns with 16 bits of fraction; 0 for no limit.
+/// Returns the cost of one unit at `rate` per second, in ns with 16 fraction bits; 0 means no limit.
 fn cost(rate: u64) -> u64 {
     (1_000_000_000_u64 << 16).checked_div(rate).unwrap_or(0)
 }
 
-/// Checks that stores of a kind have different ids, and lists, too.
+/// Checks that the stores of each kind have different ids, and the lists, too.
 fn check_duplicates(rows: &[Row]) -> Result<(), String> {
     let mut keys = BTreeSet::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! Addresses, prefixes, ports and fields of entries as ranges of numbers.
+//! Conversions of addresses, prefixes, ports and match fields to and from ranges of numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,11 +10,12 @@ use crate::entry::Field;
 use crate::map::{Value, Variable};
 use crate::program::BoundValue;
 
-/// Returns a number of `width` ones.
+/// Returns a number with the `width` lowest bits set.
 pub(super) fn ones(width: u32) -> u128 {
     1_u128.checked_shl(width).map_or(u128::MAX, |one| one - 1)
 }
 
+/// Returns an address as a number; IPv4-mapped IPv6 addresses count as IPv4.
 pub(super) fn address_number(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(v4) => u32::from(v4).into(),
@@ -22,6 +23,7 @@ pub(super) fn address_number(address: IpAddr) -> u128 {
     }
 }
 
+/// Returns the address of a field with `width` bits, or `None` if the width fits no IP version.
 pub(super) fn address(number: u128, width: u32) -> Option<IpAddr> {
     match width {
         32 => u32::try_from(number)
@@ -32,7 +34,7 @@ pub(super) fn address(number: u128, width: u32) -> Option<IpAddr> {
     }
 }
 
-/// Returns the range of the addresses of a prefix.
+/// Returns the range of a prefix's addresses, or `None` for any address.
 pub(super) fn prefix_span(prefix: Option<Prefix>, field: &BoundValue) -> Result<Option<Span>, String> {
     let Some(prefix) = prefix else { return Ok(None) };
     if prefix.is_v6() != (field.width == 128) {
@@ -42,7 +44,7 @@ pub(super) fn prefix_span(prefix: Option<Prefix>, field: &BoundValue) -> Result<
             field.name
         ));
     }
-    // `Program` has checked that the width is 32 or 128, so that it is not less than the length of the prefix.
+    // `Program` has checked that the width is 32 or 128, so it is at least the prefix length.
     let low = address_number(prefix.network());
     Ok(Some((low, low | ones(field.width - u32::from(prefix.len())))))
 }
@@ -51,11 +53,11 @@ pub(super) fn port_span(ports: Ports) -> Option<Span> {
     (ports != ANY_PORT).then_some((ports.0.into(), ports.1.into()))
 }
 
-/// Returns the range of values that a field matches, or `None` if they are not a range.
+/// Returns the range of values that a match field selects, or `None` if they are not a range.
 pub(super) fn span(field: &Field, bound: &BoundValue) -> Option<Span> {
     let all = ones(bound.width);
-    // Clauses are a bitmask, not a number: an entry that matches the required bits with themselves as mask requires exactly these
-    // clauses, whatever the other bits are. It stands for this one bitmask.
+    // Clauses are a bitmask. An entry that matches the required bits with themselves as the mask requires exactly these
+    // clauses, regardless of other bits. It represents this one bitmask.
     if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (bound.value, field) {
         let clauses = value.number()?;
         return (value == mask).then_some((clauses, clauses));
@@ -66,7 +68,7 @@ pub(super) fn span(field: &Field, bound: &BoundValue) -> Option<Span> {
         Field::Ternary(value, mask) => {
             let value = value.number()?;
             let wildcard = all & !mask.number()?;
-            // The values are a range only if the wildcard bits are the lowest: then adding one carries out of all of them.
+            // The values are contiguous only if the wildcard bits are the lowest. Adding one then carries out of all of them.
             let are_lowest = wildcard & wildcard.wrapping_add(1) == 0;
             (are_lowest && value & wildcard == 0).then_some((value, value | wildcard))
         }

@@ -1,4 +1,4 @@
-//! A connection to a broker of Kafka.
+//! A connection to a Kafka broker: API versions, SASL authentication (PLAIN or SCRAM), and requests with their answers.
 
 use std::{
     io::{Error, ErrorKind},
@@ -21,7 +21,7 @@ use net::{
     tls,
 };
 
-/// Kafka names its brokers: what the url says of their encryption does not hold for these addresses.
+/// Checks that the password would be encrypted. The check of the URL does not cover brokers that Kafka names itself.
 fn may_log_in(destination: &Destination) -> Result<(), Failure> {
     let Destination {
         authority,
@@ -39,13 +39,13 @@ fn may_log_in(destination: &Destination) -> Result<(), Failure> {
     }
 }
 
-/// A connection that takes requests.
+/// An open connection, ready for requests.
 pub(in crate::role) struct Connection {
     stream: Box<dyn tls::Stream>,
     versions: Versions,
     correlation: i32,
     authority: String,
-    /// Advice for the user when the server ends the connection without a message.
+    /// A hint for the user, in case the server closes the connection without a message.
     advice: String,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects to any broker of the url. A silent one leaves the others their share of the time.
+    /// Connects to any broker of the URL. Each gets an equal share of the time, so that a silent one does not use it up.
     pub(in crate::role) async fn any(
         destination: &Destination,
         limit: Duration,
@@ -77,7 +77,7 @@ impl Connection {
         Err(last)
     }
 
-    /// Connects to a broker, and logs in. `needs`: what it must know.
+    /// Connects to a broker and logs in. `needs` lists the requests that it must support.
     pub(in crate::role) async fn open(
         destination: &Destination,
         authority: &str,
@@ -136,7 +136,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Where the partitions of a topic are. `rights`: what a user needs.
+    /// Returns the leaders of a topic's partitions. `rights` names the permissions that the user needs, for an error message.
     pub(in crate::role) async fn topology(&mut self, topic: &str, rights: &str) -> Result<Topology, Failure> {
         let correlation = self.number();
         let body = self
@@ -150,6 +150,7 @@ impl Connection {
             NO_TOPIC => Err(Failure::Absent(format!(
                 "Kafka has no topic {topic}; `hopwise schema apply` creates it"
             ))),
+            // TOPIC_AUTHORIZATION_FAILED.
             29 => Err(Failure::Denied(format!(
                 "{name}: allow this user to {rights} topic {topic}"
             ))),
@@ -157,9 +158,10 @@ impl Connection {
         }
     }
 
+    /// Authenticates by SASL with this mechanism.
     async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
         let correlation = self.number();
-        // As registered by IANA.
+        // SASL mechanism names as registered by IANA.
         let name = &mechanism.name().to_uppercase();
         let body = self
             .call(correlation, &protocol::sasl_handshake(correlation, name))
@@ -191,7 +193,7 @@ impl Connection {
         login.verify(&answer).map_err(login_failed)
     }
 
-    /// One step of a login.
+    /// Executes one step of a login.
     async fn authenticate(&mut self, message: &[u8]) -> Result<Vec<u8>, Failure> {
         let correlation = self.number();
         let body = self
@@ -215,7 +217,7 @@ impl Connection {
         &mut *self.stream
     }
 
-    /// The number of the next request.
+    /// Returns the correlation ID of the next request.
     pub(in crate::role) fn number(&mut self) -> i32 {
         self.correlation = self.correlation.wrapping_add(1) & i32::MAX;
         self.correlation
@@ -229,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request, and waits until the answer begins: its length. Then [`Connection::answer`].
+    /// Sends a request, and waits for the length of the answer. Must be followed by [`Connection::answer`].
     pub(in crate::role) async fn ask(&mut self, frame: &[u8]) -> Result<usize, String> {
         self.write(frame).await?;
         let mut len = [0; 4];
@@ -252,7 +254,7 @@ impl Connection {
         result.map_err(|error| self.reason(&error))
     }
 
-    /// The body of the answer. It is cut off if it is too long: then nothing more can be asked by this connection.
+    /// Reads the body of the answer, and returns whether it was truncated. A truncated answer makes the connection unusable.
     pub(in crate::role) async fn answer(
         &mut self,
         correlation: i32,
@@ -266,7 +268,7 @@ impl Connection {
         let is_cut = frame.len() < len;
         match protocol::answer(&frame).map(|(number, body)| (number, frame.len() - body.len())) {
             Ok((number, head)) if number == correlation => {
-                // In its place: it may be large.
+                // In place, because the body may be large.
                 frame.drain(..head);
                 Ok((frame, is_cut))
             }

@@ -1,4 +1,4 @@
-//! One partition on its way into a table: executes what a [`Delivery`] wants.
+//! The task of one partition of an outlet: reads messages from Kafka and inserts them into ClickHouse, by a [`Delivery`].
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use net::{
 };
 use runtime::lock::lock;
 
-/// The parts of a partition before its cursor is known.
+/// Everything that a partition needs before its cursor is known.
 pub(super) struct Start {
     pub(super) topic: Topic,
     pub(super) partition: i32,
@@ -37,21 +37,21 @@ pub(super) struct Start {
     pub(super) tables: Arc<ClickHouse>,
     pub(super) destination: Destination,
     pub(super) settings: Settings,
-    /// It begins after its last message.
+    /// Without a cursor, start after the last message.
     pub(super) latest: bool,
     pub(super) timeout: Duration,
-    /// For batches and requests of all partitions.
+    /// Memory for batches and requests of all partitions.
     pub(super) space: Space,
 }
 
-/// One partition, and the messages of it that are in memory.
+/// A partition, with its messages in memory.
 struct Partition {
     delivery: Delivery<Arc<Item>>,
-    /// The way to ClickHouse; `None` while it carries a request.
+    /// The client for ClickHouse, or `None` while a request is in flight.
     client: Option<Client>,
-    /// `None` while it is read.
+    /// The reader, or `None` while it is reading.
     source: Option<Source>,
-    /// Asks for the end of the partition while nothing is read.
+    /// A second reader, which asks for the end of the partition while nothing is read.
     scout: Option<Source>,
     topic: Topic,
     partition: i32,
@@ -60,30 +60,30 @@ struct Partition {
     tables: Arc<ClickHouse>,
     destination: Destination,
     timeout: Duration,
-    /// After its last message, and when that was known.
+    /// The offset after the last message, and the time at which it was known, ns.
     end: Option<(u64, u64)>,
-    /// Where this process began.
+    /// The position at which this process started.
     origin: Position,
     space: Space,
-    /// For the batches in memory and their requests.
+    /// The memory reserved for batches and their requests.
     held: Option<Reservation>,
 }
 
-/// The result of reading.
+/// The result of a read: a page, or the end of the partition.
 pub(super) enum Read {
     Page(Source, Result<(ReadPage, Reservation), String>),
     End(Source, Option<u64>),
 }
 
-/// The way to ClickHouse, and what it said.
+/// The result of an insert: the client, and its answer.
 type Sent = (RequestId, Client, Result<Answer, String>);
 
-/// A file of cursors belongs to a partition.
+/// Returns the files of a partition's cursor and rejected messages.
 pub(super) fn files(directory: &Path, stream: &str, partition: i32, limit: u64) -> Files {
     Files::named(directory, &format!("outlet.{stream}.{partition}"), limit)
 }
 
-/// Goes on at the saved cursor until it is stopped.
+/// Continues at the saved cursor until it is stopped.
 pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver<bool>) {
     let mut source = Source::new(start.topic.clone(), start.partition);
     let cursor = tokio::select! {
@@ -124,7 +124,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
     drive(&mut route, stopped).await;
 }
 
-/// Where to begin. What a partition had deleted before its first start, nobody misses.
+/// Returns the start cursor, retrying until it is known. Messages deleted before the first start do not count as lost.
 async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
     loop {
         let edge = match files.cursor() {
@@ -144,17 +144,17 @@ async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
     }
 }
 
-/// Each log has a number of its own.
+/// Returns a random number, which identifies an incarnation of a partition's log.
 fn random() -> Result<u64, String> {
     getrandom::u64().map_err(|error| format!("no random numbers: {error}"))
 }
 
 impl Partition {
-    /// While nothing is read, the end of the partition moves on.
+    /// Refreshes the end of the partition at intervals, even while nothing is read.
     fn look_at_end(&mut self, now: u64, tasks: &mut Tasks<Self>) {
         let is_old = self.end.is_none_or(|(_, at)| now.saturating_sub(at) >= END_AGE);
         if is_old && let Some(mut scout) = self.scout.take() {
-            // Asked once in a while, also if it fails.
+            // Set the time first, so that a failure is not retried at once.
             self.end = Some((self.end.map_or(self.origin.row, |(end, _)| end), now));
             tasks.reading.spawn(async move {
                 let end = scout.edge(true).await;
@@ -163,6 +163,7 @@ impl Partition {
         }
     }
 
+    /// Passes a page that was read to the delivery, with the memory reserved for it.
     fn page(&mut self, found: ReadPage, space: Reservation, now: u64) {
         let ReadPage { page, restarted, end } = found;
         match &mut self.held {
@@ -181,7 +182,7 @@ impl Partition {
         self.delivery.page(page, now);
     }
 
-    /// Shows what became of the messages, and logs what people should read.
+    /// Publishes the counters, and logs notices.
     fn show(&mut self) {
         let ledger = self.status.publish(&mut self.delivery);
         self.held
@@ -196,7 +197,7 @@ impl Partition {
         state.oldest = self.delivery.batch().first().map(|item| item.ts);
         let unread = state.waiting.saturating_sub(self.delivery.ahead());
         let passed = ledger.read + ledger.left_out + ledger.expired + unread;
-        // From the offsets, where these can be compared; else by what is counted here.
+        // Use the offsets as long as the log is the same, and otherwise the counts of this process.
         let is_comparable = settled.file == self.origin.file;
         let into = if is_comparable {
             end.saturating_sub(self.origin.row).max(passed)
@@ -259,7 +260,7 @@ impl Route for Partition {
                     Err(words) => self.delivery.not_read(&words, now),
                 }
             }
-            // If it is not known, the next page says why.
+            // If the end is unknown, the next page reports why.
             Some(Read::End(scout, end)) => {
                 self.scout = Some(scout);
                 self.end = end.map(|end| (end, now)).or(self.end);
@@ -310,7 +311,7 @@ impl Route for Partition {
     fn sent(&mut self, sent: Option<Sent>, _tasks: &mut Tasks<Self>) {
         let now = nic::time::monotonic();
         let Some((id, client, answer)) = sent else {
-            // It panicked: the time limit sends again.
+            // The task panicked: the delivery lets the request time out, and sends again.
             self.client = Some(Client::new(self.destination.clone()));
             return;
         };
@@ -340,7 +341,7 @@ impl Route for Partition {
     }
 }
 
-/// As soon as there is space for the page and its request. A batch that was sent before a restart may be larger than others are now.
+/// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the current limit.
 async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
     let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
     let found = match held {
@@ -350,7 +351,7 @@ async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> 
     Read::Page(source, found)
 }
 
-/// The end of a partition is asked for if it is older than this.
+/// Age after which the end of a partition is refreshed, ns.
 const END_AGE: u64 = 3_000_000_000;
-/// Pause before the beginning of a partition is looked for again.
+/// Pause before the start of a partition is determined again.
 const AGAIN: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The tasks of partitions: one that panicked is started again.
+//! The set of running partition tasks. A task that panicked is restarted.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ type Key = (Stream, i32);
 #[derive(Default)]
 pub(super) struct Running {
     tasks: JoinSet<()>,
-    /// Each partition that was started, and its task while that runs.
+    /// All partitions ever started, each with its task while that is running, and its status.
     known: BTreeMap<Key, (Option<Id>, Arc<ExportStatus>)>,
 }
 
@@ -26,7 +26,7 @@ impl Running {
         self.known.get(&key).is_some_and(|(task, _)| task.is_some())
     }
 
-    /// Whether some partition of a stream runs.
+    /// Returns whether any partition of a stream is running.
     pub(super) fn has_any(&self, stream: Stream) -> bool {
         self.known
             .iter()
@@ -38,7 +38,7 @@ impl Running {
         self.known.values().filter(|(task, _)| task.is_some()).count()
     }
 
-    /// That of a partition that was started before.
+    /// Returns the status of a partition that was started before.
     pub(super) fn status(&self, key: Key) -> Option<Arc<ExportStatus>> {
         self.known.get(&key).map(|(_, status)| Arc::clone(status))
     }
@@ -53,7 +53,7 @@ impl Running {
         self.known.insert(key, (Some(id), status));
     }
 
-    /// Waits until then, or for so long after a task panicked; `true`: everything stops.
+    /// Waits until `until`, or only for `pause` after a task panicked. Returns `true` if everything is to stop.
     pub(super) async fn rest(
         &mut self,
         mut until: Instant,
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// Whether it is to be started again.
+    /// Records the end of a task. Returns whether it must be restarted.
     fn ended(&mut self, ended: Result<(Id, ()), JoinError>) -> bool {
         let (id, has_panicked) = match &ended {
             Ok((id, ())) => (*id, false),
@@ -90,7 +90,7 @@ impl Running {
         has_panicked
     }
 
-    /// Waits until all have ended.
+    /// Waits until all tasks have ended.
     pub(super) async fn end(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }

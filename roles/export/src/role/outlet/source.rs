@@ -1,4 +1,4 @@
-//! A partition of a topic: where it is, and what stands in it.
+//! Reads one partition of a Kafka topic from its leader (Fetch, ListOffsets).
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use super::{
 };
 use net::destination::{self, Destination};
 
-/// A topic, and how to reach its brokers.
+/// A topic, and the brokers from which to read it.
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
     pub(super) name: Arc<str>,
@@ -35,22 +35,21 @@ pub(super) struct Topic {
     pub(super) brokers: Arc<Destination>,
     /// Time limit of one request.
     pub(super) timeout: Duration,
-    /// For answers with records, of all topics, and what it takes to understand them.
+    /// Memory for fetched answers and for decoding them, shared by all topics.
     pub(super) space: Space,
 }
 
-/// Requests that a broker must support.
+/// Requests that a broker must support for reading.
 const READING: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
 
-/// Time that a broker may wait for a message, ms.
+/// Longest time that a broker may wait for messages, ms.
 const WAIT: i32 = 500;
 
-/// Bytes of records that are asked for at once: fewer after an answer that did not come in time, since the link is slow.
+/// Limits on the size of a fetch, bytes. It shrinks after an answer that was too slow for the link.
 const MOST: usize = 4 << 20;
 const LEAST: usize = 64 << 10;
 
-/// An answer that has not come when its time has expired will not come. The time is that of one request: how many a page needs, depends on
-/// what is in the partition.
+/// Applies the time limit to one request. A page has no limit, because its number of requests depends on the partition.
 async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     time::timeout(limit, call)
         .await
@@ -58,7 +57,7 @@ async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String
 }
 
 impl Topic {
-    /// The brokers that lead its partitions, in the order of these.
+    /// Returns the addresses of the partition leaders, by partition; empty for a partition without a leader.
     pub(super) async fn leaders(&self) -> Result<Vec<String>, Failure> {
         let mut guide = Connection::any(&self.brokers, self.timeout * 3 / 4, &READING).await?;
         let topology = guide.topology(&self.name, "describe and read").await?;
@@ -75,33 +74,33 @@ impl Topic {
 pub(super) struct Source {
     topic: Topic,
     partition: i32,
-    /// To its leader. After any failure it is looked for anew.
+    /// The connection to the leader. After a failure the leader is looked up again.
     connection: Option<Connection>,
-    /// Bytes to ask for, at most.
+    /// Current limit on the size of a fetch, bytes.
     most: usize,
 }
 
-/// An answer to a request for records.
+/// The answer to a fetch.
 struct Answer {
     body: Vec<u8>,
     /// The version of its format.
     version: i16,
-    /// The memory for it, until it is decoded.
+    /// The memory reserved for it until it is decoded.
     space: Reservation,
 }
 
-/// A page, and where the partition ends.
+/// A page of messages, and the end of the partition.
 #[derive(Debug)]
 pub(super) struct ReadPage {
     pub(super) page: Page<Arc<Item>>,
-    /// The partition begins anew.
+    /// The partition was recreated.
     pub(super) restarted: bool,
-    /// After its last message, as it is known now.
+    /// The offset after the last message, as far as known.
     pub(super) end: Option<u64>,
 }
 
 impl Source {
-    /// No connection is made yet.
+    /// Creates the reader without connecting.
     pub(super) fn new(topic: Topic, partition: i32) -> Self {
         Self {
             topic,
@@ -111,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Reads a page. One whose end is not fixed ends when its time has expired, or when nothing more comes.
+    /// Reads a page. One without a fixed end stops at the deadline, or when no more messages arrive.
     pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<ReadPage, String> {
         let (mut reading, mut step) = Reading::new(self.topic.stream, wanted);
         let deadline = Instant::now() + self.topic.timeout;
@@ -152,7 +151,7 @@ impl Source {
         found
     }
 
-    /// The first offset, or that after the last.
+    /// Returns the first offset, or with `latest` the offset after the last message.
     pub(super) async fn edge(&mut self, latest: bool) -> Result<u64, String> {
         let mut leader = self.leader().await?;
         let correlation = leader.number();
@@ -165,7 +164,7 @@ impl Source {
         Ok(u64::try_from(offset).unwrap_or(0))
     }
 
-    /// Whether this user may read it: an error, or nothing.
+    /// Checks that this user may read the partition.
     pub(super) async fn is_readable(&mut self) -> Result<(), String> {
         let first = self.edge(false).await?;
         let Answer { body, version, .. } = self.fetch(first, LEAST).await?;
@@ -173,6 +172,7 @@ impl Source {
         let fetched = fetched.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
         match fetched.error {
             0 => Ok(()),
+            // TOPIC_AUTHORIZATION_FAILED.
             29 => Err(format!(
                 "{}: allow this user to read topic {}",
                 kafka::name(29),
@@ -182,7 +182,7 @@ impl Source {
         }
     }
 
-    /// Asks for records from this offset on, about so many bytes.
+    /// Fetches about `bytes` bytes of records from an offset on.
     async fn fetch(&mut self, offset: u64, bytes: usize) -> Result<Answer, String> {
         let limit = self.topic.timeout;
         let mut leader = self.leader().await?;
@@ -197,7 +197,7 @@ impl Source {
         };
         let frame = fetch::fetch(correlation, version, &wanted);
         let len = in_time(limit, leader.ask(&frame)).await?;
-        // Until there is space, the answer waits at the broker and in the sockets.
+        // While there is no memory, the answer waits at the broker and in the socket buffers.
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
@@ -215,7 +215,8 @@ impl Source {
         Ok(Answer { body, version, space })
     }
 
-    /// A connection to the leader. Who takes it puts it back when it has been answered.
+    /// Takes the connection to the leader, or opens one. The caller puts it back once the answer is complete, so that a broken
+    /// exchange is not reused.
     async fn leader(&mut self) -> Result<Connection, String> {
         if let Some(mut leader) = self.connection.take()
             && !destination::is_left(leader.stream()).await
@@ -240,7 +241,7 @@ impl Source {
     }
 }
 
-/// Decodes an answer on a thread of its own, since it can have thousands of messages.
+/// Decodes an answer on a blocking thread, because it may hold thousands of messages.
 async fn understand(mut reading: Reading, answer: Answer) -> Result<(Reading, Step), String> {
     let understood = task::spawn_blocking(move || {
         let Answer { body, version, space } = answer;

@@ -1,18 +1,18 @@
-//! Memory that the partitions of an outlet share. Who needs some waits until others have given back what they had, in the order of
-//! asking, and so all together hold no more than there is.
+//! Memory that all partitions of an outlet share. Requests wait in FIFO order until others have released enough, so that all
+//! partitions together stay within the limit.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory of a size, in units of [`UNIT`] bytes. Each clone is the same memory.
+/// A memory limit, in units of [`UNIT`] bytes. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     free: Arc<Semaphore>,
     size: u32,
 }
 
-/// A part of the memory, which is given back when it is dropped.
+/// Reserved memory, which is released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation(OwnedSemaphorePermit);
 
@@ -32,7 +32,7 @@ impl Space {
         }
     }
 
-    /// So many bytes of it, or all of it if that is less.
+    /// Reserves `bytes` bytes, or everything if the limit is lower.
     pub(super) async fn get(&self, bytes: usize) -> Result<Reservation, String> {
         let got = Arc::clone(&self.free)
             .acquire_many_owned(units(bytes).min(self.size))
@@ -46,13 +46,13 @@ impl Reservation {
         self.0.num_permits() * UNIT
     }
 
-    /// Gives back what is more than this.
+    /// Releases everything above `bytes` bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let more = self.0.num_permits().saturating_sub(units(bytes) as usize);
         drop(self.0.split(more));
     }
 
-    /// With another part of the same memory.
+    /// Adds another reservation of the same memory.
     pub(super) fn add(&mut self, other: Self) {
         self.0.merge(other.0);
     }

@@ -1,4 +1,5 @@
-//! Budgets of intents and of collectors: rates of the last moment, and what becomes coarser or finer because of them.
+//! Keeps intents and collectors to their budgets (reports or events per second): measures the current rates, and makes intents
+//! coarser (a larger sample or threshold) or finer again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,42 +16,42 @@ use manager::{
 use super::{super::count::Totals, Core, ManagedIntent, silence::arrives};
 use runtime::monitor::MAX_COUNTED_FLOWS;
 
-/// The budgets, and the rates that they are compared with.
+/// The budgets and the measured rates.
 #[derive(Debug, Default)]
 pub(super) struct BudgetControl {
     budgets: Budgets,
-    /// Intents as their budgets have changed them.
+    /// Intents whose detail a budget has changed, in their changed form.
     moved: BTreeMap<String, Intent>,
-    /// The totals of the last measurement, and its time, ns.
+    /// The totals at the last measurement, and its time, ns.
     last: Option<(u64, Totals)>,
-    /// The latest counters of each device.
+    /// The last two counter messages of each device.
     devices: BTreeMap<NodeId, Window>,
-    /// Collectors with a budget.
+    /// Collectors with a budget, and their load.
     collectors: BTreeMap<SocketAddr, CollectorLoad>,
-    /// Intents with a budget of events that nobody counts.
+    /// Intents with a budget of events whose events are not counted.
     uncounted: BTreeSet<String>,
-    /// The reason of the last refused change of an intent.
+    /// The reason of the last change of each intent that was refused.
     refused: BTreeMap<String, String>,
     /// Events per second of intents.
     events: BTreeMap<String, f64>,
 }
 
-/// The packets that a device has counted, and the time of its message, ns.
+/// Packets that a device has counted, and the time of its message, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     counted_at: u64,
     packets: u64,
 }
 
-/// A collector with a budget.
+/// A collector with a budget, and the devices that report to it.
 #[derive(Clone, Debug)]
 pub(super) struct Budgeted {
     budget: Budget,
-    /// The devices that report there; `None`: the collector is in this process.
+    /// The devices that report to it, or `None` for the collector in this process.
     devices: Option<BTreeSet<NodeId>>,
 }
 
-/// The last two messages of a device: what it counts is known only at their times.
+/// The last two counter messages of a device. Between messages its counters are unknown, so rates use the message times.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     from: Counters,
@@ -65,10 +66,10 @@ impl Window {
         }
     }
 
-    /// Takes over the latest counters of the device; what is known already changes nothing.
+    /// Adds the device's latest counters. Repeated ones change nothing.
     fn advance(&mut self, counters: Counters) {
         if counters.packets < self.to.packets {
-            // What counts anew after a restart says nothing about the time before.
+            // The counters restarted, so the previous message is useless.
             *self = Self::new(counters);
         } else if counters.counted_at >= self.to.counted_at.saturating_add(LEAST) {
             *self = Self {
@@ -78,26 +79,26 @@ impl Window {
         }
     }
 
-    /// Packets per second; `None`: not known yet.
+    /// Returns the rate in packets per second, or `None` before the second message.
     fn rate(&self) -> Option<f64> {
         let Self { from, to } = self;
         let seconds = to.counted_at.saturating_sub(from.counted_at) as f64 / 1e9;
         (seconds > 0.0).then(|| to.packets.saturating_sub(from.packets) as f64 / seconds)
     }
 
-    /// Returns whether the device still reports its counters.
+    /// Returns whether the device has reported its counters lately.
     fn is_followed(&self, now: u64) -> bool {
         now <= self.to.counted_at.saturating_add(FOLLOWED)
     }
 }
 
-/// Time between two messages that are compared, at least, ns: messages that waited arrive together.
+/// Minimum interval between two compared messages, ns. Delayed messages arrive together.
 const LEAST: u64 = 900_000_000;
-/// A device that reports nothing for this time, ns, is left out.
+/// Silence after which a device is ignored, ns.
 const FOLLOWED: u64 = 5_000_000_000;
 
 impl BudgetControl {
-    /// Forgets the budget of an intent.
+    /// Removes the budget state of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.budgets.forget(name);
         self.moved.remove(name);
@@ -105,18 +106,17 @@ impl BudgetControl {
         self.refused.remove(name);
     }
 
-    /// The detail of an intent, if it is coarser than what was asked for.
+    /// Returns the detail of an intent if it is coarser than requested.
     pub(super) fn coarser(&self, name: &str) -> Option<Detail> {
         self.budgets.coarser(name)
     }
 
-    /// An intent as its budget has changed it.
+    /// Returns the effective intent, as its budget has changed it.
     pub(super) fn in_force<'a>(&'a self, held: &'a ManagedIntent) -> &'a Intent {
         self.moved.get(&held.intent.name).unwrap_or(&held.intent)
     }
 
-    /// Takes over what was counted up to now, and the latest counters of devices. `sessions`: the collectors with a budget; `None` as devices: all
-    /// that arrives here.
+    /// Computes rates from the counts and the devices' latest counters. `sessions` lists the collectors with a budget.
     fn measure(
         &mut self,
         totals: Totals,
@@ -136,7 +136,7 @@ impl BudgetControl {
             return;
         };
         let seconds = now.saturating_sub(then).max(1) as f64 / 1e9;
-        // What counts anew after a restart says nothing about the time before.
+        // Saturating: after a restart of the counters the rate is 0 once.
         let reports = totals.reports.saturating_sub(before.reports) as f64 / seconds;
         let events = totals.events.saturating_sub(before.events) as f64 / seconds;
         let loads = sessions.into_iter().map(|(at, Budgeted { budget, devices })| {
@@ -157,13 +157,14 @@ impl BudgetControl {
         self.events = by_intent.collect();
     }
 
-    /// Takes over which intents are not counted; returns those that were before.
+    /// Updates the set of intents that are not counted. Returns those that are new in it.
     fn no_longer_counted(&mut self, now: &BTreeSet<String>) -> Vec<String> {
         let before = std::mem::replace(&mut self.uncounted, now.clone());
         now.difference(&before).cloned().collect()
     }
 
-    /// Returns the reports per second of devices, and since when that is known; `None`: not of all that are followed, or of none.
+    /// Returns the reports per second of several devices, and the start of the period measured. The start is `None` if the
+    /// rate of a device is not known yet.
     fn reported(&self, devices: &BTreeSet<NodeId>, now: u64) -> (f64, Option<u64>) {
         let known = devices.iter().filter_map(|node| self.devices.get(node));
         let followed: Vec<&Window> = known.filter(|window| window.is_followed(now)).collect();
@@ -174,7 +175,7 @@ impl BudgetControl {
 }
 
 impl Core {
-    /// Keeps intents and collectors to their budgets, by the reports and events of the last moment.
+    /// Adjusts intents to the budgets, given the totals up to now.
     pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
         let sessions = self.budgeted();
         let counters = self.device_reports.iter().map(|(node, device)| {
@@ -203,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Returns the collectors with a budget.
+    /// Returns the collectors that have a budget.
     fn budgeted(&self) -> BTreeMap<SocketAddr, Budgeted> {
         let collectors = self.manager.compiler().settings().collectors.iter();
         let budgeted = collectors.filter(|collector| !collector.budget.is_empty());
@@ -221,7 +222,7 @@ impl Core {
             .collect()
     }
 
-    /// Where a device sends its reports.
+    /// Returns the address to which a device sends its reports.
     pub(super) fn session(&self, node: NodeId) -> Option<SocketAddr> {
         let rules = self.manager.compiler().desired().get(&node);
         rules
@@ -233,7 +234,7 @@ impl Core {
             })
     }
 
-    /// An intent that can become coarser, with what is known of it now.
+    /// Returns the budget input of an intent, or `None` if it cannot become coarser.
     fn kept<'a>(&'a self, name: &'a str, held: &ManagedIntent, now: u64) -> Option<BudgetedIntent<'a>> {
         let bounds = held.intent.bounds()?;
         let outcome = self.manager.compiler().outcome(name)?;
@@ -265,7 +266,7 @@ impl Core {
         })
     }
 
-    /// Makes an intent coarser or finer.
+    /// Makes an intent coarser or finer, and records it.
     fn apply_move(&mut self, name: &str, step: &Move, now: u64) {
         let Some(held) = self.intents.get(name) else {
             return;
@@ -274,7 +275,7 @@ impl Core {
             let intent = held.intent.with_detail(step.to);
             if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
                 self.budgets.budgets.undo(name, step);
-                // It is tried again every second, and logged once.
+                // The change is retried every second, but logged once.
                 let refusal = refusal.to_string();
                 if self.budgets.refused.get(name) != Some(&refusal) {
                     tracing::warn!(
@@ -294,17 +295,17 @@ impl Core {
                 return;
             }
             self.budgets.refused.remove(name);
-            // Sampling may change.
+            // The sampling may differ, so earlier reports are not comparable.
             self.changed = now;
             self.matches.renew();
-            // Thresholds without a filter are the collector's.
+            // A threshold without a filter is evaluated by the collector.
             self.detection.is_due |= held.intent.reporting.filter.is_none();
             self.budgets.moved.insert(name.to_owned(), intent);
         }
         self.note(now, "manager", "budget", name, &step.to_string());
     }
 
-    /// Reports a collector over its budget whose intents cannot become coarser.
+    /// Reports a collector over its budget although no intent can become coarser.
     fn note_exceeded(&mut self, load: &Load, now: u64) {
         let text = format!(
             "{load} exceed its budget of {}, and no intent that reports there can become coarser; raise it, or give intents a filter with a threshold, or coarsest = {{ sample = \"1 in 64\" }}",
@@ -320,13 +321,13 @@ impl Core {
         self.note(now, "manager", "budget", &at, &text);
     }
 
-    /// The share of packets that is measured for an intent now: its budget may have changed it.
+    /// Returns the N of an intent's effective sampling of 1 in N packets.
     pub(super) fn sample_of(&self, held: &ManagedIntent) -> u32 {
         self.budgets.in_force(held).sample.max(1)
     }
 }
 
-/// The budget of an intent with its rates, as far as they are known. Events that nobody counts are no room.
+/// Returns an intent's budget and rates as far as known. An uncounted rate of events must not look like spare budget.
 fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, Option<Rates>) {
     let rates = reports.map(|reports| Rates {
         reports,
@@ -345,7 +346,7 @@ fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, 
     }
 }
 
-/// The note about an intent whose events nobody counts.
+/// Returns the note about an intent whose events are not counted.
 fn uncounted() -> String {
     format!(
         "its events are not counted, and its budget in events/s has no effect: the intents with such a budget have more than {MAX_COUNTED_FLOWS} flow entries together; narrow `match`, or write the budget in reports/s"

@@ -1,4 +1,4 @@
-//! Detection by the collector of this process, as intents ask for it: rules, and thresholds without a filter.
+//! Delegates detection to the collector in this process: rules of intents, and thresholds without a filter on devices.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,22 +15,22 @@ use crate::{
 };
 use runtime::control::{Asked, Control};
 
-/// The rules and thresholds that intents ask of the collector, and the way to it.
+/// The rules and thresholds that intents delegate to the collector.
 #[derive(Debug)]
 pub(super) struct DetectionRequests {
-    /// With the rules and thresholds of the configuration, beside which those of intents must fit.
+    /// The configuration, whose own rules and thresholds take precedence over the intents'.
     settings: Arc<Configuration>,
     control: Control,
-    /// As the collector last received them.
+    /// The rules and thresholds that the collector last received.
     asked: Arc<Asked>,
-    /// Intents that do not fit, with the reasons.
+    /// Intents whose rules and thresholds do not fit, with the reasons.
     left_out: BTreeMap<String, String>,
-    /// Intents or their flows may have changed.
+    /// Intents or their flows may have changed since the last request.
     pub(super) is_due: bool,
 }
 
 impl DetectionRequests {
-    /// Nothing is asked yet.
+    /// Creates the state without requests.
     pub(super) fn new(settings: Arc<Configuration>, control: Control) -> Self {
         Self {
             settings,
@@ -41,18 +41,18 @@ impl DetectionRequests {
         }
     }
 
-    /// Takes over another version of the configuration.
+    /// Adopts a reloaded configuration.
     pub(super) fn set_settings(&mut self, settings: Arc<Configuration>) {
         self.settings = settings;
         self.is_due = true;
     }
 
-    /// Whether this process has a collector.
+    /// Returns whether this process has a collector.
     pub(super) fn collects(&self) -> bool {
         self.settings.collects()
     }
 
-    /// Returns the reason for which the collector does not evaluate the rule and thresholds of an intent.
+    /// Returns the reason the collector does not evaluate an intent's rule and thresholds, or `None` if it does.
     pub(super) fn left_out(&self, name: &str) -> Option<&str> {
         self.left_out.get(name).map(String::as_str)
     }
@@ -64,10 +64,10 @@ impl DetectionRequests {
 }
 
 impl Core {
-    /// Whether what an intent asks of the collector fits beside the rules and thresholds that there are.
+    /// Checks that an intent's rule and thresholds fit beside the existing ones.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason they do not.
     pub(super) fn check_asked(&self, intent: &Intent) -> Result<(), Error> {
         if !asks(intent) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Core {
             .map_or(Ok(()), |reason| Err(Error::Wrong(reason)))
     }
 
-    /// The intents that the reports of a flow serve.
+    /// Returns the intents that a flow's reports serve.
     pub fn served(&self, flow: &wire::FlowKey) -> Vec<String> {
         if flow.known_id().is_some() {
             return Vec::new();
@@ -94,7 +94,7 @@ impl Core {
             .collect()
     }
 
-    /// The intents in force that ask something, with their flows.
+    /// Returns the effective intents that delegate to the collector, with their flows.
     fn all_asking(&self) -> Vec<(&Intent, Vec<Match>)> {
         let compiler = self.manager.compiler();
         let intents = self.intents.values().map(|held| self.budgets.in_force(held));
@@ -105,7 +105,7 @@ impl Core {
             .collect()
     }
 
-    /// Tells the collector what intents ask of it, if that has changed. Of those that do not fit, the last ones are left out.
+    /// Sends changed rules and thresholds of intents to the collector. If they do not all fit, the last ones are omitted.
     pub(super) fn ask_collector(&mut self) {
         if !std::mem::take(&mut self.detection.is_due) || !self.detection.collects() {
             return;
@@ -134,7 +134,7 @@ impl Core {
     }
 }
 
-/// The entry that is for this flow only.
+/// Returns the match entry for exactly this flow.
 pub(in crate::role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
     FlowMatch {
         src: Some(flow.src().into()),
@@ -147,7 +147,7 @@ pub(in crate::role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
 }
 
 impl Origin {
-    /// Somebody asked for it; otherwise it is a drill-down, which ends by itself.
+    /// Returns whether a person or file requested the intent. Other intents are drill-downs, which expire.
     pub(super) fn is_asked(&self) -> bool {
         !matches!(self, Self::DrillDown(_))
     }

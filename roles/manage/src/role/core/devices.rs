@@ -1,4 +1,5 @@
-//! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
+//! The devices of the inventory: their views for the API, the domain's state, and the merge of the configured inventory with
+//! the facts that devices and the collector report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +56,7 @@ impl Core {
         }
     }
 
-    /// The states of all devices.
+    /// Returns the states of all devices, for the manager's stream.
     pub(in crate::role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
         let states = self.manager.device_states().map(|status| {
             let silence = self.silence(status.node, now);
@@ -80,7 +81,7 @@ impl Core {
         }
     }
 
-    /// The state of the domain.
+    /// Returns the state of the domain, for the manager's stream.
     pub(in crate::role) fn domain_state(&self) -> DomainState {
         DomainState {
             acting: self.manager.is_acting(),
@@ -95,7 +96,7 @@ impl Core {
         self.manager.in_sync()
     }
 
-    /// The changes that wait, in a few lines; empty: none.
+    /// Describes the pending changes in a few lines; empty if there are none.
     fn waits(&self) -> String {
         let plan = self.manager.plan();
         if plan.is_empty() {
@@ -105,10 +106,10 @@ impl Core {
         }
     }
 
-    /// Returns a device by name or node id.
+    /// Returns a device by name or node ID.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such device.
     pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
         let mut devices = self.devices(now).devices.into_iter();
         let device_of_name = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
@@ -186,7 +187,7 @@ impl Core {
         }
     }
 
-    /// The addresses of the collectors.
+    /// Returns the addresses of the configured collectors.
     pub(in crate::role) fn collectors(&self) -> BTreeSet<IpAddr> {
         self.manager
             .compiler()
@@ -197,10 +198,10 @@ impl Core {
             .collect()
     }
 
-    /// Takes over what a device says about itself.
+    /// Stores the facts that a device reports about itself, and updates the inventory.
     pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
         if !self.drivers.contains_key(&node) {
-            // It was driven until just now.
+            // A late message: the driver has just been stopped.
             return;
         }
         self.manager
@@ -209,7 +210,7 @@ impl Core {
         self.join_facts(now);
     }
 
-    /// Takes over what the counters of a device have counted.
+    /// Stores the counters that a device reports.
     pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<Counter>) {
         if self.drivers.contains_key(&node) {
             counters.truncate(MAX_COUNTERS);
@@ -217,7 +218,7 @@ impl Core {
         }
     }
 
-    /// The name and the counters of each device that has some, by node id.
+    /// Returns the name and counters of each device that has some, ordered by node ID.
     pub fn device_counters(&self) -> Vec<(String, Vec<Counter>)> {
         let inventory = self.manager.inventory();
         self.device_counters
@@ -226,7 +227,7 @@ impl Core {
             .collect()
     }
 
-    /// Takes over the links that the collector has learned.
+    /// Stores the links that the collector has learned, and updates the inventory.
     pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: u64) {
         if self.learned != links {
             self.learned = links;
@@ -234,7 +235,7 @@ impl Core {
         }
     }
 
-    /// Builds the inventory from the configuration, the facts of devices and the learned links.
+    /// Rebuilds the inventory from the configuration, the facts of devices and the learned links.
     pub(super) fn join_facts(&mut self, now: u64) {
         let mut inventory = self.inventory_of_file();
         let leaving = &self.leaving;
@@ -250,12 +251,12 @@ impl Core {
             .iter()
             .filter(|ends| !ends.iter().any(|(node, _)| leaving.contains_key(node)))
         {
-            // Of devices and ports that the inventory does not have, nothing is learned.
+            // Ignore links of unknown devices and ports.
             if [a, b]
                 .iter()
                 .all(|(node, port)| inventory.ports(*node).any(|known| known == *port))
             {
-                // A link from a device to itself is none.
+                // This rejects a link from a device to itself.
                 let _ = inventory.add_link(*a, *b, Origin::Learned);
             }
         }
@@ -268,7 +269,7 @@ impl Core {
         }
     }
 
-    /// Writes links that come or go into the history.
+    /// Records links that appear or disappear in the history.
     fn note_links(&mut self, inventory: &Inventory, now: u64) {
         let before = links(self.manager.inventory());
         let after = links(inventory);
@@ -282,7 +283,7 @@ impl Core {
         }
     }
 
-    /// Returns the neighbour that LLDP announces at a port, and a note if it is not a link.
+    /// Returns the LLDP neighbour at a port, and a note if the port does not form a link with it.
     fn neighbour(&self, node: NodeId, number: PortId) -> Option<NeighbourView> {
         let port = self
             .facts
@@ -322,12 +323,12 @@ impl Core {
     }
 }
 
-/// A port as `DEVICE:PORT`.
+/// Formats a port as `DEVICE:PORT`.
 fn port_name(inventory: &Inventory, port: (NodeId, PortId)) -> String {
     format!("{}:{}", inventory.name(port.0), port.1)
 }
 
-/// The links between devices, each with its lower end first.
+/// Returns the links between devices, each with its lower end first.
 fn links(inventory: &Inventory) -> BTreeSet<LearnedLink> {
     let all = inventory.topology().devices.into_iter();
     let ends = all.flat_map(|(node, ports)| {
@@ -337,7 +338,7 @@ fn links(inventory: &Inventory) -> BTreeSet<LearnedLink> {
     ends.filter(|[a, b]| a < b).collect()
 }
 
-/// Adds the ports that a device reports.
+/// Adds the ports that a device reports to the inventory.
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
         let port_of_node = (node, port.port);
@@ -353,9 +354,9 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     }
 }
 
-/// Adds the links that a device learns from LLDP. The names of all ports must be known. `leaving`: devices that are left out.
+/// Adds the links that a device learns by LLDP, except to devices in `leaving`. All ports must have been added before.
 fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts], leaving: &AllLeaving) {
-    // What the device is configured with is worth more than what somebody behind the port announces.
+    // The device's own configuration takes precedence over LLDP, which anything behind a port can send.
     for port in ports.iter().filter(|port| !port.hosts) {
         let Some(neighbour) = &port.neighbour else {
             continue;
@@ -365,13 +366,13 @@ fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts], 
             .ok()
             .filter(|(other, _)| !leaving.contains_key(other))
         {
-            // A port that hears its own device has no link.
+            // This rejects a port that receives its own device's LLDP.
             let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);
         }
     }
 }
 
-/// The hosts at a port: the first of them by name.
+/// Lists the first hosts at a port by name.
 fn host_names(names: &[&str]) -> String {
     let more = match names.len().saturating_sub(MAX_HOSTS_AT_PORT) {
         0 => String::new(),
@@ -386,11 +387,11 @@ fn host_names(names: &[&str]) -> String {
         + &more
 }
 
-/// Hosts of a port that are named.
+/// Maximum number of hosts named for a port.
 const MAX_HOSTS_AT_PORT: usize = 3;
-/// Counters of a device that are kept.
+/// Maximum number of counters stored per device.
 const MAX_COUNTERS: usize = 1024;
-/// Names of hosts in the view of the domain.
+/// Maximum number of host names in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Drill-downs: intents with more detail that the manager installs by itself where a rule of another one became true.
+//! Drill-downs: temporary intents with more detail, installed when the rule of an intent with `then` becomes true.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,33 @@ use serde_json::{Map, Value, json};
 use super::{super::journal::Kept, Core, ManagedIntent, Origin};
 use runtime::monitor::CollectorMonitor;
 
-/// The drill-downs of rules with `then`, as far as they were denied.
+/// State of drill-downs: whether their rules are followed, and which were denied.
 #[derive(Debug, Default)]
 pub(super) struct DrillDowns {
-    /// The collector has their names.
+    /// The collector has the current names of the rules to follow.
     pub(super) is_followed: bool,
-    /// By intent: what was denied and is not in the history yet.
+    /// Denied drill-downs by intent, for the history.
     denied: BTreeMap<String, Refusals>,
 }
 
-/// Drill-downs that were not installed.
+/// Denied drill-downs of an intent.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// Since the last entry of the history.
+    /// Number of denials since the last entry in the history.
     count: u64,
-    /// When that was, ns.
+    /// Time of that entry, ns.
     noted: u64,
-    /// The reason of the last one.
+    /// Reason of the last denial.
     reason: String,
 }
 
 impl DrillDowns {
-    /// Forgets what was denied to an intent.
+    /// Removes the denials of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.denied.remove(name);
     }
 
-    /// Returns the reason for which an intent got no drill-down in the last minute.
+    /// Returns the reason an intent was denied a drill-down in the last minute.
     pub(super) fn denied(&self, name: &str, now: u64) -> Option<&str> {
         let denied = self
             .denied
@@ -49,7 +49,7 @@ impl DrillDowns {
 }
 
 impl Core {
-    /// Follows the rules that lead to drill-downs.
+    /// Tells the collector which rules to follow, if they have changed.
     pub(super) fn set_followed(&mut self, monitor: &impl CollectorMonitor) {
         if !std::mem::replace(&mut self.drill_downs.is_followed, true) {
             let intents = self.intents.values().map(|held| &held.intent);
@@ -58,8 +58,8 @@ impl Core {
         }
     }
 
-    /// Returns the scope of the drill-down that the rule of an intent asks for, now that it became true for `flow`. `missed`: others
-    /// came too fast.
+    /// Returns the scope of the drill-down that an intent's rule requests for `flow`. `missed` rules became true too fast to
+    /// be processed.
     pub(in crate::role) fn scope_of(
         &mut self,
         name: &str,
@@ -85,13 +85,13 @@ impl Core {
         Some(scope)
     }
 
-    /// Whether there is room for a drill-down of this intent.
+    /// Returns whether a drill-down of this intent may be installed now.
     pub(in crate::role) fn admits(&mut self, name: &str, firing: &Firing, now: u64) -> bool {
         let admitted = self.manager.admit(name, firing, now);
         self.denied(name, admitted, now).is_some()
     }
 
-    /// Installs a drill-down of an intent.
+    /// Installs a drill-down of an intent, and records it.
     pub(in crate::role) fn fire(&mut self, parent: &str, firing: &Firing, now: u64) {
         let fired = self.manager.fire(parent, firing, now);
         let Some(child) = self.denied(parent, fired, now) else {
@@ -132,7 +132,7 @@ impl Core {
         );
     }
 
-    /// Removes drill-downs that have ended, which the core has removed.
+    /// Removes drill-downs that the `manager` crate has ended.
     pub(super) fn end_drill_downs(&mut self, now: u64) {
         let gone = self.intents.iter().filter_map(|(name, held)| match &held.origin {
             Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Returns the result unless it was denied: then the denial is counted, and logged once a minute.
+    /// Returns a successful result. Counts a denial, and records it at most once a minute.
     fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: u64) -> Option<T> {
         match result {
             Ok(done) => return Some(done),
@@ -156,6 +156,7 @@ impl Core {
         None
     }
 
+    /// Counts a denied drill-down, and records it in the history unless the same reason was recorded recently.
     fn deny(&mut self, name: &str, reason: String, now: u64) {
         let denied = self.drill_downs.denied.entry(name.to_owned()).or_default();
         denied.count += 1;
@@ -183,14 +184,14 @@ impl Core {
         self.note(now, "manager", "drill_down", name, &text);
     }
 
-    /// The drill-downs of an intent.
+    /// Returns the names of an intent's drill-downs.
     pub(super) fn drill_downs_of(&self, name: &str) -> Vec<String> {
         let own = self.manager.drill_downs().filter(|(_, parent)| *parent == name);
         own.map(|(child, _)| child.to_owned()).collect()
     }
 }
 
-/// A drill-down as in `[[intents]]`.
+/// Returns a drill-down in the form of `[[intents]]`.
 fn body(intent: &Intent) -> Value {
     let Intent {
         name,
@@ -229,7 +230,7 @@ fn body(intent: &Intent) -> Value {
     body
 }
 
-/// Port ranges as in `[[intents]]`, without those of all ports.
+/// Formats port ranges as in `[[intents]]`, without ranges of all ports.
 fn port_texts(ports: &[Ports]) -> Vec<String> {
     let limited = ports.iter().filter(|ports| **ports != ANY_PORT);
     limited
@@ -243,7 +244,7 @@ fn port_texts(ports: &[Ports]) -> Vec<String> {
         .collect()
 }
 
-/// Time between two entries of the history about the same reason, ns.
+/// Minimum interval between history entries with the same reason, ns.
 const QUIET: u64 = 60_000_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Intents as the manager's thread keeps them: added, replaced, removed, counted, and held to their budgets.
+//! Intents on the manager's thread: adds, replaces and removes them, checks them, and describes their state for the API.
 
 use std::{
     cmp::Reverse,
@@ -35,13 +35,13 @@ use crate::{
 use terminal::units;
 
 impl Core {
-    /// Takes over another version of the file.
+    /// Adopts a reloaded configuration file.
     pub(in crate::role) fn reload(&mut self, all: &Arc<Configuration>, now: u64) {
         self.set_inventory(all, now);
         self.set_file(all, now);
     }
 
-    /// Replaces the intents of the file.
+    /// Replaces the intents of the file. Unchanged ones keep their counts.
     pub(super) fn set_file(&mut self, all: &Arc<Configuration>, now: u64) {
         self.detection.set_settings(Arc::clone(all));
         let in_file = self
@@ -75,7 +75,7 @@ impl Core {
                     },
                     now,
                 );
-                // An intent of that name that came by the API must not return when the file has it no more.
+                // Remove an intent with that name from the journal, so that it does not return once the file omits it.
                 if let Err(error) = self.journal.forget(&name) {
                     tracing::warn!(intent = name, %error, "cannot save in [manager] state that the file has this intent now");
                 }
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Takes over an intent. One that the present network refuses is kept, and compiled again when the network changes.
+    /// Adds an intent. If the current network refuses it, it is retained, and compiled again when the network changes.
     pub(super) fn hold(&mut self, held: ManagedIntent, now: u64) {
         let name = held.intent.name.clone();
         self.detection.is_due = true;
@@ -103,6 +103,7 @@ impl Core {
         self.intents.insert(name, held);
     }
 
+    /// Removes an intent from the devices and from all counts.
     pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
         self.detection.is_due = true;
         self.drill_downs.is_followed = false;
@@ -112,7 +113,7 @@ impl Core {
         self.forget(name);
     }
 
-    /// Forgets what was counted for an intent.
+    /// Removes everything that was counted for an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
         self.totals.remove(name);
@@ -124,7 +125,7 @@ impl Core {
     /// Adds or replaces an intent.
     ///
     /// # Errors
-    /// The reason; nothing changes.
+    /// The request is refused; nothing changes.
     pub fn put(&mut self, request: PutIntent, now: u64) -> Result<IntentView, Error> {
         self.check_acting()?;
         let PutIntent {
@@ -146,7 +147,7 @@ impl Core {
         }
         self.manager.check_intent(&intent, now)?;
         self.check_asked(&intent)?;
-        // `until` counts from now, also after a restart.
+        // A relative `until` counts from now, also after a restart, so store the absolute time.
         let end = intent.until.map(|until| until.end(now));
         let mut written = body;
         if let (Some(end), Value::Object(table)) = (end, &mut written) {
@@ -175,10 +176,10 @@ impl Core {
         self.intent(&name, now)
     }
 
-    /// Returns the flows of an intent, and the intents that measure flows now, from which its reports are estimated.
+    /// Returns an intent's flows, and the intents that measure flows now, from which its rate of reports is estimated.
     ///
     /// # Errors
-    /// The intent is wrong.
+    /// The intent is invalid.
     pub fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
         let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
         let measuring = self.intents.iter().filter_map(|(name, held)| {
@@ -199,10 +200,10 @@ impl Core {
         })
     }
 
-    /// Returns the changes that adding an intent would make. `expected`: the flows of it that the collector knows.
+    /// Returns the changes that adding an intent would make. `expected` estimates its rate of reports.
     ///
     /// # Errors
-    /// As [`Core::put`].
+    /// The errors of [`Core::put`].
     pub fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
         let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
         if let Some(held) = self.intents.get(&intent.name) {
@@ -249,10 +250,10 @@ impl Core {
         Ok(PlanView { cost, ..view })
     }
 
-    /// Removes an intent; with a version, only that one.
+    /// Removes an intent; with `if_match`, only that version.
     ///
     /// # Errors
-    /// There is none, it has another version, the file has it, or another manager decides.
+    /// The intent does not exist, has another version or belongs to the file, or another manager is active.
     pub fn remove(&mut self, name: &str, if_match: Option<&str>, by: &str, now: u64) -> Result<(), Error> {
         self.check_acting()?;
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
@@ -269,13 +270,13 @@ impl Core {
     /// Returns an intent with its state.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such intent.
     pub fn intent(&self, name: &str, now: u64) -> Result<IntentView, Error> {
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         Ok(self.intent_view(name, held, now))
     }
 
-    /// The states of all intents.
+    /// Returns the states of all intents, for the manager's stream.
     pub(in crate::role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
         let views = self.intents(now).intents.into_iter();
         views
@@ -301,6 +302,7 @@ impl Core {
         }
     }
 
+    /// Builds the API's view of an intent, with its verified state.
     fn intent_view(&self, name: &str, held: &ManagedIntent, now: u64) -> IntentView {
         let status = self.manager.intent(name);
         let inventory = self.manager.inventory();
@@ -320,7 +322,7 @@ impl Core {
         }
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
-            // The device whose reports are lost, and those whose packets they are about.
+            // Name the device whose reports are lost first, then those whose packets they describe.
             let others = Some(text).filter(|_| state == "silent");
             text = broken.into_iter().chain(others).collect::<Vec<_>>().join("; ");
             state = "silent".to_owned();
@@ -374,7 +376,7 @@ impl Core {
         }
     }
 
-    /// Returns what the text of an intent adds to its state.
+    /// Returns the remarks that follow the description of an intent's state.
     fn remarks(&self, name: &str, now: u64) -> String {
         let mut text = String::new();
         if let Some(taken) = self
@@ -410,7 +412,7 @@ impl Core {
         text
     }
 
-    /// Devices on the paths of an intent's flows that cannot be reached, or that refuse to be read, and whether that makes it silent.
+    /// Describes unreachable or failing devices on an intent's paths. The flag says whether they make the intent silent.
     fn lost_devices(&self, name: &str, state: &str, now: u64) -> Option<(bool, String)> {
         if !matches!(state, "seen" | "complete" | "silent") {
             return None;
@@ -426,7 +428,7 @@ impl Core {
         verify::unreachable_text(&lost, self.verifier.last_report(name, now))
     }
 
-    /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
+    /// Describes devices whose reports an intent lacks: those at which its flows end or, if no flow is known, all devices.
     fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
         let ends = self.totals.get(name).map(|since| &since.ends);
         self.device_reports
@@ -441,7 +443,7 @@ impl Core {
             .collect()
     }
 
-    /// The state of an intent, as a word and as a sentence.
+    /// Returns the state of an intent as a word and as a sentence.
     fn described(&self, status: Option<&IntentStatus>, state: Option<State>) -> (String, String) {
         let inventory = self.manager.inventory();
         let Some(status) = status else {
@@ -505,8 +507,8 @@ impl Core {
         (state.name().to_owned(), text)
     }
 
-    /// Tells the verifier which intents all their devices have, if that may have changed. Returns the time of the next check, if one
-    /// is due.
+    /// Tells the verifier which intents are installed on all their devices, if that may have changed. Returns the time of the
+    /// next check if it is too early now.
     pub(super) fn check_installed(&mut self, now: u64) -> Option<u64> {
         if !self.install_check.is_due {
             return None;
@@ -524,13 +526,14 @@ impl Core {
                     let lacking = lacking.as_ref();
                     lacking.is_some_and(|lacking| !lacking.contains(name.as_str()))
                 }),
-                // All INT is stopped, or the network refuses it.
+                // All INT is stopped.
                 None if self.stopped => continue,
                 None => false,
             };
             self.verifier.set_installed(name, is_installed, now);
         }
         let took = nic::time::now().saturating_sub(now);
+        // At most a tenth of the thread's time goes into this check.
         self.install_check = InstallCheck {
             is_due: false,
             next: now + INSTALLED.max(took.saturating_mul(9)),
@@ -538,7 +541,7 @@ impl Core {
         None
     }
 
-    /// Returns the flows of each intent, and the instruction bits that are asked for.
+    /// Returns the flows of each intent, and the instruction bits that its nodes should fill.
     pub(in crate::role) fn watched(&self) -> Vec<count::Watched> {
         let watched = self.intents.iter().filter_map(|(name, held)| {
             let outcome = self.manager.compiler().outcome(name)?;
@@ -571,7 +574,7 @@ impl Core {
         self.keep_budgets(totals, now);
     }
 
-    /// Forgets intents whose time is over, which the core has removed.
+    /// Removes intents whose time is over.
     pub(super) fn end_intents(&mut self, now: u64) {
         let ended: Vec<String> = self
             .intents
@@ -589,7 +592,7 @@ impl Core {
     }
 }
 
-/// The modes of rules, each once.
+/// Lists the modes of rules, each once.
 fn modes(rules: &[EffectiveRule]) -> Option<String> {
     let mut words: Vec<&str> = Vec::new();
     for rule in rules {
@@ -601,7 +604,7 @@ fn modes(rules: &[EffectiveRule]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// A rule, with what it adds to a packet on the longest path.
+/// Describes a rule and its overhead on the longest path.
 fn rule_text(rule: &EffectiveRule, links: u32) -> String {
     let EffectiveRule {
         whole,
@@ -629,6 +632,7 @@ fn rule_text(rule: &EffectiveRule, links: u32) -> String {
     )
 }
 
+/// Parses an intent from JSON, and checks that this process supports it.
 pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, String> {
     if !body.is_object() {
         return Err(
@@ -642,7 +646,7 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
         .map_err(|(_, message)| message)
 }
 
-/// A detail, with the threshold in the unit of its metric.
+/// Describes a detail, with the threshold in the unit of its metric.
 fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
     let threshold = metric.filter(|_| detail.threshold > 0);
     let threshold = threshold.map(|metric| {
@@ -655,6 +659,7 @@ fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
     threshold.into_iter().chain(sample).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the version of an intent, derived from the time at which it was added.
 fn etag_of(held: &ManagedIntent) -> String {
     format!("{:x}", held.kept.added)
 }
@@ -665,7 +670,7 @@ fn unknown(name: &str) -> Error {
     ))
 }
 
-/// Refuses if the intent is not of the version that is asked for; `*`: of any.
+/// Checks that an intent has the expected version; `*` accepts any.
 fn check_version(name: &str, held: Option<&ManagedIntent>, if_match: Option<&str>) -> Result<(), Error> {
     match (if_match, held) {
         (None, _) | (Some("*"), Some(_)) => Ok(()),
@@ -680,7 +685,7 @@ fn check_version(name: &str, held: Option<&ManagedIntent>, if_match: Option<&str
     }
 }
 
-/// The refusal of a new intent with a name that is taken.
+/// Returns the refusal of a new intent whose name is in use.
 fn taken(name: &str, held: &ManagedIntent) -> Error {
     match may_be_replaced(name, held) {
         Err(error) => error,
@@ -691,7 +696,7 @@ fn taken(name: &str, held: &ManagedIntent) -> Error {
     }
 }
 
-/// Whether somebody may write another intent in place of this one.
+/// Checks that a request may replace this intent.
 fn may_be_replaced(name: &str, held: &ManagedIntent) -> Result<(), Error> {
     match &held.origin {
         Origin::Api => Ok(()),
@@ -708,10 +713,10 @@ fn in_file(name: &str) -> Error {
     ))
 }
 
-/// The note that SF-INT was chosen, and what it does not measure.
+/// Note that SF-INT was chosen, and what it does not measure.
 const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
 
-/// Shortest time between two looks at which intents are installed, ns.
+/// Minimum interval between checks which intents are installed, ns.
 const INSTALLED: u64 = 100_000_000;
 
 #[cfg(test)]

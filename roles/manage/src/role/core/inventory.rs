@@ -1,4 +1,7 @@
-//! A changed inventory: devices that come, change or go while the manager runs, and ports that hosts may be connected to.
+//! Changes of the inventory at run time: devices added, changed or removed, and link ports that become edge ports.
+//!
+//! A removed device is *leaving*: it is driven until it no longer inserts INT, so that no packet leaves the domain with an
+//! INT header. A port that was in a link is *opening* until it is a sink, and until then hosts must not be connected to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +24,15 @@ use super::{
 };
 use crate::{program::Configuration, settings::ManagerSettings};
 
-/// The ways from drivers to their devices and to the manager's thread.
+/// Everything that drivers need to reach their devices and the manager's thread.
 pub(super) struct Reach {
-    /// The devices are inside this process.
+    /// The simulated devices, if they are inside this process.
     pub(super) local: Option<Local>,
     pub(super) namespaces: Namespaces,
     pub(super) send: Arc<dyn Fn(Message) + Send + Sync>,
 }
 
-/// A device that the inventory does not have any more. It is driven until it measures nothing.
+/// A device that was removed from the inventory. It is driven until it measures nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Leaving {
     device: Device,
@@ -58,7 +61,7 @@ impl Core {
         self.drivers.insert(device.node, driver);
     }
 
-    /// Takes over the inventory of another version of the configuration.
+    /// Adopts the inventory of a reloaded configuration: starts, restarts and stops drivers.
     pub(super) fn set_inventory(&mut self, all: &Configuration, now: u64) {
         let inventory = manager::inventory::from_settings(&all.inventory);
         let before = std::mem::replace(&mut self.settings, all.manager.clone());
@@ -75,7 +78,7 @@ impl Core {
                 self.forget_device(device.node, now);
                 self.note(now, "file", "device", &device.name, "has another node id now");
             } else if device.role.is_outside() {
-                // INT never reaches it.
+                // INT never reaches a device outside the domain, so it can be dropped at once.
                 self.drivers.remove(&device.node);
                 self.forget_device(device.node, now);
                 self.note(
@@ -113,7 +116,7 @@ impl Core {
         self.set_dta_map(now);
     }
 
-    /// Takes over the map of DTA collectors, which may have changed under the same name.
+    /// Adopts the map of DTA collectors, whose content may have changed under the same file name.
     fn set_dta_map(&mut self, now: u64) {
         match self.settings.collector_map() {
             Ok(map) => {
@@ -124,12 +127,12 @@ impl Core {
                 }
                 self.manager.set_dta_map(map, now);
             }
-            // It was read a moment ago, when the file was checked.
+            // The map was read a moment ago, when the configuration was checked.
             Err(error) => tracing::warn!(error, "[manager] dta_map: devices keep the map that they have"),
         }
     }
 
-    /// A device that leaves has another node id in the inventory now: two drivers must not drive it.
+    /// Drops leaving devices that have returned with another node ID, because two drivers must not drive one device.
     fn drop_replaced(&mut self, now: u64) {
         let leaving = self
             .leaving
@@ -144,8 +147,8 @@ impl Core {
         }
     }
 
-    /// A device is not in the inventory any more. Its neighbours remove INT from packets to it. It may still insert INT, so that sinks stay
-    /// in the domain until it is known to measure nothing.
+    /// Lets a device leave. Its neighbours strip INT from packets to it. It may still insert INT, so the sinks stay in the
+    /// domain until it is known to measure nothing.
     fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: u64) {
         self.note(
             now,
@@ -157,7 +160,7 @@ impl Core {
         self.leaving.insert(device.node, Leaving { device, ports });
     }
 
-    /// Devices that leave are driven no longer when they measure nothing.
+    /// Stops driving the leaving devices that no longer measure anything.
     pub(super) fn end_leaving(&mut self, now: u64) {
         if self.leaving.is_empty() || !self.is_acting() {
             return;
@@ -178,10 +181,10 @@ impl Core {
         }
     }
 
-    /// Drives a device no longer that is not in the inventory and cannot be reached.
+    /// Stops driving a leaving device that cannot be reached.
     ///
     /// # Errors
-    /// There is none of this name, or the inventory has it.
+    /// There is no such device, or the inventory still has it.
     pub fn forget_leaving(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
         self.check_acting()?;
         let node = self.device(name, now)?.node;
@@ -194,6 +197,7 @@ impl Core {
         Ok(())
     }
 
+    /// Stops driving a leaving device, and records why.
     fn release(&mut self, node: NodeId, by: &str, text: &str, now: u64) {
         let Some(Leaving { device, .. }) = self.leaving.remove(&node) else {
             return;
@@ -221,7 +225,7 @@ impl Core {
         self.join_facts(now);
     }
 
-    /// Devices that an earlier run of this manager drove, and that the file does not have any more, leave.
+    /// Lets the devices leave that an earlier run drove and the configuration no longer has.
     pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), store::Error> {
         for (device, ports) in self.journal.devices()? {
             if self.is_replaced(&device) || self.inventory.device(device.node).is_some() {
@@ -234,14 +238,14 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a device of the inventory is the same one with another node id.
+    /// Returns whether the inventory has the same device with another node ID.
     fn is_replaced(&self, device: &Device) -> bool {
         let mut devices = self.inventory.devices();
         !device.address.is_empty()
             && devices.any(|other| other.driver == device.driver && other.address == device.address)
     }
 
-    /// Saves which devices are driven.
+    /// Saves the list of driven devices in the journal.
     pub(super) fn save_devices(&mut self) {
         let inventory = self.inventory_of_file();
         let devices: Vec<(Device, Vec<PortId>)> = inventory
@@ -254,7 +258,7 @@ impl Core {
         }
     }
 
-    /// Forgets what is known of a device: another one may answer in its place.
+    /// Removes all state of a device, because another device may answer in its place.
     fn forget_device(&mut self, node: NodeId, now: u64) {
         self.facts.remove(&node);
         self.lease.forget(node);
@@ -268,7 +272,7 @@ impl Core {
         self.manager.set_inventory(without, now);
     }
 
-    /// Counts the devices that keep the lease of the acting manager.
+    /// Counts the devices that store the active manager's lease.
     pub(super) fn count_lease_keepers(&mut self) {
         let keepers = self.drivers.iter().filter(|(node, driver)| {
             matches!(driver, Driver::Hopwise(_)) && !self.leaving.contains_key(node)
@@ -276,12 +280,12 @@ impl Core {
         self.lease_keepers = keepers.count();
     }
 
-    /// The inventory of the file, with the devices that leave: nothing is known to be behind their ports.
+    /// Returns the configured inventory with the leaving devices. Nothing is known to be behind their ports.
     pub(super) fn inventory_of_file(&self) -> Inventory {
         let mut inventory = self.inventory.clone();
         for Leaving { device, ports, .. } in self.leaving.values() {
             let name = free_name(&inventory, device);
-            // Its node id is free: another device with it takes its place in `leaving`.
+            // Cannot conflict: a configured device with this node ID removes it from `leaving`.
             if inventory
                 .add_device(Device {
                     name,
@@ -290,7 +294,7 @@ impl Core {
                 .is_ok()
             {
                 for port in ports {
-                    // It had so many ports before.
+                    // Within the limit on ports, since the device had them before.
                     let _ = inventory.add_port((device.node, *port), None, None);
                 }
             }
@@ -298,7 +302,7 @@ impl Core {
         inventory
     }
 
-    /// Remembers the ports that were in a link and are not any more: they are announced.
+    /// Tracks ports that leave a link, which are announced once they are ready, and ports that rejoin one.
     pub(super) fn note_opening(&mut self, new: &Inventory) {
         let old = self.manager.inventory();
         let still = linked_ports(new);
@@ -324,7 +328,7 @@ impl Core {
         }
     }
 
-    /// Asks for the announcements of ports that an earlier run of this manager had waited for.
+    /// Resumes waiting for the ports that were opening in an earlier run.
     pub(super) fn ask_for_openings(&mut self) -> Result<(), store::Error> {
         for port in self.journal.opening()? {
             if self.manager.inventory().device(port.0).is_some() {
@@ -337,9 +341,9 @@ impl Core {
         Ok(())
     }
 
-    /// A port that was in a link is a sink, and no packet with INT can be in its queue.
+    /// Announces an opening port that is now a sink, with no packets with INT left in its queue.
     pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: u64) {
-        // Others had no link: nobody waits for them.
+        // Ignore ports that were not in a link.
         if !self.opening.contains(&(node, port)) {
             return;
         }
@@ -357,7 +361,7 @@ impl Core {
     }
 }
 
-/// The name of a device that leaves: another device may have its own by now.
+/// Returns a free name for a leaving device, because a new device may have taken its name.
 fn free_name(inventory: &Inventory, device: &Device) -> String {
     let mut name = device.name.clone();
     if inventory.node(&name).is_ok() {
@@ -369,7 +373,7 @@ fn free_name(inventory: &Inventory, device: &Device) -> String {
     name
 }
 
-/// The ports of all links between devices.
+/// Returns the ports of all links between devices.
 fn linked_ports(inventory: &Inventory) -> BTreeSet<(NodeId, PortId)> {
     let devices = inventory.topology().devices.into_iter();
     devices
@@ -377,7 +381,7 @@ fn linked_ports(inventory: &Inventory) -> BTreeSet<(NodeId, PortId)> {
         .collect()
 }
 
-/// Tells whether a driver reaches both devices in the same way. Otherwise it must be started again.
+/// Returns whether a driver reaches both devices in the same way. Otherwise it must be restarted.
 fn is_same_device(before: &Device, after: &Device) -> bool {
     before.name == after.name
         && before.driver == after.driver
@@ -386,22 +390,22 @@ fn is_same_device(before: &Device, after: &Device) -> bool {
         && before.role == after.role
 }
 
-/// Tells whether the settings of a device's driver are the same. Otherwise it must be started again.
+/// Returns whether the settings of a device's driver are equal. Otherwise it must be restarted.
 fn has_same_settings(name: &str, before: &ManagerSettings, after: &ManagerSettings) -> bool {
     before.gnmi.get(name) == after.gnmi.get(name)
         && before.p4runtime.get(name) == after.p4runtime.get(name)
         && before.files.get(name) == after.files.get(name)
 }
 
-/// Whether a device with these rules inserts nothing and reports nothing of its own. Each device of a domain with INT has the instructions:
-/// they concern only packets that others have marked.
+/// Returns whether a device with these rules inserts no INT and originates no reports. Transit instructions do not count: they
+/// concern only packets that other devices have marked.
 fn measures_nothing(rules: &Rules) -> bool {
     !rules
         .iter()
         .any(|rule| matches!(rule, Rule::Source(_) | Rule::Watch(_)))
 }
 
-/// Devices that are not in the inventory any more and are still driven.
+/// The leaving devices, by node ID.
 pub(super) type AllLeaving = BTreeMap<NodeId, Leaving>;
 
 #[cfg(test)]

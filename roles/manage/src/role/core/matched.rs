@@ -1,4 +1,4 @@
-//! Packets that matched at devices, by intent: what reports are compared with.
+//! Counts, by intent, the packets that matched at devices. The verifier compares them with the reports that arrive.
 
 use std::{
     cell::OnceCell,
@@ -15,35 +15,35 @@ use manager::{
 
 use super::Core;
 
-/// Packets that matched at devices, by intent.
+/// Matched packets by intent and device.
 #[derive(Debug, Default)]
 pub(super) struct MatchCounters {
-    /// By device and entry: the number that the device reported last.
+    /// The last reported number of packets, by device and entry.
     reported: BTreeMap<NodeId, HashMap<FlowMatch, u64>>,
-    /// The intents whose packets an entry of a device counts.
+    /// The intents whose packets an entry of a device counts (a cache).
     served: HashMap<(NodeId, FlowMatch), Arc<[String]>>,
-    /// Devices of which there were too many, as the history says.
+    /// Devices with too many entries; this has been recorded in the history.
     cut: BTreeSet<NodeId>,
-    /// The overlaps of intents, once they were asked for.
+    /// The overlaps of intents, computed on demand.
     overlaps: OnceCell<Overlaps>,
-    /// By intent and device: packets since they were first reported.
+    /// Matched packets since the first message, by intent and device.
     packets: BTreeMap<String, BTreeMap<NodeId, u64>>,
 }
 
 impl MatchCounters {
-    /// Intents or the network have changed: other entries serve other intents.
+    /// Clears the caches, because intents or the network have changed.
     pub(super) fn renew(&mut self) {
         self.served.clear();
         self.overlaps.take();
     }
 
-    /// Forgets the packets of an intent.
+    /// Removes the packets of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.packets.remove(name);
         self.renew();
     }
 
-    /// Forgets a device, in whose place another one may count.
+    /// Removes the counts of a device, because another device may count in its place.
     pub(super) fn forget_device(&mut self, node: NodeId) {
         self.reported.remove(&node);
         self.packets
@@ -52,7 +52,7 @@ impl MatchCounters {
         self.renew();
     }
 
-    /// Adds the packets that a device reports. `served`: the intents of an entry.
+    /// Adds the packets that a device reports. `served` returns the intents of an entry.
     fn add(
         &mut self,
         node: NodeId,
@@ -64,8 +64,9 @@ impl MatchCounters {
         let now: HashMap<FlowMatch, u64> = reported.iter().copied().collect();
         let before = std::mem::replace(before, now);
         for (key, packets) in reported {
-            // An entry without packets is not reported, so that one that is new begins at 0.
+            // Entries without packets are not reported, so a new entry started at 0, except in the first message.
             let start = if is_first { *packets } else { 0 };
+            // A smaller number means that the entry was counted anew.
             let last = before.get(key).copied().unwrap_or(start);
             let more = if last <= *packets {
                 packets - last
@@ -89,7 +90,7 @@ impl MatchCounters {
 }
 
 impl Core {
-    /// Takes over how many of the packets that match were measured at a device.
+    /// Processes a device's count of measured packets by match entry.
     pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: u64) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
             if self.matches.cut.insert(node) {
@@ -110,14 +111,14 @@ impl Core {
         }
         self.matches.cut.remove(&node);
         let compiler = self.manager.compiler();
-        // Packets of an intent that another one has measured in its own mode are that one's.
+        // Packets that an overlapping intent measures in its own mode count for that intent.
         self.matches.add(node, packets, |key| {
             let served = compiler.measured(node, key).into_iter();
             served.map(str::to_owned).collect()
         });
     }
 
-    /// Returns the overlap of this intent with others; `None` if it is not compiled, or if there are too many to look for it.
+    /// Returns an intent's overlap with others, or `None` if it is not compiled or there are too many intents.
     pub(super) fn overlap(&self, name: &str) -> Option<&Overlap> {
         self.matches
             .overlaps
@@ -125,8 +126,8 @@ impl Core {
             .get(name)
     }
 
-    /// The devices that measure packets of an intent: how many, and when the last report arrived. Empty if a packet need not be reported
-    /// to the collector of this process.
+    /// Returns the devices that measure packets of an intent, with their packets and latest report. Empty if not every packet
+    /// is reported to the collector in this process.
     pub(super) fn sources(
         &self,
         name: &str,
@@ -150,7 +151,7 @@ impl Core {
         sources.collect()
     }
 
-    /// Whether each device that reports does so to the collector of this process.
+    /// Returns whether all reporting devices send to the collector in this process.
     fn all_report_here(&self) -> bool {
         let desired = self.manager.compiler().desired().iter();
         let mut all = desired
@@ -161,9 +162,9 @@ impl Core {
     }
 }
 
-/// With more intents, packets that matched are not compared.
+/// Maximum number of intents for which matched packets are compared.
 const MAX_INTENTS: usize = 1_000;
-/// Entries of a device.
+/// Maximum number of entries per device.
 const MAX_ENTRIES: usize = 65_536;
 
 #[cfg(test)]

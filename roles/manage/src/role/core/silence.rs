@@ -1,4 +1,4 @@
-//! Reports that do not arrive: which device does not send them, or whose are lost.
+//! Detects devices whose reports do not arrive, and tells a device that sends none from reports lost in transit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,20 +14,20 @@ use manager::{
 use super::{super::count::Arrived, Core};
 use settings::listen::Listen;
 
-/// The reports that a device has sent, by its own count.
+/// The number of reports that a device has sent, by its own count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceReports {
     pub(super) reported: Reported,
-    /// When it reported this, ns.
+    /// Time of that message, ns.
     pub(super) reported_at: u64,
-    /// When it last had another packet to report, ns; `None`: not since the manager began.
+    /// Time at which it last had more packets to report, ns; `None` if never since the manager's start.
     advanced: Option<u64>,
-    /// When it last had sent another datagram, likewise.
+    /// Time at which it had last sent more datagrams, ns; `None` if never since the manager's start.
     sent: Option<u64>,
 }
 
 impl Core {
-    /// Stores the counters of the reports that a device has sent.
+    /// Stores a device's count of its reports.
     pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: u64) {
         let before = self.device_reports.get(&node).copied();
         let packets = before.map(|before| before.reported.packets);
@@ -53,12 +53,12 @@ impl Core {
             },
         );
         if packets.is_some_and(|before| reported.packets < before) {
-            // It has restarted, and counts anew.
+            // The device has restarted, and its counters with it.
             self.reporters.remove(&node.to_string());
         }
     }
 
-    /// Compares the reports that devices have sent with those that have arrived here. `local`: the addresses of collectors that this host has.
+    /// Compares sent with arrived reports of devices. `local`: this host's addresses among the collectors.
     pub(in crate::role) fn compare(
         &mut self,
         arrived: &BTreeMap<NodeId, Arrived>,
@@ -93,19 +93,19 @@ impl Core {
         }
     }
 
-    /// Whether a device sends its reports to the collector of this process.
+    /// Returns whether a device sends its reports to the collector in this process.
     pub(super) fn reports_here(&self, node: NodeId) -> bool {
         self.session(node)
             .is_some_and(|to| self.listens.iter().any(|listen| arrives(listen, to, &self.local)))
     }
 
-    /// The sentence about a device whose reports do not arrive.
+    /// Describes a device whose reports do not arrive, or returns `None` if they do.
     pub(super) fn silence(&self, node: NodeId, now: u64) -> Option<String> {
         let inventory = self.manager.inventory();
         let name = node.to_string();
         match self.reporters.state(&name, |node| inventory.name(node), now)? {
             State::Silent(silent) => silent.first().map(|silent| {
-                // Its counters are late: datagrams that have arrived are among those that it has sent since then.
+                // The device's sent counter is updated late. If it has not advanced lately, the device sends nothing.
                 let sent = self.device_reports.get(&node).and_then(|counted| counted.sent);
                 let evidence = match silent.evidence {
                     Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// The sentence about sinks that have no packets to report, while packets of an intent match at sources and nothing of them arrives.
+    /// Describes sinks that have nothing to report, while packets of an intent match at sources and no report of them arrives.
     pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: u64) -> Option<String> {
         let Some(State::Silent(silent)) = state else {
             return None;
@@ -152,12 +152,12 @@ impl Core {
     }
 }
 
-/// Whether something never happened, or longer ago than silence takes.
+/// Returns whether something never happened, or longer ago than the silence threshold.
 fn is_old(time: Option<u64>, now: u64) -> bool {
     time.is_none_or(|time| now >= time.saturating_add(SILENCE))
 }
 
-/// The sentence about a device whose reports do not arrive.
+/// Describes a device whose reports do not arrive.
 fn text(silent: &Silence) -> String {
     let Silence {
         name, packets, lost, ..
@@ -175,7 +175,7 @@ fn text(silent: &Silence) -> String {
     }
 }
 
-/// The sentence about idle sinks. `ended`: flows of the intent are known to have ended there.
+/// Describes idle sinks. `ended`: the intent's flows are known to have ended there.
 fn idle_text(names: Vec<String>, ended: bool) -> Option<String> {
     let more = match names.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
@@ -195,7 +195,7 @@ fn idle_text(names: Vec<String>, ended: bool) -> Option<String> {
     })
 }
 
-/// Whether reports to an address arrive at a listener. Another collector may have the same port: `local` are addresses of this host.
+/// Returns whether reports to `to` arrive at a listener. The address must be one of this host's (`local`).
 pub(super) fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
     match listen {
         Listen::Udp(address) if !address.ip().is_unspecified() => *address == to,
@@ -205,7 +205,7 @@ pub(super) fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>)
     }
 }
 
-/// Sinks that are named.
+/// Maximum number of sinks named.
 const MAX_NAMES: usize = 4;
 
 #[cfg(test)]

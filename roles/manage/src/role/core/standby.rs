@@ -1,4 +1,4 @@
-//! A manager on standby keeps what the one that acts has.
+//! The standby side of a pair of managers: copies the intents of the active manager, so that it can take over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,34 +14,34 @@ use super::{
 };
 use terminal::text;
 
-/// The other manager, and what was copied from it.
+/// The other manager, and the state of the copy.
 #[derive(Debug)]
 pub(super) struct Peer {
     address: String,
     last: CopyState,
-    /// When its intents were last those of this manager.
+    /// Time at which the copy was last complete, ns.
     copied: Option<u64>,
-    /// The reason for which an intent of it is left out.
+    /// The reason why one of its intents is not copied.
     left_out: Option<String>,
 }
 
 /// The state of the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CopyState {
-    /// There is none yet.
+    /// Nothing has been copied yet.
     None,
-    /// This manager has what the other one has.
+    /// The copy is complete.
     Copied,
-    /// More is to be copied.
+    /// More intents remain to be copied.
     Partly,
-    /// The other one does not act either.
+    /// The other manager is not active either.
     Idle,
-    /// The last copy failed, for this reason.
+    /// The last copy failed, for the given reason.
     Failed(String),
 }
 
 impl Peer {
-    /// The other manager, of which nothing is known yet.
+    /// Creates the state before the first copy.
     pub(super) fn new(address: String) -> Self {
         Self {
             address,
@@ -78,12 +78,12 @@ impl Peer {
 }
 
 impl Core {
-    /// Whether this manager acts.
+    /// Returns whether this manager is active.
     pub(in crate::role) fn is_acting(&self) -> bool {
         self.manager.is_acting()
     }
 
-    /// Refuses changes that the next copy would undo.
+    /// Refuses changes on standby, which the next copy would undo.
     pub(super) fn check_acting(&self) -> Result<(), Error> {
         match &self.peer {
             Some(peer) if !self.is_acting() => Err(Error::Conflict(format!(
@@ -94,7 +94,7 @@ impl Core {
         }
     }
 
-    /// Returns the state of the copy on a manager on standby as a sentence; `None` if it acts, or does not copy.
+    /// Describes the state of the copy, or returns `None` if this manager is active or has no peer.
     pub(super) fn copy_text(&self, now: u64) -> Option<String> {
         self.peer
             .as_ref()
@@ -102,7 +102,7 @@ impl Core {
             .map(|peer| peer.text(now))
     }
 
-    /// Returns the state that a manager on standby copies, with its version; none if the version is `known`.
+    /// Returns the version of the state that a standby manager copies, and the state itself unless its version is `known`.
     pub fn copy(&self, known: Option<&str>) -> (String, Option<CopyView>) {
         let acting = self.is_acting();
         let etag = format!("{:x}-{:x}-{acting}", self.started, self.journal.revision());
@@ -129,9 +129,9 @@ impl Core {
         )
     }
 
-    /// Takes over the intents of the other manager; `None` if they are unchanged. Returns whether this manager has all of them.
+    /// Adopts the other manager's intents; `Ok(None)` means that they are unchanged. Returns whether the copy is complete.
     pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
-        // Meanwhile this one may have begun to act.
+        // This manager may have taken over meanwhile.
         if self.is_acting() {
             return false;
         }
@@ -164,6 +164,7 @@ impl Core {
         complete
     }
 
+    /// Replaces the copied intents by a newer copy, in the journal and in memory, and records the changes.
     fn take_over_intents(&mut self, copy: CopyView, now: u64) -> Result<CopyState, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
         let collects = self.detection.collects();
@@ -212,20 +213,20 @@ impl Core {
     }
 }
 
-/// The changes that make the intents of this manager those of the other one.
+/// The changes that make this manager's intents equal to the other manager's.
 #[derive(Debug, PartialEq)]
 struct Changes {
-    /// These are removed first.
+    /// Names of intents to remove first.
     gone: Vec<String>,
-    /// These are added, or replace those of their names.
+    /// Intents to add or replace.
     kept: Vec<(String, Intent, Kept)>,
-    /// The reason for which one is left out.
+    /// The reason why an intent is not copied.
     left_out: Option<String>,
-    /// Nothing is left to do after this.
+    /// The changes are complete.
     is_all: bool,
 }
 
-/// Compares what this manager has with what the other one has. Its file decides what it has; what it cannot read is left out.
+/// Compares this manager's intents with the other's. Its own file's have precedence, and unreadable ones are omitted.
 fn changes(
     own: &BTreeMap<String, ManagedIntent>,
     theirs: Vec<CopiedView>,
@@ -272,15 +273,15 @@ fn changes(
     changes
 }
 
-/// Who did it, in the history.
+/// The author of these changes in the history.
 const BY: &str = "other manager";
-/// Changes by one copy; the next one has the rest.
+/// Maximum number of changes per copy. The next copy continues.
 const MAX_CHANGES: usize = 256;
-/// Entries of the history for one copy and action.
+/// Maximum number of history entries per copy and action.
 const MAX_NOTES: usize = 16;
-/// Characters of who added an intent.
+/// Maximum length of an intent's author, characters.
 const MAX_BY: usize = 300;
-/// Characters of why an intent is left out.
+/// Maximum length of a reason for leaving an intent out, characters.
 const MAX_REASON: usize = 300;
 
 #[cfg(test)]

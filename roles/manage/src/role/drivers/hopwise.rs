@@ -1,4 +1,5 @@
-//! The driver of hopwise switches: rules through the switch's API, and a long poll that returns as soon as they change.
+//! The driver of hopwise switches: reads and writes rules through the switch's HTTP API, with a long poll that returns as soon
+//! as they change. Three tasks per switch execute commands, watch for changes, and poll counters.
 
 use std::{
     sync::{Arc, Mutex},
@@ -35,22 +36,22 @@ use view::{
     switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesView},
 };
 
-/// The address of a hopwise process, and how to reach it.
+/// The API address of a hopwise process, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(in crate::role) struct Address {
-    /// The node id that it must have.
+    /// The node ID that the process must have.
     pub(in crate::role) node: NodeId,
-    /// `host:port` of its API.
+    /// Host and port of its API.
     pub(in crate::role) authority: String,
-    /// TLS to it, or why that is not possible; `None`: without TLS.
+    /// The TLS configuration, or the error that prevents it; `None` without TLS.
     pub(in crate::role) tls: Option<Result<Arc<ClientConfig>, String>>,
-    /// The network namespace in which that is; `None`: the own one.
+    /// The network namespace of the address; `None` for the process's own.
     pub(in crate::role) namespace: Option<Namespace>,
-    /// The token for its API.
+    /// The token for the API.
     pub(in crate::role) token: Option<String>,
 }
 
-/// The driver of a hopwise switch. It ends when it is dropped.
+/// The driver of one hopwise switch. Dropping it ends its tasks.
 #[derive(Debug)]
 pub(in crate::role) struct Driver {
     commands: mpsc::Sender<Command>,
@@ -59,7 +60,7 @@ pub(in crate::role) struct Driver {
 }
 
 impl Driver {
-    /// Starts the tasks of a driver on the current runtime. `send` gets its messages.
+    /// Starts the driver's tasks on the current runtime. They pass messages to `send`.
     pub(super) fn start(address: Address, send: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let known = SwitchState::default();
@@ -74,12 +75,12 @@ impl Driver {
         }
     }
 
-    /// The manager acts: its lease is renewed with the next count.
+    /// Requests a renewal of the lease with the next poll of counters.
     pub(super) fn renew(&self) {
         lock(&self.known).renews = true;
     }
 
-    /// Hands over a command. `false`: it still has too many.
+    /// Queues a command. Returns `false` if the queue is full.
     pub(super) fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -91,24 +92,24 @@ impl Drop for Driver {
     }
 }
 
-/// The state of the switch, as the driver last saw it.
+/// The driver's knowledge of the switch, shared by its tasks.
 type SwitchState = Arc<Mutex<LastSeen>>;
 
 #[derive(Debug, Default)]
 struct LastSeen {
-    /// The version that the driver itself has seen: others' changes have another one.
+    /// The version of the rules after the driver's own last request; another version means that somebody else changed them.
     etag: String,
-    /// With which it claimed the switch.
+    /// The election ID with which the driver claimed the switch.
     claimed: Election,
-    /// The manager acts, as of the last count.
+    /// The manager was active when it last called [`Driver::renew`].
     renews: bool,
 }
 
-/// The reason for which a request has no result.
+/// The reason a request has no result.
 enum Failure {
-    /// There is no response.
+    /// No response to the request arrived.
     Unreachable(String),
-    /// The switch refused it, with this message.
+    /// The switch refused the request, with this status and message.
     Refused(StatusCode, String),
 }
 
@@ -119,7 +120,7 @@ impl From<Failure> for Answer {
             Failure::Refused(StatusCode::UNAUTHORIZED, _) => {
                 Self::Unreachable("the switch does not accept the token; correct [manager] token".to_owned())
             }
-            // A switch that is not managed, or that is starting, or a token that may only read.
+            // The switch is not managed or still starting, or the token is read-only.
             Failure::Refused(
                 StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE,
                 message,
@@ -129,6 +130,7 @@ impl From<Failure> for Answer {
     }
 }
 
+/// Executes commands one after the other, each within its time limit.
 async fn work(
     address: Address,
     mut queue: mpsc::Receiver<Command>,
@@ -182,6 +184,7 @@ async fn claim(address: &Address, election: Election, known: &SwitchState) -> Re
     }
 }
 
+/// Applies changes by a PATCH request, conditional on election (409) and ETag (412).
 async fn apply(
     address: &Address,
     election: Election,
@@ -212,7 +215,7 @@ async fn read(address: &Address, known: &SwitchState) -> Result<RulesView, Failu
     Ok(view)
 }
 
-/// The capabilities of a hopwise switch, as far as it does not report them itself.
+/// Returns the capabilities that hopwise switches do not report themselves.
 pub(super) fn capabilities() -> Capabilities {
     Capabilities {
         bits: INSTRUCTIONS,
@@ -222,13 +225,14 @@ pub(super) fn capabilities() -> Capabilities {
     }
 }
 
+/// Converts the ports and capabilities that a switch reports.
 fn facts(view: &RulesView) -> Facts {
     let ports = view.ports.iter().map(|port| PortFacts {
         port: u32::from(port.number),
         name: Some(text::bounded(&port.interface, MAX_NAME)),
         mtu: Some(u32::from(port.mtu)),
         hosts: port.edge,
-        // Whose link it is, is not known if several systems announce themselves.
+        // With several neighbours announcing themselves, the link is unknown.
         neighbour: port
             .neighbour
             .as_ref()
@@ -279,7 +283,7 @@ fn state(view: &RulesView) -> Answer {
     }
 }
 
-/// Reports changes of the rules by others, the loss of the switch, and what it says about itself.
+/// Long-polls the rules, and reports changes by others, the loss of the switch, and new facts about it.
 async fn watch(address: Address, known: SwitchState, send: impl Fn(Message)) {
     let mut last: Option<String> = None;
     let mut seen = 0;
@@ -309,7 +313,7 @@ async fn watch(address: Address, known: SwitchState, send: impl Fn(Message)) {
                     facts = Some(now.clone());
                     send(Message::Facts(address.node, Box::new(now)));
                 }
-                // A switch, or whoever is behind its ports, does not decide how much the manager does.
+                // Limit the rate: the switch, or a device behind its ports, must not determine the manager's load.
                 time::sleep_until(begin + PAUSE).await;
             }
             Err(reason) => {
@@ -324,8 +328,8 @@ async fn watch(address: Address, known: SwitchState, send: impl Fn(Message)) {
     }
 }
 
-/// Reports how many packets the switch has reported and measured, and renews the lease of a manager that acts. Without an answer,
-/// it sends nothing: `watch` reports that the switch is lost.
+/// Polls the counters of reported and measured packets, and renews the lease of an active manager. Without an answer it sends
+/// nothing, because `watch` reports the loss of the switch.
 async fn count(address: Address, known: SwitchState, send: impl Fn(Message)) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
@@ -353,6 +357,7 @@ async fn count(address: Address, known: SwitchState, send: impl Fn(Message)) {
     }
 }
 
+/// Renews the lease if requested, and returns the counters, which the response to a renewal also contains.
 async fn counters(address: &Address, known: &SwitchState) -> Result<Bytes, Failure> {
     let (renews, claimed) = {
         let mut last = lock(known);
@@ -360,7 +365,7 @@ async fn counters(address: &Address, known: &SwitchState) -> Result<Bytes, Failu
     };
     if renews && claimed != Election::default() {
         let renewed = send(address, Method::POST, "/renew", None, &json!(claimed)).await;
-        // Another manager has claimed it: the next read shows it.
+        // If another manager has claimed the switch, the next read shows it.
         if !matches!(renewed, Err(Failure::Refused(..))) {
             return renewed;
         }
@@ -377,7 +382,7 @@ async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
     })
 }
 
-/// The body of a response, if it is from the switch that is meant.
+/// Parses a response, and checks that it is from the intended switch.
 fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
     let Address { node, authority, .. } = address;
     let reason = match serde_json::from_slice::<RulesView>(&body) {
@@ -394,7 +399,7 @@ fn unreachable(authority: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::Unreachable(format!("{authority}: {error}"))
 }
 
-/// A connection to the API.
+/// Opens a connection to the API.
 async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
     let authority = &address.authority;
     let connecting = async {
@@ -413,19 +418,20 @@ async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
         .map_err(Failure::Unreachable)
 }
 
-/// Returns the TLS configuration of connections to other hopwise processes.
+/// Returns the TLS configuration for connections to other hopwise processes.
 ///
 /// # Errors
-/// A file cannot be used, or `ca` is missing.
+/// A file is unusable, or `ca` is missing.
 pub(in crate::role) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
     let client = settings.client().map_err(|problem| problem.message)?;
     client.ok_or_else(|| "add ca = \"ca.pem\" to [manager]".to_owned())
 }
 
-/// Reads from the API of another hopwise, which need not be a switch: the version and the content, unless that is still the known version.
+/// Reads from the API of another hopwise process, which need not be a switch. Returns the version and the content, or `None`
+/// if the version is still the `known` one.
 ///
 /// # Errors
-/// The reason.
+/// The reason, as a message.
 pub(in crate::role) async fn get(
     address: &Address,
     path: &str,
@@ -442,7 +448,7 @@ pub(in crate::role) async fn get(
     }
 }
 
-/// One request to the switch.
+/// Sends one request to the switch's API.
 async fn send(
     address: &Address,
     method: Method,
@@ -455,7 +461,7 @@ async fn send(
     answer.map(|(_, content)| content)
 }
 
-/// One request on a connection of its own. Returns the version, if there is one, and the content.
+/// Sends one request on a new connection. Returns the version (empty if absent) and the content.
 async fn request(
     address: &Address,
     method: Method,
@@ -467,7 +473,7 @@ async fn request(
     let handshake = http1::handshake(TokioIo::new(connect(address).await?)).await;
     let (mut sender, connection) = handshake.map_err(|error| unreachable(authority, &error))?;
     let connection = Task(tokio::spawn(async move {
-        // Its error is that of the request.
+        // The request reports the connection's error.
         let _ = connection.await;
     }));
     let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
@@ -514,7 +520,7 @@ async fn request(
     ))
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner is dropped.
 struct Task(tokio::task::JoinHandle<()>);
 
 impl Drop for Task {
@@ -523,22 +529,22 @@ impl Drop for Task {
     }
 }
 
-/// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Capacity of a driver's command queue. The core sends one command at a time, and again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Characters of a reason of a switch that are kept.
+/// Maximum length of a switch's reason, characters.
 const MAX_REASON: usize = 300;
-/// Characters of a name of a switch that are kept: those of the longest name that LLDP has.
+/// Maximum length of a name from a switch, characters; LLDP names have at most 255.
 const MAX_NAME: usize = 255;
-/// Longest response, bytes: full tables.
+/// Maximum size of a response, bytes; it fits full tables.
 const MAX_RESPONSE: usize = 16 << 20;
 const CONNECT: Duration = Duration::from_secs(1);
-/// Below the core's time limit, so that the reason is known.
+/// Time limit of a counter request, below the core's own limit so that the reason is known.
 const REQUEST: Duration = Duration::from_millis(1800);
-/// Above the longest wait of a switch.
+/// Time limit of a long poll, above a switch's longest wait.
 const LONG_POLL: Duration = Duration::from_secs(30);
-/// Time between two reads of the counters.
+/// Interval between polls of the counters.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// Shortest time between two reads of what a switch says.
+/// Minimum interval between reads of the rules.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Between two attempts to reach a switch.
+/// Delay between attempts to reach a switch.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
-//! The way to a device: which of the four drivers it has, and its start. Three drivers are crates in `manager/drivers/`; that of
-//! hopwise switches is here, because it reads their API.
+//! Selects and starts the driver of a device. Three drivers are crates in `manager/drivers/` (files, gNMI, P4Runtime); the
+//! driver of hopwise switches is here, because it uses their API.
 
 pub(super) mod hopwise;
 mod namespaces;
@@ -22,10 +22,10 @@ use super::{Local, ToDevice};
 use crate::settings::ManagerSettings;
 use net::tls;
 
-/// Time limit of a connection from another network namespace.
+/// Time limit for connecting from another network namespace.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// When a device behind files has what was written.
+/// Returns the condition under which a device behind files counts as configured.
 fn confirm(device: &Device) -> Confirm {
     device
         .options
@@ -35,7 +35,7 @@ fn confirm(device: &Device) -> Confirm {
         .unwrap_or_default()
 }
 
-/// Returns a note about a promise of the manager that the driver of a device does not keep.
+/// Returns a note if the driver of a device cannot guarantee the order of steps.
 pub(super) fn note(device: &Device) -> Option<String> {
     let is_believed = device.driver == "files" && confirm(device) == Confirm::Written;
     is_believed.then(|| {
@@ -50,22 +50,21 @@ pub(super) fn note(device: &Device) -> Option<String> {
 pub(super) enum Driver {
     /// A hopwise switch, through its API.
     Hopwise(hopwise::Driver),
-    /// Files, for those who configure the device.
+    /// Files, which other software turns into the device's configuration.
     Files(files::Driver),
-    /// A device that is configured by gNMI.
+    /// A device configured by gNMI.
     Gnmi(gnmi::Driver),
-    /// A device that is configured by P4Runtime.
+    /// A device configured by P4Runtime.
     P4Runtime(p4runtime::driver::Driver),
-    /// A device whose settings could be read at the start and no longer can, with the error.
+    /// A device whose settings are unusable, with the error.
     Unusable(String, Arc<dyn Fn(Message) + Send + Sync>),
-    /// A device inside this process.
+    /// A simulated device inside this process.
     Local(Local, Arc<dyn Fn(Message) + Send + Sync>),
 }
 
 impl Driver {
-    /// Starts the driver of a device, on the current runtime. Returns what the device can do as far as that is known before it was
-    /// reached. `local`: all devices are in this process. `namespaces`: those
-    /// of the devices.
+    /// Starts the driver of a device on the current runtime. Returns it with the capabilities that are known before the device
+    /// is reached. With `local`, all devices are in this process; `namespaces` are the network namespaces of the devices.
     pub(super) fn start(
         device: &Device,
         settings: &ManagerSettings,
@@ -74,7 +73,7 @@ impl Driver {
         send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         if let Some(local) = local {
-            // Devices of this process live as long as it.
+            // A device in this process lives exactly as long as the process.
             let can = Capabilities {
                 restart: Restart::Keeps,
                 ..hopwise::capabilities()
@@ -113,7 +112,7 @@ impl Driver {
         (Self::Unusable(why, Arc::new(send)), Capabilities::default())
     }
 
-    /// The manager acts, and renews its lease where that is possible.
+    /// Renews the active manager's lease on devices that store one.
     pub(super) fn renew(&self) {
         if let Self::Hopwise(driver) = self {
             driver.renew();
@@ -188,10 +187,10 @@ impl Driver {
         (Self::P4Runtime(driver), can)
     }
 
-    /// Hands over a command.
+    /// Hands a command to the device.
     pub(super) fn send(&self, command: Command) {
         match self {
-            // A driver that is still busy lets the request time out.
+            // A busy driver drops the command, and the request times out.
             Self::Hopwise(driver) => _ = driver.send(command),
             Self::Files(driver) => _ = driver.send(command),
             Self::Gnmi(driver) => _ = driver.send(command),
@@ -208,7 +207,7 @@ impl Driver {
                 let node = command.node;
                 let id = command.id;
                 let reply = Box::new(move |answer| send(Message::Answer(node, id, answer)));
-                // When the devices have ended, so does the program.
+                // If the devices have ended, the process is ending, too.
                 let _ = local.send(ToDevice::Command(command, reply));
             }
         }

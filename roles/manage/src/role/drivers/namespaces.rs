@@ -1,6 +1,6 @@
-//! Connections from other network namespaces. A thread enters a namespace while the process may, drops its capabilities, and makes
-//! sockets there: they stay in the namespace in which they were made, and who asked for one connects it, so that a device that does not
-//! answer delays no other.
+//! Connections from other network namespaces. A thread enters a namespace while the process has the privileges, drops its own,
+//! and creates sockets there. A socket stays in the namespace in which it was created, so the requester connects it, and a
+//! device that does not answer delays no other.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,17 +20,17 @@ use nic::capabilities::{CapSet, drop_thread_to};
 use runtime::control::Control;
 use terminal::CliError;
 
-/// The namespaces of the devices, by name.
+/// The namespaces of all devices, by name.
 #[derive(Debug, Default)]
 pub struct Namespaces(BTreeMap<String, Namespace>);
 
-/// A namespace: where to ask for sockets.
+/// A handle to the thread inside a namespace, which creates sockets.
 #[derive(Clone, Debug)]
 pub(in crate::role) struct Namespace {
     requests: SyncSender<Request>,
 }
 
-/// An address, and who waits for a socket to connect to it.
+/// An address, and the recipient of a socket for it with the resolved address.
 type Request = (String, oneshot::Sender<io::Result<(TcpSocket, SocketAddr)>>);
 
 impl Namespaces {
@@ -65,7 +65,7 @@ impl Namespaces {
     }
 }
 
-/// The name of a device's namespace.
+/// Returns the name of a device's namespace, with `{device}` substituted.
 fn name(manager: &ManagerSettings, device: &str) -> Option<String> {
     manager
         .namespace
@@ -81,7 +81,7 @@ impl Namespace {
         control.spawn("manager-netns", move || {
             let result = nic::netns::enter(&own);
             let inside = result.is_ok();
-            // It only connects.
+            // The thread needs no capabilities to create sockets.
             let _ = drop_thread_to(CapSet::of(&[]));
             let _ = entered.send(result);
             if inside {
@@ -97,7 +97,7 @@ impl Namespace {
         }
     }
 
-    /// A connection to `address`, from inside. The caller has a time limit.
+    /// Connects to `address` from inside the namespace. The caller must limit the time.
     pub(super) async fn connect(&self, address: &str) -> io::Result<TcpStream> {
         let (reply, made) = oneshot::channel();
         self.requests
@@ -111,17 +111,17 @@ impl Namespace {
     }
 }
 
-/// Makes sockets until the last device is gone.
+/// Creates sockets until the last device is gone.
 fn serve(queue: &Receiver<Request>) {
     while let Ok((address, reply)) = queue.recv() {
-        // Nobody waits any more after a timeout.
+        // Skip requesters that have timed out.
         if !reply.is_closed() {
             let _ = reply.send(socket(&address));
         }
     }
 }
 
-/// A socket for an address. Only a name takes time: it is looked up.
+/// Creates an unconnected socket for an address. Blocks only if a name must be resolved.
 fn socket(address: &str) -> io::Result<(TcpSocket, SocketAddr)> {
     let first: Option<SocketAddr> = address.to_socket_addrs()?.next();
     let first = first.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
@@ -133,7 +133,7 @@ fn socket(address: &str) -> io::Result<(TcpSocket, SocketAddr)> {
     Ok((socket?, first))
 }
 
-/// Requests that wait for a namespace: those of all tasks of a device, several times.
+/// Capacity of a namespace's request queue: several times the tasks of a device.
 const MAX_REQUESTS: usize = 64;
 
 #[cfg(test)]
