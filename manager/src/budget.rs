@@ -19,6 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
+/// Time between two decisions, ns. It gives a change the time to show in the rate before the next decision.
+pub const INTERVAL: u64 = 1_000_000_000;
+/// Share of the budget in percent below which detail gets finer. The gap to 100 keeps the controller from oscillating.
+const ROOM: u64 = 70;
+/// Share of the budget in percent that a greater share of packets may use, as expected. The margin absorbs varying rates.
+const FILL: u64 = 90;
+/// Upper limit of the factor by which the threshold rises in one step, because the rate of a single second may be an outlier.
+const GREATEST_STEP: f64 = 8.0;
+
 /// Limits per second. A budget without any limit restricts nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
@@ -232,18 +241,6 @@ impl fmt::Display for Move {
         }
     }
 }
-
-/// Time between two decisions, ns. It gives a change the time to show in the rate before the next decision.
-pub const INTERVAL: u64 = 1_000_000_000;
-
-/// Share of the budget in percent below which detail gets finer. The gap to 100 keeps the controller from oscillating.
-const ROOM: u64 = 70;
-
-/// Share of the budget in percent that a greater share of packets may use, as expected. The margin absorbs varying rates.
-const FILL: u64 = 90;
-
-/// Upper limit of the factor by which the threshold rises in one step, because the rate of a single second may be an outlier.
-const GREATEST_STEP: f64 = 8.0;
 
 /// The controller of one intent.
 #[derive(Clone, Debug)]

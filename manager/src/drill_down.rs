@@ -8,6 +8,8 @@ use crate::device::NodeId;
 use crate::flows::{FlowMatch, Flows};
 use crate::intent::{At, Intent, Reporting, Scope, Then};
 
+const MINUTE: u64 = 60_000_000_000;
+
 /// Limits of the number, rate and duration of drill-downs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -105,8 +107,6 @@ pub struct DrillDown {
     /// Number for the next name.
     count: u64,
 }
-
-const MINUTE: u64 = 60_000_000_000;
 
 impl DrillDown {
     /// Creates a tracker without active drill-downs.

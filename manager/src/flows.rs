@@ -7,12 +7,11 @@ use detect::{Match, PortRange, Prefix};
 
 /// Maximum number of entries of one intent, both directions together. A longer list would fill the table of any switch.
 pub const MAX_ENTRIES: usize = 4096;
+/// Range of all ports, which also matches packets without ports.
+pub const ANY_PORT: Ports = (0, u16::MAX);
 
 /// A range of ports: the first and the last, both included.
 pub type Ports = (u16, u16);
-
-/// Range of all ports, which also matches packets without ports.
-pub const ANY_PORT: Ports = (0, u16::MAX);
 
 /// The flows of an intent. A flow matches if each list contains a matching element; an empty list matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

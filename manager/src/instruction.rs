@@ -3,14 +3,13 @@
 use detect::Metric;
 use settings::values;
 
-/// An instruction bitmap; bit 0 is the most significant bit.
-pub type Bits = u16;
-
 /// Bit number of the node id, without which a record cannot be attributed to a node.
 pub const NODE_ID: u8 = 0;
-
 /// Bytes of the shim header (4) and the metadata header (12) of INT-MD and INT-MX 2.1.
 pub const HEADER_BYTES: u32 = 16;
+
+/// An instruction bitmap; bit 0 is the most significant bit.
+pub type Bits = u16;
 
 /// Renders an amount of a metric, such as a threshold, with its unit.
 pub fn amount_text(metric: Metric, amount: u64) -> String {

@@ -7,6 +7,9 @@ use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits};
 use crate::intent::IntentError;
 
+/// Table name, in messages, of the filters by rule.
+pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
+
 /// The reason for refusing an intent. `Display` states the problem and a fix in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -171,9 +174,6 @@ fn room_for(table: &str) -> &'static str {
     }
     "use wider prefixes, or limit the intent by `at`"
 }
-
-/// Table name, in messages, of the filters by rule.
-pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
     why.iter()

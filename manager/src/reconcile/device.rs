@@ -7,6 +7,10 @@ use super::{Phase, Target, Timing};
 use crate::device::{Change, Election, Etag, OtherEntries, Request, RequestId, Restart, Rule, Rules};
 use crate::instruction::{self, Bits};
 
+/// A request may take this many times as long as the previous one of its kind. After a read, the device rests for at least
+/// this many times the duration of the read.
+pub(super) const LONGER: u64 = 4;
+
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outstanding {
@@ -68,10 +72,6 @@ impl Pace {
         first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
     }
 }
-
-/// A request may take this many times as long as the previous one of its kind. After a read, the device rests for at least
-/// this many times the duration of the read.
-pub(super) const LONGER: u64 = 4;
 
 /// Properties of a device, derived from its rules, that the guards check. They are pessimistic while changes are pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

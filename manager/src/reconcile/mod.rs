@@ -21,6 +21,9 @@ pub use self::wait::Wait;
 use crate::device::{Change, NodeId, OtherEntries, PortId, Restart, Rules};
 use crate::inventory::DevicePorts;
 
+/// Maximum number of notices that wait for the caller; beyond it, the oldest are dropped.
+pub const MAX_NOTICES: usize = 1 << 16;
+
 /// The conditions that changes wait for. The default requires all of them; tests prove that each is necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -220,9 +223,6 @@ pub enum Notice {
     /// Another manager has a higher election; this one is now in standby.
     Superseded(NodeId),
 }
-
-/// Maximum number of notices that wait for the caller; beyond it, the oldest are dropped.
-pub const MAX_NOTICES: usize = 1 << 16;
 
 /// The desired state of each device of a domain.
 pub type Targets = BTreeMap<NodeId, Target>;

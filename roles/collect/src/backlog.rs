@@ -21,6 +21,15 @@ use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output, Rollup, flight:
 use store::ReportRow;
 use wire::Hop;
 
+/// Estimated bookkeeping per record, bytes: its entry in the chunk's lists and in the accounts of its sender.
+const OVERHEAD: usize = 32;
+/// Size at which a chunk is full, bytes. Displacing and dequeuing work on whole chunks.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Capacity of a chunk for each kind of record; its path storage holds eight nodes per record.
+const CHUNK_RECORDS: usize = 1024;
+/// Bytes that a sender may always occupy while the queue is not full, however little is free.
+const MIN_SHARE: usize = 4 << 10;
+
 /// Names of the active rules; a result refers to a rule by its index here.
 pub type RuleNames = Arc<[String]>;
 
@@ -405,15 +414,6 @@ impl Chunk {
         }
     }
 }
-
-/// Estimated bookkeeping per record, bytes: its entry in the chunk's lists and in the accounts of its sender.
-const OVERHEAD: usize = 32;
-/// Size at which a chunk is full, bytes. Displacing and dequeuing work on whole chunks.
-const CHUNK_BYTES: usize = 64 << 10;
-/// Capacity of a chunk for each kind of record; its path storage holds eight nodes per record.
-const CHUNK_RECORDS: usize = 1024;
-/// Bytes that a sender may always occupy while the queue is not full, however little is free.
-const MIN_SHARE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,8 @@ use terminal::progress::Progress;
 
 pub use self::merge::{Merged, Run, merged};
 
+const STDIN: &str = "-";
+
 /// A frame of a capture, parsed as far as possible.
 #[derive(Debug)]
 pub enum CapturedFrame<'a> {
@@ -161,8 +163,6 @@ fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
 pub fn is_live(path: &Path) -> bool {
     path == Path::new(STDIN) || std::fs::metadata(path).is_ok_and(|file| !file.is_file())
 }
-
-const STDIN: &str = "-";
 
 /// Reads all frames of one capture, one call of `each` per frame.
 pub fn frames(

@@ -7,6 +7,9 @@ use collector::Datagram;
 use detect::Prefix;
 use nic::source::Packet;
 
+/// Maximum number of datagrams per call of `process`.
+const CHUNK: usize = 64;
+
 /// The contents of a datagram, determined by its destination port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
@@ -66,9 +69,6 @@ pub fn each_chunk(
         process(contents, &chunk[..packets.len()]);
     }
 }
-
-/// Maximum number of datagrams per call of `process`.
-const CHUNK: usize = 64;
 
 /// Returns an address as 16 bytes, with IPv4 mapped into IPv6 (`::ffff:a.b.c.d`).
 #[inline]

@@ -38,6 +38,19 @@ use queue::Received;
 pub use queue::{LoadReceiver, LoadSender, load_queue};
 use runtime::lock::lock;
 
+/// Prefetch distance, in datagrams ahead of the current one.
+const AHEAD: usize = 4;
+/// Maximum number of datagrams per call of the worker.
+const SHARE: usize = 64;
+/// Maximum number of datagrams in a load.
+const LOAD_DATAGRAMS: usize = 128;
+/// Capacity of a load, bytes. A longer datagram gets a load of exactly its size.
+const LOAD_BYTES: usize = 32 << 10;
+/// Sleep of a worker whose queue is empty while datagrams arrive at a high rate; senders then need not wake it.
+const NAP: Duration = Duration::from_micros(500);
+/// Interval between reports of losses, ns.
+const ACCOUNT_EVERY: Nanos = 1_000_000_000;
+
 /// A buffer of datagrams, with their offsets. It never grows after allocation.
 #[derive(Debug)]
 struct Load {
@@ -649,19 +662,6 @@ impl Load {
         }
     }
 }
-
-/// Prefetch distance, in datagrams ahead of the current one.
-const AHEAD: usize = 4;
-/// Maximum number of datagrams per call of the worker.
-const SHARE: usize = 64;
-/// Maximum number of datagrams in a load.
-const LOAD_DATAGRAMS: usize = 128;
-/// Capacity of a load, bytes. A longer datagram gets a load of exactly its size.
-const LOAD_BYTES: usize = 32 << 10;
-/// Sleep of a worker whose queue is empty while datagrams arrive at a high rate; senders then need not wake it.
-const NAP: Duration = Duration::from_micros(500);
-/// Interval between reports of losses, ns.
-const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

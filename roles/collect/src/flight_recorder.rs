@@ -29,6 +29,13 @@ use crate::{
 use runtime::{control::Control, lock::lock};
 use terminal::CliError;
 
+/// Interval at which the recorder looks for windows that have ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time that a window stays open after its end for events that the workers still deliver, ns.
+const GRACE: Nanos = 100_000_000;
+/// Longest wait for the workers' last chunks.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// A worker's end of the recorder: its ring of datagrams.
 #[derive(Debug)]
 pub struct Tap {
@@ -306,10 +313,3 @@ impl Thread {
         self.outlet.send_recordings(recordings);
     }
 }
-
-/// Interval at which the recorder looks for windows that have ended.
-const LOOK: Duration = Duration::from_millis(50);
-/// Time that a window stays open after its end for events that the workers still deliver, ns.
-const GRACE: Nanos = 100_000_000;
-/// Longest wait for the workers' last chunks.
-const PATIENCE: Duration = Duration::from_millis(500);

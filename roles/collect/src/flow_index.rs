@@ -12,6 +12,11 @@ use std::{
 use collector::{FlowSummary, event::Nanos};
 use wire::FlowKey;
 
+/// Maximum age of a copy, per flow of the worker with the most flows. Copying a flow takes 1 to 5 % of this.
+const AGE_PER_FLOW: Duration = Duration::from_micros(1);
+/// Age at which a copy is freed.
+const UNUSED: Duration = Duration::from_secs(60);
+
 /// A snapshot of the flows of all workers.
 #[derive(Debug)]
 pub struct FlowIndex {
@@ -107,11 +112,6 @@ pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     }
     memory
 }
-
-/// Maximum age of a copy, per flow of the worker with the most flows. Copying a flow takes 1 to 5 % of this.
-const AGE_PER_FLOW: Duration = Duration::from_micros(1);
-/// Age at which a copy is freed.
-const UNUSED: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

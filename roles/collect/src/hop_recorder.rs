@@ -11,6 +11,13 @@ use wire::{Decoder, FlowKey, Peek, Report};
 use crate::datagram::Profiles;
 use runtime::hop_queue::HopTap;
 
+/// Size at which collected hops are handed over, bytes.
+const CHUNK: usize = 64 << 10;
+/// Maximum size of the hops of one report, bytes.
+const MAX_REPORT: usize = 48 << 10;
+/// Maximum number of events listed per call of [`HopRecorder::record`].
+const MAX_MARKS: usize = 4096;
+
 /// Decodes datagrams and writes their hops to the taps of exports.
 #[derive(Debug)]
 pub struct HopRecorder {
@@ -292,13 +299,6 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
         None,
     )
 }
-
-/// Size at which collected hops are handed over, bytes.
-const CHUNK: usize = 64 << 10;
-/// Maximum size of the hops of one report, bytes.
-const MAX_REPORT: usize = 48 << 10;
-/// Maximum number of events listed per call of [`HopRecorder::record`].
-const MAX_MARKS: usize = 4096;
 
 #[cfg(test)]
 mod tests {

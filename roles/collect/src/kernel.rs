@@ -37,6 +37,9 @@ use crate::worker::Worker;
 
 pub use host::CollectorHost;
 
+/// Longest delay of suppressed reports, ns. A shorter flow timeout shortens it.
+pub const ROUND: Nanos = 1_000_000_000;
+
 /// Describes where the rules run: a line with the number of rules in the kernel, and a line for each rule that needs user
 /// space. Empty without rules.
 pub fn explain_rules(rules: &RuleSet) -> String {
@@ -65,9 +68,6 @@ pub fn explain_rules(rules: &RuleSet) -> String {
     }
     text
 }
-
-/// Longest delay of suppressed reports, ns. A shorter flow timeout shortens it.
-pub const ROUND: Nanos = 1_000_000_000;
 
 /// The ring buffer and the tables (BPF maps) of a kernel program.
 pub trait Kernel: Send {

@@ -14,6 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use runtime::{lock::lock, save::SavedFile};
 
+/// The file's name in the directory of the store.
+pub const FILE: &str = "links.json";
+/// Maximum number of interfaces in the table, about 6 MB.
+const MAX_INTERFACES: usize = 65_536;
+/// Maximum number of nodes remembered behind one interface.
+const MAX_ENDS: usize = 8;
+/// Maximum delay between a link's first packet and its detection, ns. Links are polled every few seconds.
+const DELAY: Nanos = 15_000_000_000;
+/// Two nodes that alternate within this time are both behind the interface, ns.
+const TOGETHER: Nanos = 60_000_000_000;
+/// Minimum interval between saves for a new node.
+const SOON: Duration = Duration::from_secs(10);
+/// Minimum interval between saves for updated times.
+const LATER: Duration = Duration::from_secs(300);
+
 /// The table of nodes behind interfaces, and the file that it is saved in.
 #[derive(Debug)]
 pub struct KnownLinks {
@@ -270,21 +285,6 @@ impl LinkMemory {
 fn last_of(ends: &[End]) -> Nanos {
     ends.iter().map(|end| end.last).max().unwrap_or(0)
 }
-
-/// The file's name in the directory of the store.
-pub const FILE: &str = "links.json";
-/// Maximum number of interfaces in the table, about 6 MB.
-const MAX_INTERFACES: usize = 65_536;
-/// Maximum number of nodes remembered behind one interface.
-const MAX_ENDS: usize = 8;
-/// Maximum delay between a link's first packet and its detection, ns. Links are polled every few seconds.
-const DELAY: Nanos = 15_000_000_000;
-/// Two nodes that alternate within this time are both behind the interface, ns.
-const TOGETHER: Nanos = 60_000_000_000;
-/// Minimum interval between saves for a new node.
-const SOON: Duration = Duration::from_secs(10);
-/// Minimum interval between saves for updated times.
-const LATER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {

@@ -29,6 +29,9 @@ use runtime::{
 };
 use view::{EventView, ReasonNames, StreamsView};
 
+/// Maximum number of filter tests of all clients together: each event runs them on its way to the store.
+const MAX_TESTS: usize = 256;
+
 /// A client's filter. Absent fields match everything.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Filter {
@@ -372,9 +375,6 @@ impl Hub {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Maximum number of filter tests of all clients together: each event runs them on its way to the store.
-const MAX_TESTS: usize = 256;
 
 fn as_json(
     event: &Event,

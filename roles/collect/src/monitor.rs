@@ -42,6 +42,15 @@ use view::{
     TableView, TriedView, WorkerView,
 };
 
+/// Longest wait for a worker's answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Window over which rates are averaged, s.
+const RATE_SECONDS: usize = 5;
+/// Length of the rate history, s.
+const HISTORY_SECONDS: usize = 900;
+/// Maximum number of sources in `/status`.
+const SHOWN_SOURCES: usize = 512;
+
 /// Read access to the running collector.
 #[derive(Debug)]
 pub struct Monitor {
@@ -877,15 +886,6 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
         .map_err(|_| Busy)?
         .map_err(|_| Busy)
 }
-
-/// Longest wait for a worker's answer.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Window over which rates are averaged, s.
-const RATE_SECONDS: usize = 5;
-/// Length of the rate history, s.
-const HISTORY_SECONDS: usize = 900;
-/// Maximum number of sources in `/status`.
-const SHOWN_SOURCES: usize = 512;
 
 #[cfg(test)]
 mod tests {

@@ -30,6 +30,11 @@ use view::{NamedCounts, Stage};
 
 pub use crate::backlog::RuleNames;
 
+/// Capacity of the store's own queue, batches.
+const STORE_BATCHES: usize = 8;
+/// Maximum number of nodes whose drops are counted individually.
+const MAX_NODES: usize = 65_536;
+
 /// Settings of the pipeline.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -396,8 +401,3 @@ fn feed_store(receiver: RecordReceiver, shared: &Shared) {
 fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Capacity of the store's own queue, batches.
-const STORE_BATCHES: usize = 8;
-/// Maximum number of nodes whose drops are counted individually.
-const MAX_NODES: usize = 65_536;

@@ -9,6 +9,9 @@ use wire::{Decoder, report::Report};
 
 use crate::{datagram::Profiles, pipeline::QueueSender};
 
+/// Number of collected reports at which a batch is queued.
+const ROWS: usize = 1024;
+
 /// Decodes datagrams into rows.
 #[derive(Debug)]
 pub struct ReportRecorder {
@@ -64,6 +67,3 @@ impl ReportRecorder {
         }
     }
 }
-
-/// Number of collected reports at which a batch is queued.
-const ROWS: usize = 1024;

@@ -15,6 +15,13 @@ use self::clocks::{Clocks, Time};
 use crate::capture::{self, Account};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
+/// Interval of ticks in capture time, ns; a running collector ticks as often.
+const TICK: u64 = 20_000_000;
+/// Maximum number of ticks during a gap in the capture.
+const MAX_TICKS: u64 = 10_000;
+/// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
+const OTHER_TIMERS: u64 = 300 * SECOND;
+
 /// Speed of the replay, relative to the capture.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Speed {
@@ -23,13 +30,6 @@ pub enum Speed {
     /// A multiple of the capture's original speed.
     Times(f64),
 }
-
-/// Interval of ticks in capture time, ns; a running collector ticks as often.
-const TICK: u64 = 20_000_000;
-/// Maximum number of ticks during a gap in the capture.
-const MAX_TICKS: u64 = 10_000;
-/// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
-const OTHER_TIMERS: u64 = 300 * SECOND;
 
 /// The output of a replay.
 pub trait ReplayOutput: Output {

@@ -15,6 +15,9 @@ use settings::choice;
 
 use crate::backlog::RuleNames;
 
+/// Capacity of the queue to the recorder, batches with triggering events.
+pub const WAITING: usize = 64;
+
 choice! {
     /// An event that starts a recording.
     pub enum RecordedEvent("\"rule_on\", \"drop\", \"path_loop\", \"path_change\", \"queue_occupancy\", \"queue_congestion\", \"hop_latency\" or \"flow_latency\"") {
@@ -133,6 +136,3 @@ impl Triggers {
         }
     }
 }
-
-/// Capacity of the queue to the recorder, batches with triggering events.
-pub const WAITING: usize = 64;

@@ -16,6 +16,14 @@ use crate::text::{self, Content};
 pub const DESIRED: &str = "desired.txt";
 /// Name of the copy of [`DESIRED`], made once the device has these rules.
 pub const APPLIED: &str = "applied.txt";
+const ELECTION: &str = "# election ";
+/// Maximum length of a file, bytes; full tables fit.
+const MAX_FILE: u64 = 4 << 20;
+/// Maximum number of foreign lines that are shown.
+const MAX_FOREIGN: usize = 1000;
+/// Time that a request waits for the lock. It is shorter than the manager's time limit, so that the manager learns the reason.
+const LOCK: Duration = Duration::from_millis(1500);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// The directory of one device.
 #[derive(Debug)]
@@ -322,12 +330,3 @@ fn load(path: &Path) -> io::Result<String> {
 fn hex(digest: &[u8]) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
-
-const ELECTION: &str = "# election ";
-/// Maximum length of a file, bytes; full tables fit.
-const MAX_FILE: u64 = 4 << 20;
-/// Maximum number of foreign lines that are shown.
-const MAX_FOREIGN: usize = 1000;
-/// Time that a request waits for the lock. It is shorter than the manager's time limit, so that the manager learns the reason.
-const LOCK: Duration = Duration::from_millis(1500);
-const AGAIN: Duration = Duration::from_millis(10);

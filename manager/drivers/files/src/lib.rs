@@ -26,6 +26,11 @@ pub use self::directory::{APPLIED, DESIRED, Directory};
 pub use self::settings::{Confirm, Format, Rendered, Settings};
 pub use self::text::{Content, line, rule};
 
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Interval between checks of the files.
+const INTERVAL: Duration = Duration::from_millis(500);
+
 /// Returns the assumed capabilities of a device behind files: a hopwise switch that keeps its rules, without sampling.
 pub fn capabilities() -> Capabilities {
     Capabilities {
@@ -108,8 +113,3 @@ async fn watch(node: NodeId, directory: Shared, emit: impl Fn(Message)) {
         }
     }
 }
-
-/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
-const MAX_COMMANDS: usize = 4;
-/// Interval between checks of the files.
-const INTERVAL: Duration = Duration::from_millis(500);

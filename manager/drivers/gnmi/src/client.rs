@@ -29,6 +29,8 @@ const CALL: u64 = 1800;
 const CONNECT: Duration = Duration::from_millis(700);
 /// Interval of HTTP/2 pings, and the time to wait for the reply, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Interval between two samples, ns.
+const SAMPLE: u64 = 10_000_000_000;
 
 /// A device's address, with the credentials and certificates to use.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -329,6 +331,3 @@ impl Stream for Once {
         }
     }
 }
-
-/// Interval between two samples, ns.
-const SAMPLE: u64 = 10_000_000_000;

@@ -21,6 +21,19 @@ use crate::message::{
 use crate::objects::DeviceObjects;
 use crate::tree::Tree;
 
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Maximum number of foreign objects that are shown.
+const MAX_FOREIGN: usize = 1000;
+/// Interval between attempts to reach a lost device.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Interval between reads of a device that does not stream.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum interval between reads of a device that streams.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// Notifications within this time after each other count as one change.
+const CALM: Duration = Duration::from_millis(50);
+
 /// Settings of one device: its address and its path map.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -380,16 +393,3 @@ async fn report(
     }
     Ok(())
 }
-
-/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
-const MAX_COMMANDS: usize = 4;
-/// Maximum number of foreign objects that are shown.
-const MAX_FOREIGN: usize = 1000;
-/// Interval between attempts to reach a lost device.
-const AGAIN: Duration = Duration::from_millis(500);
-/// Interval between reads of a device that does not stream.
-const INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum interval between reads of a device that streams.
-const LONGEST_REST: Duration = Duration::from_secs(30);
-/// Notifications within this time after each other count as one change.
-const CALM: Duration = Duration::from_millis(50);

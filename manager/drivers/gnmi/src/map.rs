@@ -23,6 +23,10 @@ const MAX_OBJECTS: usize = 32;
 const MAX_LEAVES: usize = 64;
 /// Maximum number of path steps of a leaf inside its object.
 const MAX_DEPTH: usize = 8;
+/// Derived placeholders: a digest of the rule, the interface of its port, and the collector's address and UDP port.
+pub(crate) const DERIVED: [&str; 4] = ["id", "interface", "collector_address", "collector_port"];
+/// Maps that are built into the program, as name and text.
+pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/sonic-tam.toml"))];
 
 section! {
     /// A path map: objects of a device for rules.
@@ -81,9 +85,6 @@ section! {
         pub(crate) numbers: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
-
-/// Derived placeholders: a digest of the rule, the interface of its port, and the collector's address and UDP port.
-pub(crate) const DERIVED: [&str; 4] = ["id", "interface", "collector_address", "collector_port"];
 
 /// Kinds of rules that a map can express, each with its keys.
 const KINDS: [(&str, &[&str]); 6] = [
@@ -182,9 +183,6 @@ pub struct PathMap {
     pub(crate) objects: Vec<Object>,
     capabilities: Capabilities,
 }
-
-/// Maps that are built into the program, as name and text.
-pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/sonic-tam.toml"))];
 
 /// Returns the text of a built-in map, or `None` if there is none with this name.
 pub fn shipped(name: &str) -> Option<&'static str> {

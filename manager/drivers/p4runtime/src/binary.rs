@@ -8,21 +8,6 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use crate::message::P4Info;
 use crate::text::{self, Field, Item};
 
-/// The kind of a field's value.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Number,
-    /// An enumeration: names with their numbers.
-    Word(&'static [(&'static str, u64)]),
-    Message(Fields),
-}
-
-/// The fields of a message: name, number, and kind. It is a function because message types are recursive.
-type Fields = fn() -> &'static [(&'static str, u32, Kind)];
-
-use Kind::{Message, Number, Text, Word};
-
 const MATCH_TYPES: &[(&str, u64)] = &[
     ("EXACT", 2),
     ("LPM", 3),
@@ -39,6 +24,21 @@ const COLORS: &[(&str, u64)] = &[
 ];
 const TIMEOUTS: &[(&str, u64)] = &[("NO_TIMEOUT", 0), ("NOTIFY_CONTROL", 1)];
 const FLAGS: &[(&str, u64)] = &[("false", 0), ("true", 1)];
+
+/// The kind of a field's value.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    /// An enumeration: names with their numbers.
+    Word(&'static [(&'static str, u64)]),
+    Message(Fields),
+}
+
+/// The fields of a message: name, number, and kind. It is a function because message types are recursive.
+type Fields = fn() -> &'static [(&'static str, u32, Kind)];
+
+use Kind::{Message, Number, Text, Word};
 
 fn p4info() -> &'static [(&'static str, u32, Kind)] {
     &[

@@ -29,6 +29,22 @@ use crate::program::{LocalSettings, Program};
 use crate::refused::RefusedRequest;
 use crate::translate::{Meaning, changed};
 
+/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Maximum number of foreign entries that are listed.
+const MAX_FOREIGN: usize = 200;
+/// Time limit of reading counters until the first command sets one.
+const FIRST_LIMIT: Duration = Duration::from_millis(1800);
+/// Pause after reading counters, as a multiple of the time that it took.
+const REST: u32 = 4;
+const LOADING: &str = "its program is being loaded";
+/// Time limit for loading a program.
+const LOAD: Duration = Duration::from_secs(60);
+/// Interval of checks for due timer frames, ms.
+const FRAMES_MS: u64 = 10;
+/// Interval of reading counters.
+const TICK: Duration = Duration::from_secs(1);
+
 /// Settings of one device.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -890,19 +906,3 @@ fn state(read: ReadState) -> State {
         others,
     }
 }
-
-/// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
-const MAX_COMMANDS: usize = 4;
-/// Maximum number of foreign entries that are listed.
-const MAX_FOREIGN: usize = 200;
-/// Time limit of reading counters until the first command sets one.
-const FIRST_LIMIT: Duration = Duration::from_millis(1800);
-/// Pause after reading counters, as a multiple of the time that it took.
-const REST: u32 = 4;
-const LOADING: &str = "its program is being loaded";
-/// Time limit for loading a program.
-const LOAD: Duration = Duration::from_secs(60);
-/// Interval of checks for due timer frames, ms.
-const FRAMES_MS: u64 = 10;
-/// Interval of reading counters.
-const TICK: Duration = Duration::from_secs(1);

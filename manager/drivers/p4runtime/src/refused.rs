@@ -9,6 +9,9 @@ use crate::message::Error;
 use crate::program::Program;
 use crate::translate::Batch;
 
+/// Maximum number of characters that are shown of the device's message.
+const MAX_MESSAGE: usize = 300;
+
 /// A write request that the device refused, with the context for an explanation.
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) program: &'a Program,
@@ -79,6 +82,3 @@ fn explain_code(error: &Error, full: Option<&String>) -> String {
         format!("{explanation} ({message})")
     }
 }
-
-/// Maximum number of characters that are shown of the device's message.
-const MAX_MESSAGE: usize = 300;

@@ -5,6 +5,8 @@ use std::fmt;
 use settings::read::{Node, Reader};
 use settings::setting::{Setting, Shown};
 
+pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
+
 /// The value of a match field or parameter in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -26,7 +28,6 @@ macro_rules! variables {
         }
 
         /// Results that make each comparison operator true, by its number; a bit set of less (4), equal (2) and greater (1).
-pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
 
 impl Variable {
     /// Returns the value of this variable for a comparison of a rule, or `None` if it is not one of a comparison.

@@ -16,6 +16,9 @@ use super::{Arrival, Load};
 use crate::datagram::Contents;
 use runtime::lock::lock;
 
+/// Maximum number of empty loads to keep for reuse.
+const SPARE: usize = 16;
+
 #[derive(Debug)]
 struct Inner {
     limit: usize,
@@ -332,9 +335,6 @@ impl Inner {
         resumed
     }
 }
-
-/// Maximum number of empty loads to keep for reuse.
-const SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,10 @@ const KEYED: [Metric; 3] = [
     Metric::QueueCongestion,
     Metric::LinkUtilization,
 ];
+/// Largest difference between the clocks that does not count as a step, ns.
+const STEP: Nanos = 1_000_000;
+/// Mask of stream counts, which have 31 bits.
+const COUNTS: u32 = u32::MAX >> 1;
 
 /// An input that keeps a kernel program and a collector in step, run by one thread.
 pub struct KernelSync<K> {
@@ -507,9 +511,6 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
     }
 }
 
-/// Largest difference between the clocks that does not count as a step, ns.
-const STEP: Nanos = 1_000_000;
-
 impl Applied {
     /// Returns the part of a stream's run that is new, or `None` if there is none.
     fn advance(&mut self, run: Run) -> Option<Run> {
@@ -526,9 +527,6 @@ impl Applied {
         })
     }
 }
-
-/// Mask of stream counts, which have 31 bits.
-const COUNTS: u32 = u32::MAX >> 1;
 
 /// Processes records while their bytes are borrowed from the ring.
 struct RecordReader<'k> {

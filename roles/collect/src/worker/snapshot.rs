@@ -8,6 +8,15 @@ use collector::{Collector, Losses, SeriesView, SourceView, Stats, StreamView, st
 
 use runtime::lock::lock;
 
+/// Maximum number of entries that are copied at every tick.
+const FEW: usize = 128;
+/// Interval of copies if there are many entries.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum numbers of streams and of sources published per worker.
+const MAX_SOURCES: usize = 4_096;
+/// Maximum numbers of nodes, of queues and of links published per worker.
+const MAX_SERIES: usize = 4_096;
+
 /// The state that a worker published last.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -112,15 +121,6 @@ fn losses(collector: &Collector) -> Losses {
     losses += collector.evicted_losses();
     losses
 }
-
-/// Maximum number of entries that are copied at every tick.
-const FEW: usize = 128;
-/// Interval of copies if there are many entries.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum numbers of streams and of sources published per worker.
-const MAX_SOURCES: usize = 4_096;
-/// Maximum numbers of nodes, of queues and of links published per worker.
-const MAX_SERIES: usize = 4_096;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,11 @@
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
+/// Time for tasks per turn. At a million datagrams per second a thousand queue up, which every receive buffer holds.
+const TURN: Duration = Duration::from_millis(1);
+/// Number of waits of 1 ms after a task.
+const EXPECTED: u32 = 20;
+
 /// The queue of a worker's tasks.
 #[derive(Debug)]
 pub(super) struct Tasks<T> {
@@ -50,11 +55,6 @@ impl<T> Tasks<T> {
         }
     }
 }
-
-/// Time for tasks per turn. At a million datagrams per second a thousand queue up, which every receive buffer holds.
-const TURN: Duration = Duration::from_millis(1);
-/// Number of waits of 1 ms after a task.
-const EXPECTED: u32 = 20;
 
 #[cfg(test)]
 mod tests {

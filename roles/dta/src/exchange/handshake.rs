@@ -20,6 +20,8 @@ use super::{
 };
 use dta::fields::{hex, unhex};
 
+const UNPROVEN: &str = "it sent no proof, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
+
 wire::named! {
     /// The reason a connection failed or was refused.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,8 +204,6 @@ pub(super) fn prove(
     connection.seal(secret.seals(Side::Translator, &nonces));
     Ok(())
 }
-
-const UNPROVEN: &str = "it sent no proof, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
 
 /// Converts a refusal that the collector sent.
 pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {

@@ -44,6 +44,8 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_LINE: usize = 4 << 20;
 /// Longest line from an unauthenticated peer, and from a translator at any time, bytes.
 const MAX_SHORT_LINE: usize = 4 << 10;
+/// Maximum length of `instance`, bytes.
+const MAX_INSTANCE: usize = 64;
 
 /// A message of the exchange. Unknown fields are ignored, so that minor extensions stay compatible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,9 +86,6 @@ pub(crate) struct Begin {
     /// Random for this connection, in hexadecimal.
     pub(crate) nonce: String,
 }
-
-/// Maximum length of `instance`, bytes.
-const MAX_INSTANCE: usize = 64;
 
 /// The translator's identity and its ends of the queue pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,6 +17,9 @@ use std::{
 use super::settings::LocalListen;
 use terminal::CliError;
 
+/// File mode of the socket: owner and group may send.
+const MODE: u32 = 0o660;
+
 /// A non-blocking datagram socket.
 #[derive(Debug)]
 pub(super) enum Listener {
@@ -28,9 +31,6 @@ pub(super) enum Listener {
 
 /// Device and inode number of a file.
 type Inode = (u64, u64);
-
-/// File mode of the socket: owner and group may send.
-const MODE: u32 = 0o660;
 
 impl Listener {
     /// Opens the socket. Replaces the socket file of a program that no longer runs.

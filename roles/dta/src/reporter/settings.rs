@@ -19,6 +19,9 @@ use wire::dta::CONTROL_PORT;
 
 use runtime::collector_map;
 
+/// Longest path of a Unix socket on Linux, bytes (`sun_path` without its terminator).
+const MAX_PATH: usize = 107;
+
 section! {
     /// A DTA reporter of a host: programs of this machine send it reports as text, one per datagram, and it sends them to translators
     /// by DTA. All of them share its reporter ID, its sequence numbers and its control port. A file with `[reporter]` and without
@@ -52,9 +55,6 @@ pub enum LocalListen {
     /// A UDP socket at this address.
     Udp(SocketAddr),
 }
-
-/// Longest path of a Unix socket on Linux, bytes (`sun_path` without its terminator).
-const MAX_PATH: usize = 107;
 
 impl FromStr for LocalListen {
     type Err = ();

@@ -20,6 +20,18 @@ use settings::{
     values::{Rate, Size, as_nanoseconds, from_text, integer, refuse, with_unit},
 };
 
+/// Accepted units and their factors.
+const PER_SECOND: [(&str, u64); 8] = [
+    ("/s", 1),
+    ("k/s", 1_000),
+    ("K/s", 1_000),
+    ("M/s", 1_000_000),
+    ("G/s", 1_000_000_000),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+];
+
 section! {
     /// A translator of Direct Telemetry Access: it receives DTA reports by UDP and writes to collectors' memory by RDMA
     /// (RoCEv2). See [the how-to](../how-to/dta.md).
@@ -176,18 +188,6 @@ choice! {
 /// A rate per second, such as `2000000` or `"2M/s"` (powers of 1000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerSecond(pub u64);
-
-/// Accepted units and their factors.
-const PER_SECOND: [(&str, u64); 8] = [
-    ("/s", 1),
-    ("k/s", 1_000),
-    ("K/s", 1_000),
-    ("M/s", 1_000_000),
-    ("G/s", 1_000_000_000),
-    ("k", 1_000),
-    ("K", 1_000),
-    ("M", 1_000_000),
-];
 
 impl Setting for PerSecond {
     const KIND: &'static str = "a number per second, such as \"2M/s\"";

@@ -14,6 +14,8 @@ use tokio::{
 
 use super::{GRACE, files::Files};
 
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// The source and the destination of a delivery.
 pub(super) trait Route: Sized {
     type Record: Keyed;
@@ -176,8 +178,6 @@ fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
         route.saved(cursor, now);
     }
 }
-
-const LONGEST_REST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

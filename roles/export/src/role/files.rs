@@ -15,6 +15,9 @@ use export::{
 
 use runtime::save::SavedFile;
 
+/// File mode: records show who communicates with whom, so other users must not read them.
+pub(super) const MODE: u32 = 0o640;
+
 /// The files of one stream of one export.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -104,9 +107,6 @@ pub(super) fn line(record: &Record, collector: &str, words: &str) -> Vec<u8> {
     line.extend_from_slice(b"}\n");
     line
 }
-
-/// File mode: records show who communicates with whom, so other users must not read them.
-pub(super) const MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,15 @@ pub(super) use self::connection::Connection;
 use super::answered::{Answered, Failure};
 use net::destination::{self, Destination};
 
+/// Age after which the topology is refreshed, because partitions may have been added.
+const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
+/// Requests that a broker must support for writing.
+const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
+/// Time limit of a probe of one broker.
+const ASK: Duration = Duration::from_secs(5);
+/// Kafka's error code TOPIC_ALREADY_EXISTS.
+const EXISTS: i16 = 36;
+
 /// The state of the producer: connections, cluster topology, sequence numbers, and the batch being sent.
 #[derive(Debug)]
 pub(super) struct KafkaLink {
@@ -36,18 +45,6 @@ pub(super) struct KafkaLink {
     is_unnumbered: bool,
     exchange: Option<Exchange>,
 }
-
-/// Age after which the topology is refreshed, because partitions may have been added.
-const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
-
-/// Requests that a broker must support for writing.
-const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
-
-/// Time limit of a probe of one broker.
-const ASK: Duration = Duration::from_secs(5);
-
-/// Kafka's error code TOPIC_ALREADY_EXISTS.
-const EXISTS: i16 = 36;
 
 /// Producer ID and sequence number of the next chunk, by partition; `None` without a producer ID.
 type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;

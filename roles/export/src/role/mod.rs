@@ -54,6 +54,15 @@ use ::runtime::{control::Control, lock::lock};
 use net::destination::Destination;
 use terminal::CliError;
 
+/// Maximum number of an outlet's threads that decode, encode and write files. Each has a separate allocator arena.
+const OUTLET_THREADS: usize = 8;
+/// Maximum size of an answer to a probe or a statement, bytes.
+const MAX_SAID: usize = 1 << 20;
+/// Time limit of a probe.
+const PROBE: Duration = Duration::from_secs(10);
+/// Longest wait at the stop for the batch in flight.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// The silences of alerts, from the process's configuration.
 pub trait Silences: Debug + Send + Sync {
     /// Returns whether a silence covered the beginning of this alert. The end of an alert follows its beginning: it may have
@@ -521,12 +530,3 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
     let answered = tokio::time::timeout(PROBE, asked).await;
     answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
-
-/// Maximum number of an outlet's threads that decode, encode and write files. Each has a separate allocator arena.
-const OUTLET_THREADS: usize = 8;
-/// Maximum size of an answer to a probe or a statement, bytes.
-const MAX_SAID: usize = 1 << 20;
-/// Time limit of a probe.
-const PROBE: Duration = Duration::from_secs(10);
-/// Longest wait at the stop for the batch in flight.
-const GRACE: Duration = Duration::from_secs(10);

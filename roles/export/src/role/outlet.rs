@@ -33,6 +33,10 @@ use net::destination::Destination;
 use runtime::{lock::lock, save};
 use terminal::CliError;
 
+/// Interval between searches for new partitions; [`SEARCH`] applies while topics are missing.
+const REFRESH: Duration = Duration::from_secs(60);
+const SEARCH: Duration = Duration::from_secs(5);
+
 /// The topics of an outlet, and everything that its partitions share.
 pub(super) struct Outlet {
     settings: OutletSettings,
@@ -292,9 +296,6 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
     Ok(authority)
 }
 
-/// Interval between searches for new partitions; [`SEARCH`] applies while topics are missing.
-const REFRESH: Duration = Duration::from_secs(60);
-const SEARCH: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;

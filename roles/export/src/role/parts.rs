@@ -6,6 +6,13 @@ use std::collections::HashMap;
 use export::record::RollupPart;
 use store::{Follower, StoredRecord, StreamPosition};
 
+/// Maximum number of rollups remembered. The parts of one are close together in the store, because workers write every second.
+const MOST: usize = 1 << 18;
+/// Number of records before the start that are read again, which span about as much time as [`MOST`] rollups.
+const BACK: u64 = 1 << 17;
+/// Number of records per read.
+const CHUNK: usize = 4096;
+
 /// Numbers the parts of each rollup in the order of the store, so that a part has the same number whenever it is sent, however
 /// pages are cut. This holds for any starting point if a rollup's parts are at most [`BACK`] records apart. A later part may
 /// get a number in use, which may differ after a restart; the server then rejects it, and it is counted.
@@ -22,13 +29,6 @@ pub(super) struct Parts {
     /// End of the last page, once it has been read.
     end: Option<StreamPosition>,
 }
-
-/// Maximum number of rollups remembered. The parts of one are close together in the store, because workers write every second.
-const MOST: usize = 1 << 18;
-/// Number of records before the start that are read again, which span about as much time as [`MOST`] rollups.
-const BACK: u64 = 1 << 17;
-/// Number of records per read.
-const CHUNK: usize = 4096;
 
 impl Parts {
     /// Begins a page: the next one, or the last one again. At any other position the preceding records are read first.

@@ -14,6 +14,9 @@ use store::{Chunk, Follower, StoredRecord, StreamPosition};
 use super::Silences;
 use super::{drive::ReadRequest, parts::Parts, records, since::Beginnings, spool::HopSpool};
 
+/// Upper bound on the ratio of a hop's size as a record to its size in the spool.
+const UNPACKED: usize = 5;
+
 /// The reader of one stream of the store.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -379,9 +382,6 @@ impl HopSpool {
         }
     }
 }
-
-/// Upper bound on the ratio of a hop's size as a record to its size in the spool.
-const UNPACKED: usize = 5;
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,10 @@ use net::{
     tls,
 };
 
+/// Limit on the size of a pipeline's replies, bytes: a base plus [`MAX_REPLY`] per command. An entry takes about 1000.
+const MAX_ANSWER: usize = 1 << 20;
+const MAX_REPLY: usize = 4 << 10;
+
 /// The connection to Redis, and the batch in progress.
 #[derive(Debug)]
 pub(super) struct RedisLink {
@@ -166,7 +170,3 @@ fn ended(destination: &Destination) -> String {
         None => format!("{authority} ended the connection; if it requires TLS, write {secure}"),
     }
 }
-
-/// Limit on the size of a pipeline's replies, bytes: a base plus [`MAX_REPLY`] per command. An entry takes about 1000.
-const MAX_ANSWER: usize = 1 << 20;
-const MAX_REPLY: usize = 4 << 10;

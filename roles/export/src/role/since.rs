@@ -6,6 +6,13 @@ use collector::Kind;
 use export::record::Alert;
 use store::{EventFilter, Reader};
 
+/// Number of failed searches in a row after which an alert is exported without its beginning.
+const MAX_FAILURES: u32 = 5;
+/// Maximum number of beginnings in the cache.
+const MAX_KNOWN: usize = 65_536;
+/// Maximum number of a flow's rule events examined per search.
+const MAX_RULES: usize = 256;
+
 /// A cache of alerts' beginnings. Missing ones are looked up in the store, so the result does not depend on where reading
 /// started, and a repeated record is the same.
 #[derive(Debug)]
@@ -103,13 +110,6 @@ impl Beginnings {
 fn failed(error: impl std::fmt::Display) -> String {
     format!("cannot look up when an alert began: {error}")
 }
-
-/// Number of failed searches in a row after which an alert is exported without its beginning.
-const MAX_FAILURES: u32 = 5;
-/// Maximum number of beginnings in the cache.
-const MAX_KNOWN: usize = 65_536;
-/// Maximum number of a flow's rule events examined per search.
-const MAX_RULES: usize = 256;
 
 #[cfg(test)]
 mod tests {

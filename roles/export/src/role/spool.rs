@@ -17,6 +17,9 @@ use crate::settings::ExportSettings;
 use runtime::hop_queue::HopQueue;
 use runtime::save;
 
+/// The error number of an I/O error on Linux.
+const EIO: i32 = 5;
+
 /// Opens the queue of an export's hops, with the existing spool files.
 ///
 /// # Errors
@@ -124,9 +127,6 @@ impl SpoolFiles {
         }
     }
 }
-
-/// The error number of an I/O error on Linux.
-const EIO: i32 = 5;
 
 /// An export's hop queue and its files.
 #[derive(Debug)]

@@ -21,6 +21,15 @@ use settings::{
 use super::{ExportKind, ExportSettings, ExportStart, nanoseconds};
 use net::destination::{Destination, Mechanism};
 
+/// Memory for decoding the longest answer of Kafka, bytes.
+const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
+/// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
+/// for memory.
+const MAX_BATCH: usize = 40 << 20;
+const LEAST_BATCH: usize = 64 << 10;
+/// Maximum number of outlets that share the partitions.
+const MOST: u32 = 1_000;
+
 section! {
     /// An outlet reads the Kafka topics that collectors export to, and inserts the records into the ClickHouse tables that a
     /// console reads. It has no inputs and no store: a file with `[outlet]` runs no collector. See [the
@@ -117,16 +126,6 @@ pub struct Share {
     part: u32,
     of: u32,
 }
-
-/// Memory for decoding the longest answer of Kafka, bytes.
-const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
-/// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
-/// for memory.
-const MAX_BATCH: usize = 40 << 20;
-const LEAST_BATCH: usize = 64 << 10;
-
-/// Maximum number of outlets that share the partitions.
-const MOST: u32 = 1_000;
 
 impl FromStr for Share {
     type Err = ();

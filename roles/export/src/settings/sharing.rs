@@ -10,6 +10,15 @@ use settings::{section, values::Size};
 
 use super::{ExportKind, ExportSettings};
 
+/// Copies of the records, in batches: the current batch, and the next one twice, as it is read and as it is sent.
+const RECORDS: usize = 3;
+/// A server's answer, which may mention each record. At most the size of a batch is read.
+const ANSWER: usize = 1;
+/// Memory for reading the store, bytes: a run of records, and pages of its files.
+const READER: usize = 8 << 20;
+/// Memory for numbering rollup parts, bytes: 8 per entry, in tables that are half full.
+const PARTS: usize = 5 << 20;
+
 section! {
     /// Settings common to all exports.
     pub struct SharedExportSettings("[export]") {
@@ -111,15 +120,6 @@ impl ExportSettings {
         }
     }
 }
-
-/// Copies of the records, in batches: the current batch, and the next one twice, as it is read and as it is sent.
-const RECORDS: usize = 3;
-/// A server's answer, which may mention each record. At most the size of a batch is read.
-const ANSWER: usize = 1;
-/// Memory for reading the store, bytes: a run of records, and pages of its files.
-const READER: usize = 8 << 20;
-/// Memory for numbering rollup parts, bytes: 8 per entry, in tables that are half full.
-const PARTS: usize = 5 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,11 @@ use settings::{
 };
 use view::rules::dta_map;
 
+/// Longest map of DTA collectors, bytes. A request with it must fit into the size that a switch's API accepts.
+const MAX_MAP: usize = 192 << 10;
+/// The error of a budget in events without a collector in this process.
+const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
+
 section! {
     /// A manager of INT: it turns `[[intents]]` into rules on the devices of `[inventory]`, applies them in an order in which no
     /// INT reaches a host, and keeps the devices in sync.
@@ -232,9 +237,6 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Longest map of DTA collectors, bytes. A request with it must fit into the size that a switch's API accepts.
-const MAX_MAP: usize = 192 << 10;
-
 /// Reports inconsistent settings of manager, inventory and intents. `collects`: this process has a collector. Returns the
 /// rules and thresholds that the intents delegate to the collector.
 pub fn check(
@@ -303,9 +305,6 @@ fn check_collectors(
         }
     }
 }
-
-/// The error of a budget in events without a collector in this process.
-const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
 
 /// Reports problems of `[manager]` to `refuse`, with the setting's path. `root` is the whole file.
 fn check_manager(

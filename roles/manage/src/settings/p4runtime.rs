@@ -18,6 +18,9 @@ use detect::Prefix;
 use manager::{device::Restart, inventory::Device};
 use settings::{choice, read, section};
 
+/// Maximum size of a program file, bytes.
+const MAX_FILE: u64 = 256 << 20;
+
 section! {
     /// Settings of the driver `p4runtime` for the device of `[inventory]` with this name.
     pub struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
@@ -123,9 +126,6 @@ choice! {
         Forwards = "forwards",
     }
 }
-
-/// Maximum size of a program file, bytes.
-const MAX_FILE: u64 = 256 << 20;
 
 impl P4RuntimeSettings {
     /// Builds the settings of the driver. Reads the files that they name.

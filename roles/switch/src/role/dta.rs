@@ -15,11 +15,11 @@ use runtime::reporter::{Sockets, first_sequence};
 use terminal::CliError;
 use view::{Name, ReporterCollector, reporter_collectors, rules};
 
-/// The address for each collector's reports, and the assignment of keys to collectors.
-pub(super) type Destinations = (Vec<SocketAddr>, Spread);
-
 /// Minimum interval between two ticks of the reporter, ns.
 const TICK: u64 = 200_000;
+
+/// The address for each collector's reports, and the assignment of keys to collectors.
+pub(super) type Destinations = (Vec<SocketAddr>, Spread);
 
 /// The sockets of the reporter, and its schedule.
 #[derive(Debug)]

@@ -11,6 +11,24 @@ use wire::{
 use crate::settings::{PortSettings, SwitchSettings};
 use view::switch::NeighbourView;
 
+const SECOND: u64 = 1_000_000_000;
+/// Interval of announcements (`msgTxInterval`), ns.
+const INTERVAL: u64 = 30 * SECOND;
+/// Interval of the first announcements, and after a new neighbour (`msgFastTx`), ns.
+const FAST_INTERVAL: u64 = SECOND;
+/// Minimum interval between published changes of a port's neighbour, ns.
+const CHANGE_INTERVAL: u64 = SECOND;
+/// Number of announcements at the fast interval (`txFastInit`).
+const FAST: u8 = 4;
+/// Validity of announcements, s: `msgTxInterval` times `msgTxHold` (4), plus one.
+const TTL: u16 = 121;
+/// Longest announced name, bytes.
+const MAX_NAME: usize = wire::lldp::MAX_TEXT_LEN;
+/// Size of the longest announcement, bytes: Ethernet header, two identifiers, two texts, TTL and end.
+const MAX_FRAME: usize = 1100;
+/// Shortest Ethernet frame without its checksum, bytes.
+const MIN_FRAME: usize = 60;
+
 /// The LLDP agent of a switch.
 #[derive(Debug)]
 pub(super) struct Lldp {
@@ -270,24 +288,6 @@ fn text(bytes: &[u8]) -> String {
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
 }
-
-const SECOND: u64 = 1_000_000_000;
-/// Interval of announcements (`msgTxInterval`), ns.
-const INTERVAL: u64 = 30 * SECOND;
-/// Interval of the first announcements, and after a new neighbour (`msgFastTx`), ns.
-const FAST_INTERVAL: u64 = SECOND;
-/// Minimum interval between published changes of a port's neighbour, ns.
-const CHANGE_INTERVAL: u64 = SECOND;
-/// Number of announcements at the fast interval (`txFastInit`).
-const FAST: u8 = 4;
-/// Validity of announcements, s: `msgTxInterval` times `msgTxHold` (4), plus one.
-const TTL: u16 = 121;
-/// Longest announced name, bytes.
-const MAX_NAME: usize = wire::lldp::MAX_TEXT_LEN;
-/// Size of the longest announcement, bytes: Ethernet header, two identifiers, two texts, TTL and end.
-const MAX_FRAME: usize = 1100;
-/// Shortest Ethernet frame without its checksum, bytes.
-const MIN_FRAME: usize = 60;
 
 #[cfg(test)]
 mod tests {

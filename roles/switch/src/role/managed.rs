@@ -32,6 +32,9 @@ use view::{
     switch::INSTRUCTIONS,
 };
 
+/// Maximum number of watchlist entries.
+pub(super) const WATCH_ENTRIES: usize = 4096;
+
 /// The rules of a managed switch.
 #[derive(Debug)]
 pub struct Managed {
@@ -520,9 +523,6 @@ fn flows(key: &FlowMatch) -> Result<Match, String> {
 fn written(ports: PortRange) -> Option<PortRange> {
     (ports != PortRange::ANY).then_some(ports)
 }
-
-/// Maximum number of watchlist entries.
-pub(super) const WATCH_ENTRIES: usize = 4096;
 
 /// Returns the watchlist entries of `rules` that packets have matched, with the counts of `switch`.
 pub fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowMatch, Counted)> {

@@ -39,6 +39,19 @@ use runtime::{
 use terminal::CliError;
 pub use view::{FilterView, PortView, SwitchView};
 
+/// Longest wait for a new version of the rules.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Maximum number of queued requests.
+const MAX_REQUESTS: usize = 64;
+/// Time limit of a request that can fall back to the last view.
+const MOMENT: Duration = Duration::from_millis(50);
+/// Time limit of other requests.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of waiting requests of managers.
+const MAX_MANAGERS: usize = 16;
+/// Maximum number of waiting requests of readers.
+const MAX_READERS: usize = 8;
+
 /// The kind of client that requests rules. Each kind has a separate limit on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
@@ -332,19 +345,6 @@ async fn save(prepared: managed::Prepared) -> Result<managed::Prepared, RulesErr
         .map_err(|_| RulesError::Silent)?
         .map_err(RulesError::NotSaved)
 }
-
-/// Longest wait for a new version of the rules.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// Maximum number of queued requests.
-const MAX_REQUESTS: usize = 64;
-/// Time limit of a request that can fall back to the last view.
-const MOMENT: Duration = Duration::from_millis(50);
-/// Time limit of other requests.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of waiting requests of managers.
-const MAX_MANAGERS: usize = 16;
-/// Maximum number of waiting requests of readers.
-const MAX_READERS: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,21 @@ use crate::settings::{
 use runtime::intercept::{self, SwitchEnd};
 use terminal::CliError;
 
+/// Maximum number of frames received from one port before the next port's turn.
+const BURST: usize = 64;
+/// Departures due within this time, ns, are awaited by spinning: sleeping and waking up take about as long.
+const AWAKE: u64 = 20_000;
+/// Interval between checks of interfaces and the collector's address, ns.
+const CHECK_INTERVAL: u64 = 1_000_000_000;
+/// Interval between attempts to pass reports to a translator that has not accepted the last ones, ns.
+const RETRY: u64 = 1_000_000;
+/// Longest sleep of the thread, ns.
+const LONGEST_REST: u64 = 1_000_000_000;
+/// A receive timestamp older than this is considered wrong, ns.
+const LONGEST_WAIT: u64 = 1_000_000_000;
+/// MTU assumed if an interface reports none, bytes.
+const USUAL_MTU: u16 = 1500;
+
 /// State of the switch's thread.
 #[derive(Debug)]
 pub struct Forwarder {
@@ -103,19 +118,6 @@ impl Clock {
         time::monotonic() + self.offset
     }
 }
-
-/// Maximum number of frames received from one port before the next port's turn.
-const BURST: usize = 64;
-/// Departures due within this time, ns, are awaited by spinning: sleeping and waking up take about as long.
-const AWAKE: u64 = 20_000;
-/// Interval between checks of interfaces and the collector's address, ns.
-const CHECK_INTERVAL: u64 = 1_000_000_000;
-/// Interval between attempts to pass reports to a translator that has not accepted the last ones, ns.
-const RETRY: u64 = 1_000_000;
-/// Longest sleep of the thread, ns.
-const LONGEST_REST: u64 = 1_000_000_000;
-/// A receive timestamp older than this is considered wrong, ns.
-const LONGEST_WAIT: u64 = 1_000_000_000;
 
 /// Forwards frames until `stop` is set.
 pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &AtomicBool) {
@@ -858,6 +860,3 @@ fn unspecified(to: std::net::SocketAddr) -> std::net::SocketAddr {
         (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
     }
 }
-
-/// MTU assumed if an interface reports none, bytes.
-const USUAL_MTU: u16 = 1500;

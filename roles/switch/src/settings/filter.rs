@@ -22,6 +22,11 @@ use settings::{
     },
 };
 
+/// Maximum memory of the registers of all filters, bytes.
+const MAX_BYTES: u64 = 128 << 20;
+const MIXED: &str =
+    "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
+
 section! {
     /// Event detection: which packets the sink reports (with INT-MX and postcards: every switch, by its own values). The
     /// first filter that matches the flow applies; without a match, every packet is reported. SF-INT, drop and queue reports
@@ -123,9 +128,6 @@ pub struct FilterSet<'a> {
     /// The clocks of the nodes, which determine whether timestamps of different nodes can be compared.
     pub clocks: Clocks,
 }
-
-/// Maximum memory of the registers of all filters, bytes.
-const MAX_BYTES: u64 = 128 << 20;
 
 /// A key of `[[switch.filter]]`, and the reason its value is invalid.
 type Problem = (&'static str, String);
@@ -336,9 +338,6 @@ pub fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
         }
     }
 }
-
-const MIXED: &str =
-    "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
 
 fn mixes(src: Option<Prefix>, dst: Option<Prefix>) -> bool {
     src.zip(dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6())

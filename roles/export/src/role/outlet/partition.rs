@@ -29,6 +29,11 @@ use net::{
 };
 use runtime::lock::lock;
 
+/// Age after which the end of a partition is refreshed, ns.
+const END_AGE: u64 = 3_000_000_000;
+/// Pause before the start of a partition is determined again.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// Everything that a partition needs before its cursor is known.
 pub(super) struct Start {
     pub(super) topic: Topic,
@@ -350,8 +355,3 @@ async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> 
     };
     Read::Page(source, found)
 }
-
-/// Age after which the end of a partition is refreshed, ns.
-const END_AGE: u64 = 3_000_000_000;
-/// Pause before the start of a partition is determined again.
-const AGAIN: Duration = Duration::from_secs(2);

@@ -27,6 +27,14 @@ use super::{
 };
 use net::destination::{self, Destination};
 
+/// Requests that a broker must support for reading.
+const READING: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
+/// Longest time that a broker may wait for messages, ms.
+const WAIT: i32 = 500;
+/// Limits on the size of a fetch, bytes. It shrinks after an answer that was too slow for the link.
+const MOST: usize = 4 << 20;
+const LEAST: usize = 64 << 10;
+
 /// A topic, and the brokers from which to read it.
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
@@ -38,16 +46,6 @@ pub(super) struct Topic {
     /// Memory for fetched answers and for decoding them, shared by all topics.
     pub(super) space: Space,
 }
-
-/// Requests that a broker must support for reading.
-const READING: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
-
-/// Longest time that a broker may wait for messages, ms.
-const WAIT: i32 = 500;
-
-/// Limits on the size of a fetch, bytes. It shrinks after an answer that was too slow for the link.
-const MOST: usize = 4 << 20;
-const LEAST: usize = 64 << 10;
 
 /// Applies the time limit to one request. A page has no limit, because its number of requests depends on the partition.
 async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {

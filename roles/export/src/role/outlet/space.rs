@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Bytes of one permit.
+const UNIT: usize = 1024;
+
 /// A memory limit, in units of [`UNIT`] bytes. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
@@ -15,9 +18,6 @@ pub(super) struct Space {
 /// Reserved memory, which is released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation(OwnedSemaphorePermit);
-
-/// Bytes of one permit.
-const UNIT: usize = 1024;
 
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
