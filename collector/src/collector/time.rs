@@ -228,6 +228,7 @@ impl Inner {
         }
         let (flow, cold, _) = self.state.flows.parts(slot);
         follow_clock(&mut flow.last_seen, 0, now);
+        cold.first_seen = cold.first_seen.min(flow.last_seen);
         let silent = now.saturating_sub(flow.last_seen);
         let reports = flow.reports;
         let fresh = reports as u32 != cold.pushed;

@@ -70,7 +70,7 @@ impl Flow {
     ) -> u64 {
         // With E or M, records of some nodes are missing, so the packet's end-to-end latency is unknown.
         let latency = if head.signals.exceeded() {
-            self.basis = Basis::Measured;
+            self.forget_latency();
             NO_VALUE
         } else {
             self.apply_latency_sum(cold, hops, total, emitter)
@@ -100,16 +100,20 @@ impl Flow {
         emitter: &mut Emitter<'_>,
     ) -> u64 {
         let (latency, basis) = flow_latency(hops, total);
-        self.basis = basis;
+        (self.latency, self.basis) = (latency, basis);
         if latency != NO_VALUE {
             self.apply_latency(cold, latency, emitter);
         }
         latency
     }
 
+    /// Makes the latency unknown: that of an earlier report is not true of a later one, which may have taken another path.
+    pub(super) fn forget_latency(&mut self) {
+        (self.latency, self.basis) = (NO_VALUE, Basis::Measured);
+    }
+
     #[inline(always)]
     fn apply_latency(&mut self, cold: ColdPart<'_>, latency: u64, emitter: &mut Emitter<'_>) {
-        self.latency = latency;
         self.sum = self.sum.saturating_add(latency);
         // A 32-bit count per minute is enough for 71 million reports per second of one flow.
         self.count = self.count.wrapping_add(1);

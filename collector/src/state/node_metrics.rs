@@ -121,21 +121,26 @@ impl NodeMetrics {
     ) {
         if is_plausible(reading.latency) {
             self.update_latency(state, reading, deadband, emitter);
-        } else if reading.latency != NO_VALUE {
-            self.note_implausible(state, reading, emitter);
+        } else {
+            self.note_no_latency(state, reading, emitter);
         }
         self.update_others(state, values, reading, emitter);
+    }
+
+    /// Handles a hop without a usable latency: the one of an earlier report is not true of this one.
+    #[inline(always)]
+    pub(super) fn note_no_latency(&mut self, state: &mut HopState, reading: &Reading, emitter: &Emitter<'_>) {
+        if reading.latency == NO_VALUE {
+            state.latest = ABSENT;
+        } else {
+            self.note_implausible(state, reading, emitter);
+        }
     }
 
     /// Counts an implausible hop latency, and marks the hop until its next latency.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_implausible(
-        &mut self,
-        state: &mut HopState,
-        reading: &Reading,
-        emitter: &Emitter<'_>,
-    ) {
+    fn note_implausible(&mut self, state: &mut HopState, reading: &Reading, emitter: &Emitter<'_>) {
         state.latest = reading.latency as u32;
         self.implausible += 1;
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
@@ -334,7 +339,9 @@ impl NodeMetrics {
             sketches,
             ..
         } = self;
-        if hop.latency != NO_VALUE {
+        if hop.latency == NO_VALUE {
+            state.latest = ABSENT;
+        } else {
             state.latest = saturated(hop.latency);
             let key = Key::new(hop.node, 0);
             nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);

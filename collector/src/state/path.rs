@@ -68,6 +68,8 @@ impl State {
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
         let previous = flow.set_path(self.scratch.path.len() as u16, head.basis);
+        // It was measured on the old path. The report sets it, unless it has no latency or lacks hops.
+        flow.forget_latency();
         flow.flags.set(Flags::LOOP, looped.is_some());
         flow.flags
             .set(Flags::INCOMPLETE, head.all_signals().is_incomplete());
@@ -247,7 +249,7 @@ impl State {
     /// Invalidates the INT path of the flow in `slot`, and the latency that INT measured.
     pub(crate) fn end_int(&mut self, slot: u32) {
         let (flow, ..) = self.flows.parts(slot);
-        (flow.latency, flow.basis) = (NO_VALUE, Basis::Measured);
+        flow.forget_latency();
         self.forget_filtered_path(slot);
     }
 

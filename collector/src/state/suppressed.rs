@@ -27,7 +27,7 @@ pub struct SuppressedFlow<'a> {
     pub last_seen: Nanos,
 }
 
-/// Latest values of one hop; all ones for values that are unknown or unchanged since the last time. Each value counts as one
+/// Latest values of one hop; all ones for values that are unknown. Each value counts as one
 /// report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedHop {
@@ -104,13 +104,15 @@ impl State {
         if !flow.has_path_by_int() {
             return suppressed.hops.is_empty();
         }
+        if let Some(basis) = suppressed.basis {
+            (flow.latency, flow.basis) = (NO_VALUE, basis);
+        }
         if let Some(latency) = suppressed.latency {
             flow.latency = latency;
             flow.sum = flow.sum.saturating_add(latency);
             flow.count = flow.count.wrapping_add(1);
             (cold.least, cold.greatest) = (cold.least.min(latency), cold.greatest.max(latency));
         }
-        flow.basis = suppressed.basis.unwrap_or(flow.basis);
         let same = stored.states.len() == suppressed.hops.len()
             && stored
                 .states

@@ -59,9 +59,7 @@ impl State {
                         .update_latency(state, &reading, deadband, &mut emitter);
                 } else {
                     complete = false;
-                    if reading.latency != NO_VALUE {
-                        self.metrics.note_implausible(state, &reading, &emitter);
-                    }
+                    self.metrics.note_no_latency(state, &reading, &emitter);
                 }
                 self.metrics.update_others(state, values, &reading, &mut emitter);
             }

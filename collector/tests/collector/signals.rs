@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use testkit::reports::{Bench, SECOND, Sent, config, flow, node};
+use collector::event::Basis;
+use testkit::reports::{Bench, Node, SECOND, Sent, config, flow, node};
 
 #[test]
 fn e_and_m_are_reported_when_they_begin() {
@@ -65,4 +66,52 @@ fn a_packet_that_lacks_records_has_no_latency() {
     bench.send(&Sent::default());
     let view = bench.collector.flow(&flow(1, false)).unwrap();
     assert_eq!((view.row.flow_latency, view.incomplete), (Some(3000), false));
+}
+
+/// The latency of an earlier report is neither shown nor repeated each minute when later ones have none.
+#[test]
+fn a_latency_ends_with_the_reports_that_measure_it() {
+    let unknown = |id| Node {
+        latency: None,
+        ..node(id)
+    };
+    let other_path = vec![node(1), unknown(4), node(3)];
+    let same_path = vec![node(1), unknown(2), node(3)];
+    let short = vec![node(1), node(2), node(3)];
+    let signalled = wire::int::Flags::HOPS_EXCEEDED;
+    for (hops, int_flags) in [
+        (other_path, wire::int::Flags::default()),
+        (same_path, wire::int::Flags::default()),
+        (short, signalled),
+    ] {
+        let mut bench = Bench::new(config());
+        bench.send(&Sent::default());
+        let later = Sent {
+            hops: hops.clone(),
+            int_flags,
+            ..Sent::default()
+        };
+        bench.send(&later);
+        let view = bench.collector.flow(&flow(1, false)).unwrap();
+        assert_eq!(
+            (view.row.flow_latency, view.row.basis),
+            (None, Basis::Measured),
+            "{later:?}"
+        );
+        let latencies: Vec<_> = view.hops().map(|hop| hop.hop_latency).collect();
+        let expected: Vec<_> = hops.iter().map(|hop| hop.latency.map(u64::from)).collect();
+        assert_eq!(latencies, expected);
+        bench.collected();
+        for _ in 0..150 {
+            bench.send(&later);
+            bench.pass(SECOND);
+        }
+        assert!(!bench.collected().contains("latest flow_latency"), "{later:?}");
+        bench.send(&Sent::default());
+        let view = bench.collector.flow(&flow(1, false)).unwrap();
+        assert_eq!(
+            (view.row.flow_latency, view.row.basis),
+            (Some(3000), Basis::HopSum)
+        );
+    }
 }

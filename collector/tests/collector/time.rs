@@ -223,6 +223,8 @@ fn links_follow_the_reports_after_the_clock_was_set_back() {
         (link.egress_if, link.last_seen, node.last_seen),
         (Some(9), last_seen, last_seen)
     );
+    let row = bench.collector.flow(&flow(1, false)).unwrap().row;
+    assert!(row.first_seen <= row.last_seen, "{row:?}");
 }
 
 #[test]
