@@ -1,5 +1,6 @@
 //! The manager role: [`manager::Manager`] on a thread of its own, with a driver for each device.
 
+mod clock;
 mod core;
 mod count;
 mod drivers;
@@ -30,6 +31,7 @@ use tokio::{
 
 use self::requests::{Requests, Work};
 pub use self::{
+    clock::Now,
     core::{Core, Error, PutIntent},
     count::expect,
     drivers::Namespaces,
@@ -149,7 +151,7 @@ impl Role {
             };
             runtime.block_on(async move {
                 let send = message_sender(messages);
-                match Core::new(&configuration, local, namespaces, &main, nic::time::now(), send) {
+                match Core::new(&configuration, local, namespaces, &main, Now::read(), send) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         if let Some(peer) = peer::address(&configuration.manager) {
@@ -207,7 +209,7 @@ impl Handle {
     /// Asks something on the manager's thread. `None`: it is overloaded or has ended.
     pub async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+        question: impl FnOnce(&mut Core, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.requests.ask(question).await
     }
@@ -215,7 +217,7 @@ impl Handle {
     /// Changes something on the manager's thread. `None`: it is overloaded or has ended, and nothing changes.
     pub async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+        change: impl FnOnce(&mut Core, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.requests.change(change).await
     }
@@ -233,9 +235,9 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
     let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor), core.collectors()));
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
-        let now = nic::time::now();
+        let now = Now::read();
         let next = core.poll(now).map_or(LONGEST_REST, |next| {
-            Duration::from_nanos(next.saturating_sub(now))
+            Duration::from_nanos(next.saturating_sub(now.steady))
         });
         let next = core
             .publish(&*monitor, now)
@@ -245,16 +247,16 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
             continue;
         };
         match first {
-            Event::Driver(message) => core.receive(message, nic::time::now()),
-            Event::Work(work) => work(&mut core, nic::time::now()),
+            Event::Driver(message) => core.receive(message, Now::read()),
+            Event::Work(work) => work(&mut core, Now::read()),
             Event::Stop => break,
         }
         // More that has arrived is taken before the next step, so much that the steps do not wait for long.
         for message in (0..MESSAGES_PER_TURN).map_while(|_| arriving.messages.try_recv().ok()) {
-            core.receive(message, nic::time::now());
+            core.receive(message, Now::read());
         }
         for work in (0..WORK_PER_TURN).map_while(|_| arriving.work.try_recv().ok()) {
-            work(&mut core, nic::time::now());
+            work(&mut core, Now::read());
         }
         // The drivers run on this thread, too.
         tokio::task::yield_now().await;
@@ -270,7 +272,7 @@ async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTr
     let mut counting = count::Counting::default();
     loop {
         time::sleep(COUNT_INTERVAL).await;
-        if let Some(links) = learning.learn(&*monitor, nic::time::now()).await {
+        if let Some(links) = learning.learn(&*monitor, Now::read()).await {
             own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&*monitor);
@@ -313,7 +315,7 @@ const MESSAGES_PER_TURN: usize = 256;
 const WORK_PER_TURN: usize = 8;
 /// Time limit of the start.
 const START: Duration = Duration::from_secs(30);
-/// Longest sleep between two steps.
+/// Longest sleep between two steps: the system's clock may be set meanwhile, and an intent end by it.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Time between two counts.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);

@@ -3,7 +3,10 @@
 //! States are compared at most ten times a second, and take at most a tenth of the thread's time: in a large domain a change is sent later,
 //! and states in between are skipped.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use super::view::{ChangeView, DeviceState, DomainState, Entry, IntentState};
 use runtime::monitor::{CollectorMonitor, StreamMessage};
@@ -25,9 +28,9 @@ pub(super) struct Progress {
     domain: Option<DomainState>,
     /// Entries of the history that were not sent yet.
     noted: Vec<Entry>,
-    /// When states are compared again, ns.
+    /// When states are compared again, ns, by the steady clock.
     next: u64,
-    /// When figures of intents whose state is unchanged are sent again, ns.
+    /// When figures of intents whose state is unchanged are sent again, likewise.
     figures: u64,
 }
 
@@ -62,10 +65,12 @@ impl Progress {
         if now < self.next {
             return Some(Duration::from_nanos(self.next - now));
         }
+        let begun = Instant::now();
         for change in self.changes(states(), now) {
             monitor.publish_change(&message(&change));
         }
-        let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
+        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let pause = INTERVAL.max(took.saturating_mul(9));
         self.next = now.saturating_add(pause);
         Some(Duration::from_nanos(pause))
     }

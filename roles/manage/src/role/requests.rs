@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
+use super::clock::Now;
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time,
 };
 
 /// A request that the thread executes on its state.
-pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
+pub(super) type Work<S> = Box<dyn FnOnce(&mut S, Now) + Send>;
 
 /// Sends requests to a thread with the state `S`.
 pub(super) struct Requests<S> {
@@ -59,7 +60,7 @@ impl<S: 'static> Requests<S> {
     /// Asks the thread a question of the API. `None`: there are too many requests, the thread has ended, or it did not begin in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        question: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(Some(&self.questions), RESPONSE_TIMEOUT, question)
             .await
@@ -68,7 +69,7 @@ impl<S: 'static> Requests<S> {
     /// Executes a change of the API. `None`: as in [`Requests::ask`]; nothing is changed, now or later.
     pub(super) async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        change: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(Some(&self.changes), RESPONSE_TIMEOUT, change).await
     }
@@ -76,7 +77,7 @@ impl<S: 'static> Requests<S> {
     /// Executes a request of the process itself, which needs no permit.
     pub(super) async fn own<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        work: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(None, RESPONSE_TIMEOUT, work).await
     }
@@ -90,7 +91,7 @@ impl<S: 'static> Requests<S> {
         &self,
         permits: Option<&Arc<Semaphore>>,
         limit: Duration,
-        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        work: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         let permit = match permits {
             Some(permits) => Some(Arc::clone(permits).try_acquire_owned().ok()?),
@@ -144,7 +145,7 @@ mod tests {
     fn execute(work: &mut mpsc::Receiver<Work<u32>>, state: &mut u32) -> usize {
         let mut executed = 0;
         while let Ok(work) = work.try_recv() {
-            work(state, 0);
+            work(state, Now::read());
             executed += 1;
         }
         executed
@@ -170,7 +171,7 @@ mod tests {
             let asked = requests.clone();
             let asking = tokio::spawn(async move { asked.execute(None, Duration::ZERO, |_, _| 7).await });
             let work = work.recv().await.unwrap();
-            work(&mut state, 0);
+            work(&mut state, Now::read());
             asking.await.unwrap()
         });
         assert_eq!(answer, Some(7));

@@ -13,6 +13,7 @@ use manager::{
 
 use super::{
     super::{
+        clock::Now,
         drivers,
         learn::LearnedLink,
         view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
@@ -23,7 +24,7 @@ use super::{
 
 impl Core {
     /// Returns all devices with their states, ports and counters.
-    pub fn devices(&self, now: u64) -> DevicesView {
+    pub fn devices(&self, now: Now) -> DevicesView {
         let inventory = self.manager.inventory();
         let mut hosts: BTreeMap<(NodeId, PortId), Vec<&str>> = BTreeMap::new();
         for host in inventory.hosts() {
@@ -56,7 +57,7 @@ impl Core {
     }
 
     /// The states of all devices.
-    pub(in crate::role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
+    pub(in crate::role) fn device_states(&self, now: Now) -> Vec<DeviceState> {
         let states = self.manager.device_states().map(|status| {
             let silence = self.silence(status.node, now);
             let note = self
@@ -109,7 +110,7 @@ impl Core {
     ///
     /// # Errors
     /// There is none.
-    pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
+    pub fn device(&self, name: &str, now: Now) -> Result<DeviceView, Error> {
         let mut devices = self.devices(now).devices.into_iter();
         let device_of_name = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
         device_of_name.ok_or_else(|| {
@@ -120,7 +121,7 @@ impl Core {
     }
 
     /// Returns the state and the settings of the domain.
-    pub fn domain(&self, now: u64) -> DomainView {
+    pub fn domain(&self, now: Now) -> DomainView {
         let inventory = self.manager.inventory();
         let compiler = self.manager.compiler();
         let domain = compiler.settings();
@@ -198,13 +199,13 @@ impl Core {
     }
 
     /// Takes over what a device says about itself.
-    pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
+    pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: Now) {
         if !self.drivers.contains_key(&node) {
             // It was driven until just now.
             return;
         }
         self.manager
-            .set_capabilities(node, facts.capabilities.clone(), now);
+            .set_capabilities(node, facts.capabilities.clone(), now.steady);
         self.facts.insert(node, facts);
         self.join_facts(now);
     }
@@ -227,7 +228,7 @@ impl Core {
     }
 
     /// Takes over the links that the collector has learned.
-    pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: u64) {
+    pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: Now) {
         if self.learned != links {
             self.learned = links;
             self.join_facts(now);
@@ -235,7 +236,7 @@ impl Core {
     }
 
     /// Builds the inventory from the configuration, the facts of devices and the learned links.
-    pub(super) fn join_facts(&mut self, now: u64) {
+    pub(super) fn join_facts(&mut self, now: Now) {
         let mut inventory = self.inventory_of_file();
         let leaving = &self.leaving;
         let facts = self.facts.iter().filter(|(node, _)| !leaving.contains_key(node));
@@ -262,14 +263,14 @@ impl Core {
         if *self.manager.inventory() != inventory {
             self.note_links(&inventory, now);
             self.note_opening(&inventory);
-            self.manager.set_inventory(inventory, now);
+            self.manager.set_inventory(inventory, now.steady);
             self.detection.is_due = true;
             self.matches.renew();
         }
     }
 
     /// Writes links that come or go into the history.
-    fn note_links(&mut self, inventory: &Inventory, now: u64) {
+    fn note_links(&mut self, inventory: &Inventory, now: Now) {
         let before = links(self.manager.inventory());
         let after = links(inventory);
         let appeared = after.difference(&before).map(|link| (link, "leads to"));

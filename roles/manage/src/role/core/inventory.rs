@@ -15,6 +15,7 @@ use manager::{
 use super::{
     super::{
         Local,
+        clock::Now,
         drivers::{Driver, Namespaces},
     },
     Core, Error,
@@ -38,7 +39,7 @@ pub(super) struct Leaving {
 
 impl Core {
     /// Starts the driver of a device.
-    pub(super) fn start_driver(&mut self, device: &Device, now: u64) {
+    pub(super) fn start_driver(&mut self, device: &Device, now: Now) {
         let Reach {
             local,
             namespaces,
@@ -54,12 +55,12 @@ impl Core {
                 send(message);
             },
         );
-        self.manager.set_capabilities(device.node, can, now);
+        self.manager.set_capabilities(device.node, can, now.steady);
         self.drivers.insert(device.node, driver);
     }
 
     /// Takes over the inventory of another version of the configuration.
-    pub(super) fn set_inventory(&mut self, all: &Configuration, now: u64) {
+    pub(super) fn set_inventory(&mut self, all: &Configuration, now: Now) {
         let inventory = manager::inventory::from_settings(&all.inventory);
         let before = std::mem::replace(&mut self.settings, all.manager.clone());
         let old = std::mem::replace(&mut self.inventory, inventory.clone());
@@ -114,7 +115,7 @@ impl Core {
     }
 
     /// Takes over the map of DTA collectors, which may have changed under the same name.
-    fn set_dta_map(&mut self, now: u64) {
+    fn set_dta_map(&mut self, now: Now) {
         match self.settings.collector_map() {
             Ok(map) => {
                 let before = &self.manager.compiler().settings().dta_map;
@@ -122,7 +123,7 @@ impl Core {
                     let collectors = map.collectors.join(", ");
                     self.note(now, "file", "dta_map", &collectors, "are the DTA collectors now");
                 }
-                self.manager.set_dta_map(map, now);
+                self.manager.set_dta_map(map, now.steady);
             }
             // It was read a moment ago, when the file was checked.
             Err(error) => tracing::warn!(error, "[manager] dta_map: devices keep the map that they have"),
@@ -130,7 +131,7 @@ impl Core {
     }
 
     /// A device that leaves has another node id in the inventory now: two drivers must not drive it.
-    fn drop_replaced(&mut self, now: u64) {
+    fn drop_replaced(&mut self, now: Now) {
         let leaving = self
             .leaving
             .iter()
@@ -146,7 +147,7 @@ impl Core {
 
     /// A device is not in the inventory any more. Its neighbours remove INT from packets to it. It may still insert INT, so that sinks stay
     /// in the domain until it is known to measure nothing.
-    fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: u64) {
+    fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: Now) {
         self.note(
             now,
             "file",
@@ -158,7 +159,7 @@ impl Core {
     }
 
     /// Devices that leave are driven no longer when they measure nothing.
-    pub(super) fn end_leaving(&mut self, now: u64) {
+    pub(super) fn end_leaving(&mut self, now: Now) {
         if self.leaving.is_empty() || !self.is_acting() {
             return;
         }
@@ -182,7 +183,7 @@ impl Core {
     ///
     /// # Errors
     /// There is none of this name, or the inventory has it.
-    pub fn forget_leaving(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
+    pub fn forget_leaving(&mut self, name: &str, by: &str, now: Now) -> Result<(), Error> {
         self.check_acting()?;
         let node = self.device(name, now)?.node;
         if !self.leaving.contains_key(&node) {
@@ -194,7 +195,7 @@ impl Core {
         Ok(())
     }
 
-    fn release(&mut self, node: NodeId, by: &str, text: &str, now: u64) {
+    fn release(&mut self, node: NodeId, by: &str, text: &str, now: Now) {
         let Some(Leaving { device, .. }) = self.leaving.remove(&node) else {
             return;
         };
@@ -222,7 +223,7 @@ impl Core {
     }
 
     /// Devices that an earlier run of this manager drove, and that the file does not have any more, leave.
-    pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), store::Error> {
+    pub(super) fn restore_devices(&mut self, now: Now) -> Result<(), store::Error> {
         for (device, ports) in self.journal.devices()? {
             if self.is_replaced(&device) || self.inventory.device(device.node).is_some() {
                 continue;
@@ -255,7 +256,7 @@ impl Core {
     }
 
     /// Forgets what is known of a device: another one may answer in its place.
-    fn forget_device(&mut self, node: NodeId, now: u64) {
+    fn forget_device(&mut self, node: NodeId, now: Now) {
         self.facts.remove(&node);
         self.lease.forget(node);
         self.device_reports.remove(&node);
@@ -265,7 +266,7 @@ impl Core {
         self.logged_states.0.remove(&node);
         let mut without = self.manager.inventory().clone();
         without.remove_device(node);
-        self.manager.set_inventory(without, now);
+        self.manager.set_inventory(without, now.steady);
     }
 
     /// Counts the devices that keep the lease of the acting manager.
@@ -338,7 +339,7 @@ impl Core {
     }
 
     /// A port that was in a link is a sink, and no packet with INT can be in its queue.
-    pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: u64) {
+    pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: Now) {
         // Others had no link: nobody waits for them.
         if !self.opening.contains(&(node, port)) {
             return;

@@ -13,7 +13,7 @@ use manager::{
     verify::SourceCounters,
 };
 
-use super::Core;
+use super::{super::clock::Now, Core};
 
 /// Packets that matched at devices, by intent.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl MatchCounters {
 
 impl Core {
     /// Takes over how many of the packets that match were measured at a device.
-    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: u64) {
+    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: Now) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
             if self.matches.cut.insert(node) {
                 let device = self.manager.inventory().name(node);

@@ -11,14 +11,17 @@ use manager::{
     verify::{Arrivals, EdgeCounters, Evidence, IntentCounters, SILENCE, Silence, State},
 };
 
-use super::{super::count::Arrived, Core};
+use super::{
+    super::{clock::Now, count::Arrived},
+    Core,
+};
 use settings::listen::Listen;
 
 /// The reports that a device has sent, by its own count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceReports {
     pub(super) reported: Reported,
-    /// When it reported this, ns.
+    /// When it reported this, ns, by the steady clock.
     pub(super) reported_at: u64,
     /// When it last had another packet to report, ns; `None`: not since the manager began.
     advanced: Option<u64>,
@@ -28,18 +31,18 @@ pub(super) struct DeviceReports {
 
 impl Core {
     /// Stores the counters of the reports that a device has sent.
-    pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: u64) {
+    pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: Now) {
         let before = self.device_reports.get(&node).copied();
         let packets = before.map(|before| before.reported.packets);
         let is_more = packets.is_some_and(|before| reported.packets > before);
         let advanced = if is_more {
-            Some(now)
+            Some(now.steady)
         } else {
             before.and_then(|before| before.advanced)
         };
         let is_sending = before.is_some_and(|before| reported.sent > before.reported.sent);
         let sent = if is_sending {
-            Some(now)
+            Some(now.steady)
         } else {
             before.and_then(|before| before.sent)
         };
@@ -47,7 +50,7 @@ impl Core {
             node,
             DeviceReports {
                 reported,
-                reported_at: now,
+                reported_at: now.steady,
                 advanced,
                 sent,
             },
@@ -63,7 +66,7 @@ impl Core {
         &mut self,
         arrived: &BTreeMap<NodeId, Arrived>,
         local: BTreeSet<IpAddr>,
-        now: u64,
+        now: Now,
     ) {
         self.local = local;
         self.arrivals = Arrivals {
@@ -88,8 +91,8 @@ impl Core {
                 edges: [(node, edge)].into(),
                 ..IntentCounters::default()
             };
-            self.reporters.set_installed(&name, true, now);
-            self.reporters.observe(&name, counters, now);
+            self.reporters.set_installed(&name, true, now.steady);
+            self.reporters.observe(&name, counters, now.steady);
         }
     }
 
@@ -100,15 +103,18 @@ impl Core {
     }
 
     /// The sentence about a device whose reports do not arrive.
-    pub(super) fn silence(&self, node: NodeId, now: u64) -> Option<String> {
+    pub(super) fn silence(&self, node: NodeId, now: Now) -> Option<String> {
         let inventory = self.manager.inventory();
         let name = node.to_string();
-        match self.reporters.state(&name, |node| inventory.name(node), now)? {
+        match self
+            .reporters
+            .state(&name, |node| inventory.name(node), now.steady)?
+        {
             State::Silent(silent) => silent.first().map(|silent| {
                 // Its counters are late: datagrams that have arrived are among those that it has sent since then.
                 let sent = self.device_reports.get(&node).and_then(|counted| counted.sent);
                 let evidence = match silent.evidence {
-                    Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
+                    Evidence::Sends(_) if is_old(sent, now.steady) => Evidence::SendsNone,
                     evidence => evidence,
                 };
                 text(&Silence {
@@ -121,7 +127,7 @@ impl Core {
     }
 
     /// The sentence about sinks that have no packets to report, while packets of an intent match at sources and nothing of them arrives.
-    pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: u64) -> Option<String> {
+    pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: Now) -> Option<String> {
         let Some(State::Silent(silent)) = state else {
             return None;
         };
@@ -145,7 +151,7 @@ impl Core {
             .into_iter()
             .filter(|node| {
                 let device = self.device_reports.get(node);
-                device.is_some_and(|device| is_old(device.advanced, now))
+                device.is_some_and(|device| is_old(device.advanced, now.steady))
             })
             .map(|node| self.manager.inventory().name(node));
         idle_text(idle.collect(), ends.is_some())

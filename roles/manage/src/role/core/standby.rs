@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     super::{
+        clock::Now,
         journal::Kept,
         view::{CopiedView, CopyView},
     },
@@ -19,7 +20,7 @@ use terminal::text;
 pub(super) struct Peer {
     address: String,
     last: CopyState,
-    /// When its intents were last those of this manager.
+    /// When its intents were last those of this manager, by the steady clock.
     copied: Option<u64>,
     /// The reason for which an intent of it is left out.
     left_out: Option<String>,
@@ -95,11 +96,11 @@ impl Core {
     }
 
     /// Returns the state of the copy on a manager on standby as a sentence; `None` if it acts, or does not copy.
-    pub(super) fn copy_text(&self, now: u64) -> Option<String> {
+    pub(super) fn copy_text(&self, now: Now) -> Option<String> {
         self.peer
             .as_ref()
             .filter(|_| !self.is_acting())
-            .map(|peer| peer.text(now))
+            .map(|peer| peer.text(now.steady))
     }
 
     /// Returns the state that a manager on standby copies, with its version; none if the version is `known`.
@@ -130,7 +131,7 @@ impl Core {
     }
 
     /// Takes over the intents of the other manager; `None` if they are unchanged. Returns whether this manager has all of them.
-    pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
+    pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: Now) -> bool {
         // Meanwhile this one may have begun to act.
         if self.is_acting() {
             return false;
@@ -151,24 +152,24 @@ impl Core {
         };
         let Some(peer) = &mut self.peer else { return false };
         if last == CopyState::Copied {
-            peer.copied = Some(now);
+            peer.copied = Some(now.steady);
         }
         let is_new = matches!(last, CopyState::Failed(_)) != matches!(peer.last, CopyState::Failed(_));
         let complete = matches!(last, CopyState::Copied | CopyState::Idle);
         peer.last = last;
         if is_new {
-            let text = peer.text(now);
+            let text = peer.text(now.steady);
             tracing::warn!(text, "the other manager");
             self.note(now, "manager", "standby", "", &text);
         }
         complete
     }
 
-    fn take_over_intents(&mut self, copy: CopyView, now: u64) -> Result<CopyState, Error> {
+    fn take_over_intents(&mut self, copy: CopyView, now: Now) -> Result<CopyState, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
         let collects = self.detection.collects();
         let changes = changes(&self.intents, copy.intents, |body| {
-            intents::read(body, collects, now)
+            intents::read(body, collects, now.wall)
         });
         self.journal.change(&changes.gone, &changes.kept)?;
         for name in &changes.gone {
@@ -177,14 +178,7 @@ impl Core {
         let added: Vec<String> = changes.kept.iter().map(|(name, ..)| name.clone()).collect();
         for (name, intent, kept) in changes.kept {
             self.forget(&name);
-            self.hold(
-                ManagedIntent {
-                    intent,
-                    kept,
-                    origin: Origin::Api,
-                },
-                now,
-            );
+            self.hold(ManagedIntent::new(intent, kept, Origin::Api, now), now);
         }
         for (action, names) in [("remove", &changes.gone), ("add", &added)] {
             names
@@ -316,6 +310,7 @@ mod tests {
             name.to_owned(),
             ManagedIntent {
                 intent,
+                end: None,
                 kept: kept(name, 5),
                 origin,
             },
