@@ -13,15 +13,17 @@ pub struct Now {
 }
 
 impl Now {
-    /// Reads the clocks.
+    /// Reads both clocks. The first reading sets the beginning of the steady one.
     pub(super) fn read() -> Self {
-        /// Both clocks when they were first read: the monotonic one, and the system's.
-        static START: OnceLock<(u64, u64)> = OnceLock::new();
-        let (monotonic, wall) = (nic::time::monotonic(), nic::time::now());
-        let (began, epoch) = *START.get_or_init(|| (monotonic, wall));
+        static START: OnceLock<Now> = OnceLock::new();
+        let present = Self {
+            steady: nic::time::monotonic(),
+            wall: nic::time::now(),
+        };
+        let start = START.get_or_init(|| present);
         Self {
-            steady: epoch.saturating_add(monotonic.saturating_sub(began)),
-            wall,
+            steady: start.to_wall(present.steady),
+            wall: present.wall,
         }
     }
 
