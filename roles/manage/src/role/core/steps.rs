@@ -6,9 +6,12 @@ use std::{
 };
 
 use manager::{
-    device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rule, Rules, State},
+    device::{
+        Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rule, Rules,
+        State,
+    },
     drill_down::Firing,
-    driver::{Message, Reported},
+    driver::{Facts, Message, PortFacts, Reported},
     flows::FlowMatch,
 };
 use runtime::{
@@ -23,7 +26,7 @@ use super::{
         Namespaces, ToDevice,
         clock::Now,
         count::{Arrived, Counting, SimulatedFlow, Totals},
-        view::IntentView,
+        view::{CopiedView, CopyView, IntentView},
     },
     Core, Error, PutIntent, is_of_the_future,
 };
@@ -49,7 +52,7 @@ edge = [1]
 name = "b"
 node = 2
 address = "this process"
-ports = 2
+ports = 3
 edge = [2]
 [[inventory.links]]
 between = ["a:2", "b:1"]
@@ -57,6 +60,22 @@ between = ["a:2", "b:1"]
 collectors = [{ address = "127.0.0.1:9555", budget = "40 reports/s" }]
 drill_downs = { at_once = 2, per_minute = 3 }
 request_timeout = "1s"
+"#;
+
+/// A third switch, which comes and goes, and an intent of the file.
+const SPINE: &str = r#"
+[[inventory.devices]]
+name = "c"
+node = 3
+address = "this process"
+ports = 2
+edge = [2]
+[[inventory.links]]
+between = ["b:3", "c:1"]
+[[intents]]
+name = "file"
+match = { proto = "udp", dport = 8001 }
+watch = ["hop_latency"]
 "#;
 
 /// How the system's clock runs, and what the manager knows of it.
@@ -166,7 +185,7 @@ impl Simulation {
             commands,
             messages,
             _main: main,
-            switches: BTreeMap::from([(1, Switch::default()), (2, Switch::default())]),
+            switches: (1..=3).map(|node| (node, Switch::default())).collect(),
             other_acts_until: 0,
             counting: Counting::default(),
             flows: Vec::new(),
@@ -342,7 +361,53 @@ impl Simulation {
             switch.version += 1;
             self.core.receive(Message::Event(node, DeviceEvent::Changed), now);
         }
-        if self.core.settings.standby && self.chance(300) {
+        if self.chance(200) {
+            let port = PortFacts {
+                port: 1,
+                mtu: Some(1400 + 100 * self.random.below(3) as u32),
+                hosts: true,
+                ..PortFacts::default()
+            };
+            let facts = Facts {
+                capabilities: Capabilities {
+                    watch_entries: 16 << self.random.below(2),
+                    ..Capabilities::default()
+                },
+                ports: vec![port],
+            };
+            self.core.receive(Message::Facts(node, Box::new(facts)), now);
+        }
+        if self.core.settings.standby {
+            self.let_another_manager_act(length);
+        } else if self.chance(300) {
+            let more = [SPINE, ""][self.random.below(2)];
+            let all = configuration(&format!("{NETWORK}{more}"));
+            self.core.reload(&all, now);
+        }
+    }
+
+    /// Another manager claims all switches for a while, or its intents are copied.
+    fn let_another_manager_act(&mut self, length: u64) {
+        if self.chance(50) {
+            let added = START + self.random.below(3) as u64;
+            let copied = CopiedView {
+                name: "i0".to_owned(),
+                intent: body("i0", 8000 + added as u16 % 8),
+                by: "eve".to_owned(),
+                added,
+            };
+            let copy = match self.random.below(4) {
+                0 => Err("no answer".to_owned()),
+                1 => Ok(None),
+                _ => Ok(Some(CopyView {
+                    acting: true,
+                    stopped: false,
+                    intents: vec![copied],
+                })),
+            };
+            self.core.apply_copy(copy, self.now());
+        }
+        if self.chance(300) {
             let others = self.switches.values().map(|switch| switch.highest.term);
             let own = self.terms.last().copied().unwrap_or(START / 1_000);
             let election = Election {
@@ -482,7 +547,9 @@ impl Simulation {
         });
         let devices = self.core.device_states(now).into_iter();
         let devices = devices.map(|one| format!("{} {} {}", one.name, one.state, one.text));
-        let shown: Vec<String> = intents.chain(devices).collect();
+        let domain = self.core.domain(now);
+        let domain = [Some(domain.waits), domain.copy].into_iter().flatten();
+        let shown: Vec<String> = intents.chain(devices).chain(domain).collect();
         self.log.push(format!("{tick} {}", shown.join(" | ")));
     }
 
@@ -518,7 +585,7 @@ fn difference(one: &[String], other: &[String]) -> Option<String> {
     Some(format!("{before:#?}\n{:?}\n{:?}", one.get(at), other.get(at)))
 }
 
-const STANDBY: &str = "standby = true\nlease = \"4s\"\n";
+const STANDBY: &str = "standby = true\nlease = \"4s\"\npeer = \"10.0.0.9:8080\"\n";
 
 #[test]
 fn what_a_manager_does_does_not_depend_on_steps_of_the_clock() {
