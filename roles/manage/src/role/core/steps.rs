@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
+use collector::{Collector, Stats, StreamView};
+use detect::Match;
 use manager::{
     device::{
         Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rule, Rules,
@@ -17,6 +19,7 @@ use manager::{
 use runtime::{
     control::{self, Control},
     lock::lock,
+    monitor::{Busy, CollectorMonitor, RuleOn, StreamMessage},
 };
 use serde_json::{Value, json};
 use testkit::rng::Rng;
@@ -25,7 +28,7 @@ use super::{
     super::{
         Namespaces, ToDevice,
         clock::Now,
-        count::{Arrived, Counting, SimulatedFlow, Totals},
+        count::{Arrived, Counting, Expected, SimulatedFlow, Totals},
         view::{CopiedView, CopyView, IntentView},
     },
     Core, Error, PutIntent, is_of_the_future,
@@ -361,6 +364,9 @@ impl Simulation {
             switch.version += 1;
             self.core.receive(Message::Event(node, DeviceEvent::Changed), now);
         }
+        if self.core.manager.is_manual() && self.chance(50) {
+            self.core.apply("ana", now);
+        }
         if self.chance(200) {
             let port = PortFacts {
                 port: 1,
@@ -381,8 +387,7 @@ impl Simulation {
             self.let_another_manager_act(length);
         } else if self.chance(300) {
             let more = [SPINE, ""][self.random.below(2)];
-            let all = configuration(&format!("{NETWORK}{more}"));
-            self.core.reload(&all, now);
+            self.reload(more);
         }
     }
 
@@ -419,6 +424,12 @@ impl Simulation {
             }
             self.other_acts_until = self.time + length * S;
         }
+    }
+
+    /// Takes over a file with more than the network.
+    fn reload(&mut self, more: &str) {
+        let all = configuration(&format!("{NETWORK}{more}"));
+        self.core.reload(&all, self.now());
     }
 
     fn put(&mut self, body: Value) -> Result<IntentView, Error> {
@@ -585,12 +596,13 @@ fn difference(one: &[String], other: &[String]) -> Option<String> {
     Some(format!("{before:#?}\n{:?}\n{:?}", one.get(at), other.get(at)))
 }
 
+const MANUAL: &str = "apply = \"manual\"\n";
 const STANDBY: &str = "standby = true\nlease = \"4s\"\npeer = \"10.0.0.9:8080\"\n";
 
 #[test]
 fn what_a_manager_does_does_not_depend_on_steps_of_the_clock() {
-    for seed in 0..4 {
-        for text in ["", STANDBY] {
+    for seed in 0..3 {
+        for text in ["", MANUAL, STANDBY] {
             let without = Simulation::run(text, Clock::Undisturbed, seed);
             let with = Simulation::run(text, Clock::Set, seed);
             if let Some(difference) = difference(&without, &with) {
@@ -663,6 +675,143 @@ fn an_intent_ends_at_the_time_that_it_shows_also_after_a_step() {
 }
 
 #[test]
+fn ends_are_read_by_the_clock_of_the_system() {
+    let mut simulation = Simulation::new("", Clock::Set, 0);
+    simulation.wall -= HOUR;
+    let now = simulation.now();
+    let until = |end: u64| {
+        let mut body = body("web", 8000);
+        body["until"] = manager::intent::time_text(end).into();
+        body
+    };
+    let expected = Expected::default();
+    let core = &mut simulation.core;
+    // Between the times of the two clocks.
+    let body = until(now.wall + 600 * S);
+    assert!(core.dry_run(&body, &expected, now).is_ok() && core.expecting(&body, now).is_ok());
+    assert_eq!(simulation.put(body).unwrap().end, Some(now.wall + 600 * S));
+    simulation.wall += 2 * HOUR;
+    let now = simulation.now();
+    let core = &mut simulation.core;
+    let body = until(now.wall - 600 * S);
+    assert!(core.dry_run(&body, &expected, now).is_err() && core.expecting(&body, now).is_err());
+    assert!(simulation.put(body).is_err());
+    simulation.rest(TICK);
+    assert_eq!(simulation.core.intents(simulation.now()).intents.len(), 0);
+    // An intent of the file: a length of time counts from the reload.
+    let now = simulation.now();
+    simulation.reload(&SPINE.replace("watch =", "until = \"10m\"\nwatch ="));
+    let view = simulation.core.intent("file", now).unwrap();
+    assert_eq!((view.added, view.end), (now.wall, Some(now.wall + 600 * S)));
+}
+
+#[test]
+fn a_copy_of_intents_is_read_by_the_clock_of_the_system() {
+    let mut simulation = Simulation::new(STANDBY, Clock::Set, 0);
+    simulation.wall -= HOUR;
+    let now = simulation.now();
+    let end = now.wall + 600 * S;
+    let mut intent = body("web", 8000);
+    intent["until"] = manager::intent::time_text(end).into();
+    let copy = CopyView {
+        acting: true,
+        stopped: false,
+        intents: vec![CopiedView {
+            name: "web".to_owned(),
+            intent,
+            by: "eve".to_owned(),
+            added: START,
+        }],
+    };
+    assert!(simulation.core.apply_copy(Ok(Some(copy)), now));
+    let view = simulation.core.intent("web", now).unwrap();
+    assert_eq!((view.added, view.end), (START, Some(end)));
+}
+
+#[test]
+fn the_reports_of_an_intent_are_expected_from_flows_of_the_same_clock() {
+    let mut simulation = Simulation::new("", Clock::Set, 0);
+    simulation.wall -= HOUR;
+    simulation.put(body("web", 8000)).unwrap();
+    let since = |simulation: &Simulation| {
+        let expecting = simulation.core.expecting(&body("more", 8001), simulation.now());
+        expecting.unwrap().since
+    };
+    let changed = simulation.wall;
+    simulation.rest(S);
+    assert_eq!(since(&simulation), Some(changed));
+    simulation.wall += HOUR;
+    assert_eq!(since(&simulation), None);
+}
+
+/// One client of the manager's stream.
+#[derive(Debug, Default)]
+struct Client(Mutex<Vec<StreamMessage>>);
+
+impl CollectorMonitor for Client {
+    async fn ask<T: Send + 'static>(
+        &self,
+        _: impl Fn(&Collector) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Busy> {
+        Err(Busy)
+    }
+
+    async fn walk<T: Send + 'static>(
+        &self,
+        _: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
+        _: impl FnMut(usize, T) + Send,
+    ) -> Result<(), Busy> {
+        Err(Busy)
+    }
+
+    fn streams(&self) -> Vec<StreamView> {
+        Vec::new()
+    }
+
+    fn total(&self, _: fn(&Stats) -> u64) -> u64 {
+        0
+    }
+
+    fn follow_rules(&self, queue: usize) -> tokio::sync::mpsc::Receiver<RuleOn> {
+        tokio::sync::mpsc::channel(queue).1
+    }
+
+    fn set_followed(&self, _: BTreeSet<String>) {}
+
+    fn drain_missed_rules(&self) -> u64 {
+        0
+    }
+
+    fn counted_events<'a>(&self, _: impl Iterator<Item = (&'a str, &'a [Match])>) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    fn stream_clients(&self) -> Option<u64> {
+        Some(1)
+    }
+
+    fn publish_change(&self, message: &StreamMessage) {
+        lock(&self.0).push(message.clone());
+    }
+}
+
+#[test]
+fn clients_of_the_stream_get_changes_also_after_the_clock_was_set_back() {
+    let mut simulation = Simulation::new("", Clock::Set, 0);
+    let client = Client::default();
+    let publish = |simulation: &mut Simulation| {
+        simulation.core.publish(&client, simulation.now());
+        std::mem::take(&mut *lock(&client.0)).len()
+    };
+    assert!(publish(&mut simulation) > 0);
+    simulation.wall -= HOUR;
+    // More than the share of the thread's time that a busy machine leaves.
+    simulation.rest(60 * S);
+    simulation.put(body("web", 8000)).unwrap();
+    assert!(publish(&mut simulation) > 0);
+}
+
+#[test]
 fn a_drill_down_lasts_as_long_as_was_asked_and_shows_its_end_by_the_present_clock() {
     let mut simulation = Simulation::new("", Clock::Set, 0);
     let mut parent = body("web", 8000);
@@ -674,7 +823,10 @@ fn a_drill_down_lasts_as_long_as_was_asked_and_shows_its_end_by_the_present_cloc
         at: vec![1],
         ..Firing::default()
     };
+    simulation.wall -= HOUR;
     simulation.core.fire("web", &firing, simulation.now());
+    let view = simulation.core.intent("web.drill-1", simulation.now());
+    assert_eq!(view.unwrap().added, simulation.wall);
     let end = |simulation: &Simulation| {
         let view = simulation.core.intent("web.drill-1", simulation.now());
         Some(view.ok()?.end? - simulation.wall)
