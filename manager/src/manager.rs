@@ -147,7 +147,7 @@ impl Manager {
         self.reconciler.term()
     }
 
-    /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns since 1970.
+    /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns by the clock in which its end is given.
     ///
     /// # Errors
     /// [`Refusal`]: one sentence that says what is wrong and what to do; nothing changes.

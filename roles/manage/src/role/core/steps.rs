@@ -351,7 +351,9 @@ impl Simulation {
                 at: vec![1],
                 ..Firing::default()
             };
-            self.core.fire(&name, &firing, now);
+            if self.core.admits(&name, &firing, now) {
+                self.core.fire(&name, &firing, now);
+            }
         }
         if self.chance(300) {
             self.switches.get_mut(&node).unwrap().down_until = self.time + length * S;
@@ -535,7 +537,7 @@ impl Simulation {
 
     /// Writes down the entries of the history that have the present time of the wall clock.
     fn write_history(&mut self, tick: u64) {
-        let history = self.core.history(None, 64).unwrap().history;
+        let history = self.core.history(None, 24).unwrap().history;
         for entry in history.iter().rev().filter(|entry| entry.time == self.wall) {
             // How many are merged depends on how many the wall clock has in an hour.
             let (text, merged) = entry.text.split_once(" times in ").unwrap_or((&entry.text, ""));
@@ -566,7 +568,7 @@ impl Simulation {
 
     fn run(text: &str, clock: Clock, seed: u64) -> Vec<String> {
         let mut simulation = Self::new(text, clock, seed);
-        (0..240 * S / TICK).for_each(|_| simulation.tick());
+        (0..150 * S / TICK).for_each(|_| simulation.tick());
         simulation.log
     }
 }
@@ -703,6 +705,10 @@ fn ends_are_read_by_the_clock_of_the_system() {
     simulation.reload(&SPINE.replace("watch =", "until = \"10m\"\nwatch ="));
     let view = simulation.core.intent("file", now).unwrap();
     assert_eq!((view.added, view.end), (now.wall, Some(now.wall + 600 * S)));
+    // It has ended by the present clock.
+    let past = manager::intent::time_text(now.wall - 600 * S);
+    simulation.reload(&SPINE.replace("watch =", &format!("until = \"{past}\"\nwatch =")));
+    assert!(simulation.core.intent("file", now).is_err());
 }
 
 #[test]
