@@ -18,7 +18,7 @@ use super::{
 };
 use manage_role::role as manager_role;
 use manage_role::role::{
-    Core, Error, Handle, PutIntent,
+    Core, Error, Handle, Now, PutIntent,
     view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
@@ -204,7 +204,7 @@ fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 /// Runs a query on the manager's thread, under one of the permits for queries.
 async fn ask<T: Send + 'static>(
     context: &Context,
-    query: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    query: impl FnOnce(&mut Core, Now) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
     Ok(Json(manager(context)?.ask(query).await.ok_or_else(busy)??))
 }
@@ -212,7 +212,7 @@ async fn ask<T: Send + 'static>(
 /// Runs a change on the manager's thread. Changes have their own permits, so that queries cannot block them.
 async fn change<T: Send + 'static>(
     context: &Context,
-    update: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    update: impl FnOnce(&mut Core, Now) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
     Ok(Json(manager(context)?.change(update).await.ok_or_else(busy)??))
 }

@@ -150,10 +150,10 @@ impl Manager {
         self.reconciler.term()
     }
 
-    /// Adds an intent or replaces the intent with the same name, and applies it. `now` is in ns since 1970.
+    /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns by the clock in which its end is given.
     ///
     /// # Errors
-    /// [`Refusal`], which states the problem and a fix in one sentence; then nothing changes.
+    /// [`Refusal`]: one sentence that says what is wrong and what to do; nothing changes.
     pub fn add_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let name = intent.name.clone();
         let outcome = self.install_intent(intent, now)?;

@@ -295,6 +295,7 @@ impl Work {
                 meter: self.gauge.meter(),
                 ends_on_error: self.gauge.is_watched(),
                 latest: None,
+                clock: nic::time::now,
             };
             let name = format!("input-{}-{index}", self.listener);
             let stop = Arc::clone(stop);

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use collector::event::Nanos;
@@ -27,8 +27,8 @@ const FEW: usize = 16;
 /// groups, and the blocks of a packet socket after 4 ms. The watermark lags by this much.
 const UNPUBLISHED: Nanos = 5_000_000;
 
-/// Time limit for draining an input at the end, ns.
-const DRAIN: Nanos = 500_000_000;
+/// Time limit for draining an input at the end.
+const DRAIN: Duration = Duration::from_millis(500);
 
 /// Reads one source of an input.
 pub(super) struct Reader {
@@ -42,6 +42,8 @@ pub(super) struct Reader {
     /// The receive time up to which the latest receive delivered everything: the last datagram of its batch or, with several
     /// batches, the earliest of these times. `None` if it delivered nothing.
     pub(super) latest: Option<Nanos>,
+    /// The system's clock; another one in tests.
+    pub(super) clock: fn() -> Nanos,
 }
 
 impl Reader {
@@ -49,15 +51,15 @@ impl Reader {
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let mut looked: Nanos = 0;
         let mut failing = false;
-        let mut last_call: Option<Nanos> = None;
+        let mut last_call: Option<Instant> = None;
         let mut wait_ms = WAIT_MS;
-        let mut until = nic::time::now();
+        let mut until = (self.clock)();
         loop {
             // Relaxed: the flag orders no other memory.
             let stopping = stop.load(Ordering::Relaxed);
-            let before = nic::time::now();
+            let before = (self.clock)();
             let received = self.receive(if stopping { 0 } else { wait_ms });
-            let now = nic::time::now();
+            let now = (self.clock)();
             // After an error the state of the input is unknown, and the watermark must still advance.
             let (latest, is_drained) = match &received {
                 Ok(_) => self.processed_until(before),
@@ -68,7 +70,7 @@ impl Reader {
             self.watermark.set(until, is_drained);
             let caught_up = received.as_ref().is_ok_and(|count| *count < FEW);
             // Process datagrams received before the stop, but not an endless stream.
-            let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
+            let deadline = stopping.then(|| *last_call.get_or_insert_with(|| Instant::now() + DRAIN));
             match received {
                 Ok(0) if stopping => break,
                 Ok(_) => failing = false,
@@ -88,7 +90,7 @@ impl Reader {
                 }
             }
             wait_ms = self.handler.poll(until, now, caught_up);
-            if deadline.is_some_and(|deadline| now > deadline) {
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 break;
             }
             if now.abs_diff(looked) >= TICK {
@@ -99,7 +101,7 @@ impl Reader {
         self.finish();
         self.note();
         // Pass copied datagrams to the workers.
-        self.handler.poll(until, nic::time::now(), false);
+        self.handler.poll(until, (self.clock)(), false);
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {

@@ -106,7 +106,12 @@ impl Memory {
             match write(store, &directory) {
                 Ok(snapshot) => {
                     self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
-                    prune(&directory, store.name(), self.settings.snapshots.keep);
+                    prune(
+                        &directory,
+                        store.name(),
+                        self.settings.snapshots.keep,
+                        snapshot.ts,
+                    );
                     taken.push(snapshot);
                 }
                 Err(error) => failed.push(error),
@@ -251,9 +256,11 @@ fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
     files
 }
 
-/// Deletes all but the newest `keep` snapshots of a store.
-fn prune(directory: &Path, name: &str, keep: usize) {
-    let files = files(directory, name);
+/// Deletes all but the newest `keep`, of which the last one was written at `latest`: those with later times are from before the clock was
+/// set back.
+fn prune(directory: &Path, name: &str, keep: usize, latest: u64) {
+    let mut files = files(directory, name);
+    files.sort_by_key(|(ts, _)| (*ts <= latest, *ts));
     for (_, file) in files.iter().take(files.len().saturating_sub(keep)) {
         if let Err(error) = fs::remove_file(file) {
             tracing::warn!("cannot delete the old snapshot {}: {error}", file.display());
@@ -275,5 +282,32 @@ pub(super) fn run_schedule(memory: &Memory, stop: &AtomicBool) {
                 tracing::error!("{error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::records::Dir;
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_stays_after_the_clock_was_set_back() {
+        let dir = Dir::new("snapshots-clock");
+        let left = |latest: u64| {
+            fs::write(dir.path().join(format!("flows@{latest}.{EXTENSION}")), "").unwrap();
+            prune(dir.path(), "flows", 2, latest);
+            let left = files(dir.path(), "flows");
+            left.into_iter().map(|(ts, _)| ts).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            [7_000, 8_000, 9_000].map(left),
+            [vec![7_000], vec![7_000, 8_000], vec![8_000, 9_000]]
+        );
+        // Back to 1,000.
+        assert_eq!(
+            [1_000, 1_500, 2_500].map(left),
+            [vec![1_000, 9_000], vec![1_000, 1_500], vec![1_500, 2_500]]
+        );
     }
 }

@@ -10,6 +10,8 @@ mod inventory;
 mod matched;
 mod silence;
 mod standby;
+#[cfg(test)]
+mod steps;
 
 pub(super) use self::detection::key_of;
 
@@ -36,6 +38,7 @@ use serde_json::Value;
 
 use super::{
     Local,
+    clock::Now,
     drivers::{Driver, Namespaces},
     journal::{self, Journal, Kept},
     learn::LearnedLink,
@@ -59,7 +62,7 @@ pub struct Core {
     lease_keepers: usize,
     /// The other manager, whose intents this one copies while it is on standby.
     peer: Option<standby::Peer>,
-    /// Start time of this manager, ns.
+    /// When this manager started, by the system's clock.
     started: u64,
     /// The configured inventory, without the facts that devices report.
     inventory: Inventory,
@@ -96,8 +99,10 @@ pub struct Core {
     install_check: InstallCheck,
     /// INT is stopped on all devices.
     stopped: bool,
-    /// Time of the last change of intents, ns. Earlier reports may be about other packets.
-    changed: u64,
+    /// When an intent last came or went: reports before that may have been of other packets.
+    changed: Now,
+    /// The time that the manager's own work takes, ns; another one in tests.
+    stopwatch: fn() -> u64,
     commands: Vec<Command>,
     progress: Progress,
     /// The state of each device that the history last recorded.
@@ -133,9 +138,27 @@ impl LoggedStates {
 /// An intent with its written form and origin.
 #[derive(Clone, Debug)]
 struct ManagedIntent {
+    /// Without its end: the engine knows nothing of the system's clock.
     intent: Intent,
+    /// When it ends, by the system's clock, ns.
+    end: Option<u64>,
     kept: Kept,
     origin: Origin,
+}
+
+impl ManagedIntent {
+    /// An intent that is added now.
+    fn new(intent: Intent, kept: Kept, origin: Origin, now: Now) -> Self {
+        Self {
+            end: intent.until.map(|until| until.end(now.wall)),
+            intent: Intent {
+                until: None,
+                ..intent
+            },
+            kept,
+            origin,
+        }
+    }
 }
 
 /// The origin of an intent.
@@ -154,7 +177,7 @@ enum Origin {
 struct InstallCheck {
     /// Intents or device state may have changed since the last check.
     is_due: bool,
-    /// Earliest time of the next check, ns.
+    /// Not before this steady time, ns.
     next: u64,
 }
 
@@ -208,7 +231,7 @@ impl Core {
         local: Option<Local>,
         namespaces: Namespaces,
         control: &Control,
-        now: u64,
+        now: Now,
         send: impl Fn(Message) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let settings = &all.manager;
@@ -225,7 +248,7 @@ impl Core {
             lease: Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)),
             lease_keepers: 0,
             peer: settings.peer.clone().map(standby::Peer::new),
-            started: now,
+            started: now.wall,
             inventory,
             facts: BTreeMap::new(),
             learned: BTreeSet::new(),
@@ -249,7 +272,8 @@ impl Core {
                 next: 0,
             },
             stopped,
-            changed: 0,
+            changed: now,
+            stopwatch: nic::time::monotonic,
             commands: Vec::new(),
             progress: Progress::default(),
             logged_states: LoggedStates::default(),
@@ -269,12 +293,12 @@ impl Core {
     }
 
     /// Starts the drivers, adopts all intents, and becomes active unless on standby.
-    fn begin(&mut self, all: &Arc<Configuration>, now: u64) -> Result<(), store::Error> {
+    fn begin(&mut self, all: &Arc<Configuration>, now: Now) -> Result<(), store::Error> {
         for device in self.inventory.clone().devices() {
             self.start_driver(device, now);
         }
         self.restore_devices(now)?;
-        self.manager.set_inventory(self.inventory_of_file(), now);
+        self.manager.set_inventory(self.inventory_of_file(), now.steady);
         self.ask_for_openings()?;
         self.restore(now)?;
         self.set_file(all, now);
@@ -284,24 +308,17 @@ impl Core {
                 "on standby: takes over when the devices have received no lease renewal for one lease period"
             );
         } else {
-            let term = self.journal.next_term(now, 0)?;
-            self.manager.set_term(Some(term), now);
+            let term = self.journal.next_term(now.wall, 0)?;
+            self.manager.set_term(Some(term), now.steady);
         }
         Ok(())
     }
 
     /// Adopts the intents in the journal.
-    fn restore(&mut self, now: u64) -> Result<(), store::Error> {
+    fn restore(&mut self, now: Now) -> Result<(), store::Error> {
         for (name, kept) in self.journal.intents()? {
-            match intents::read(&kept.body, self.detection.collects(), now) {
-                Ok(intent) => self.hold(
-                    ManagedIntent {
-                        intent,
-                        kept,
-                        origin: Origin::Api,
-                    },
-                    now,
-                ),
+            match intents::read(&kept.body, self.detection.collects(), now.wall) {
+                Ok(intent) => self.hold(ManagedIntent::new(intent, kept, Origin::Api, now), now),
                 // The intent ended while the process was down, or another version wrote it.
                 Err(error) => {
                     tracing::warn!(intent = name, error, "an intent is dropped");
@@ -324,9 +341,9 @@ impl Core {
     }
 
     /// Approves the pending changes and returns them.
-    pub fn apply(&mut self, by: &str, now: u64) -> PlanView {
+    pub fn apply(&mut self, by: &str, now: Now) -> PlanView {
         let plan = self.plan();
-        self.manager.apply(now);
+        self.manager.apply(now.steady);
         self.note(now, by, "apply", "", &plan.text);
         plan
     }
@@ -335,13 +352,13 @@ impl Core {
     ///
     /// # Errors
     /// The state cannot be saved, or another manager is active; then nothing changes.
-    pub fn stop(&mut self, stop: bool, by: &str, now: u64) -> Result<DomainView, Error> {
+    pub fn stop(&mut self, stop: bool, by: &str, now: Now) -> Result<DomainView, Error> {
         self.check_acting()?;
         self.set_stopped(stop, by, now)?;
         Ok(self.domain(now))
     }
 
-    fn set_stopped(&mut self, stop: bool, by: &str, now: u64) -> Result<(), Error> {
+    fn set_stopped(&mut self, stop: bool, by: &str, now: Now) -> Result<(), Error> {
         if stop != self.stopped {
             self.journal.set_stopped(stop)?;
             self.stopped = stop;
@@ -354,9 +371,9 @@ impl Core {
             self.detection.is_due = true;
             for (name, held) in &self.intents {
                 if stop {
-                    self.manager.remove_intent(name, now);
+                    self.manager.remove_intent(name, now.steady);
                 } else if held.origin.is_asked()
-                    && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
+                    && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now.steady)
                 {
                     tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
                 }
@@ -376,10 +393,10 @@ impl Core {
     }
 
     /// Sends changes to the clients of the manager's stream. Returns the time until the next call is due at the latest.
-    pub(super) fn publish(&mut self, monitor: &impl CollectorMonitor, now: u64) -> Option<Duration> {
+    pub(super) fn publish(&mut self, monitor: &impl CollectorMonitor, now: Now) -> Option<Duration> {
         self.set_followed(monitor);
         let mut progress = std::mem::take(&mut self.progress);
-        let next = progress.publish(monitor, now, || States {
+        let next = progress.publish(monitor, now.steady, || States {
             devices: self.device_states(now),
             intents: self.intent_states(now),
             domain: self.domain_state(),
@@ -389,7 +406,7 @@ impl Core {
     }
 
     /// Processes a message from a driver.
-    pub(super) fn receive(&mut self, message: Message, now: u64) {
+    pub(super) fn receive(&mut self, message: Message, now: Now) {
         self.install_check.is_due |= matches!(
             message,
             Message::Answer(..) | Message::Event(..) | Message::Facts(..)
@@ -400,12 +417,15 @@ impl Core {
                     "it names a manager whose term is in the future ({}); correct the clock of that manager, or remove the state file of the device",
                     election.term
                 );
-                self.manager.answer(node, id, Answer::Unreachable(reason), now);
+                self.manager
+                    .answer(node, id, Answer::Unreachable(reason), now.steady);
             }
-            Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
+            Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now.steady),
             Message::Lease(_, election, _) if is_of_the_future(election, now) => {}
-            Message::Lease(node, election, silence) => self.lease.observe(node, election, silence, now),
-            Message::Event(node, event) => self.manager.event(node, event, now),
+            Message::Lease(node, election, silence) => {
+                self.lease.observe(node, election, silence, now.steady);
+            }
+            Message::Event(node, event) => self.manager.event(node, event, now.steady),
             Message::Reported(node, reported) => self.add_reported(node, reported, now),
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
@@ -418,15 +438,16 @@ impl Core {
         }
     }
 
-    /// Advances to `now`: sends commands to drivers, and writes notices to the log and the history. Returns the time of the
-    /// next call at the latest, ns.
-    pub(super) fn poll(&mut self, now: u64) -> Option<u64> {
+    /// Advances to `now`: commands go to drivers, notices to log and history. Returns the steady time at which to call it again at the
+    /// latest.
+    pub(super) fn poll(&mut self, now: Now) -> Option<u64> {
         self.take_over(now);
         if self.manager.is_acting() {
             self.drivers.values().for_each(Driver::renew);
         }
+        let next_end = self.end_intents(now);
         let mut commands = std::mem::take(&mut self.commands);
-        self.manager.poll(now, &mut commands);
+        self.manager.poll(now.steady, &mut commands);
         self.install_check.is_due |= !commands.is_empty();
         for command in commands.drain(..) {
             if let Some(driver) = self.drivers.get(&command.node) {
@@ -440,13 +461,13 @@ impl Core {
         }
         self.keep_encoding();
         self.keep_journal();
-        self.end_intents(now);
         self.end_drill_downs(now);
         self.end_leaving(now);
         self.install_check.is_due |= self.detection.is_due;
         self.ask_collector();
         let next = self.check_installed(now);
-        self.manager.next_timeout().into_iter().chain(next).min()
+        let timeout = self.manager.next_timeout();
+        timeout.into_iter().chain(next).chain(next_end).min()
     }
 
     /// Restores the journal's file if it was removed. Logs a failure once.
@@ -476,17 +497,17 @@ impl Core {
     }
 
     /// Takes over if no other manager is active, or reclaims devices that another manager claimed and abandoned.
-    fn take_over(&mut self, now: u64) {
+    fn take_over(&mut self, now: Now) {
         // The highest term seen so far; the new term must be above it.
         let above = match self.manager.term() {
-            Some(own) => self.lease.reclaim(own, now),
-            None if self.settings.standby => self.lease.term(self.lease_keepers, now),
+            Some(own) => self.lease.reclaim(own, now.steady),
+            None if self.settings.standby => self.lease.term(self.lease_keepers, now.steady),
             None => None,
         };
         let Some(above) = above else { return };
         self.lease.restart();
         let acted = self.manager.is_acting();
-        match self.journal.next_term(now, above) {
+        match self.journal.next_term(now.wall, above) {
             Ok(term) => {
                 let text = match acted {
                     true => "another manager claimed devices and stopped; claiming all again",
@@ -498,14 +519,14 @@ impl Core {
                     .map(|copy| format!("; {copy}"))
                     .unwrap_or_default();
                 self.note(now, "manager", "take over", "", &format!("{text}{copy}"));
-                self.manager.set_term(Some(term), now);
+                self.manager.set_term(Some(term), now.steady);
             }
             Err(error) => tracing::error!(%error, "cannot take over without [manager] state"),
         }
     }
 
     /// Writes a notice of the `manager` crate to the log and the history.
-    fn record(&mut self, notice: Notice, now: u64) {
+    fn record(&mut self, notice: Notice, now: Now) {
         match notice {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
                 let device = self.manager.inventory().name(node);
@@ -553,8 +574,8 @@ impl Core {
         }
     }
 
-    fn note(&mut self, time: u64, by: &str, action: &str, subject: &str, text: &str) {
-        let entry = Entry::new(time, [by, action, subject, text]);
+    fn note(&mut self, now: Now, by: &str, action: &str, subject: &str, text: &str) {
+        let entry = Entry::new(now.wall, [by, action, subject, text]);
         if let Err(error) = self.journal.note(&entry) {
             tracing::warn!(%error, "cannot write the history in [manager] state");
         }
@@ -582,11 +603,11 @@ fn code(encoding: Encoding) -> u64 {
     u64::from(encoding.dscp) << 8 | encoding.l4_checksum as u64
 }
 
-/// Returns whether a term is more than a day ahead. Terms are times in µs (see `Journal::next_term`), and one far in the
-/// future would leave no room above it, so such a claim is not believed.
-fn is_of_the_future(election: Election, now: u64) -> bool {
+/// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed. Other
+/// managers took theirs by a clock that shows what this one did before it was set back.
+fn is_of_the_future(election: Election, now: Now) -> bool {
     const DAY: u64 = 86_400_000_000;
-    election.term > (now / 1_000).saturating_add(DAY)
+    election.term > (now.wall.max(now.steady) / 1_000).saturating_add(DAY)
 }
 
 #[cfg(test)]

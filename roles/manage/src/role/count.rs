@@ -16,8 +16,20 @@ use manager::{
 };
 use wire::FlowKey;
 
+use super::clock::Now;
 use runtime::monitor::CollectorMonitor;
 use runtime::slice;
+
+/// Instruction bits whose values the collector stores by flow and node: node ID, hop latency, queue occupancy, link
+/// utilization.
+const COMPARED: Bits = 0x8000 | 0x2000 | 0x1000 | 0x0100;
+const SECOND: Duration = Duration::from_secs(1);
+/// Time within which reports yield a flow's path, ns. Not every report carries the path, and postcards must be joined.
+const SETTLED: u64 = 10_000_000_000;
+/// Maximum number of comparisons of a flow with an entry per count.
+const COMPARISONS: usize = 20_000_000;
+/// Maximum number of flows per count.
+const MAX_FLOWS: usize = 100_000;
 
 /// An intent whose flows are counted.
 #[derive(Clone, Debug)]
@@ -41,16 +53,26 @@ struct Counted {
     /// The worker that tracks it; several workers may have reports of one flow.
     worker: usize,
     reports: u64,
+    /// When it was first and last reported, by the clock of the collector as it was set then.
     first_seen: u64,
     last_seen: u64,
+    /// The same by the steady clock, once it is compared with the last count.
+    seen: Seen,
     /// Reports since the previous count.
     more: NewReports,
     /// Nodes of its path, with the instruction bits that each has filled.
     nodes: Vec<(NodeId, Bits)>,
     /// True if the flow's path is known completely.
     complete: bool,
-    /// True if the path is incomplete although the flow has been reported for [`SETTLED`] and still is.
+    /// It has none although it has been reported for [`SETTLED`], and still is; likewise.
     without_path: bool,
+}
+
+/// When a flow was first and last reported, ns, by the steady clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    first: u64,
+    last: u64,
 }
 
 /// Numbers of reports that name a node, and of reports with a complete path.
@@ -60,30 +82,46 @@ struct NewReports {
     complete: u64,
 }
 
+/// A flow at the last count.
+#[derive(Clone, Copy, Debug)]
+struct LastCount {
+    /// When the collector first saw it, by its clock: another time is that of a flow that came again.
+    first_seen: u64,
+    reports: u64,
+    counted: NewReports,
+    seen: Seen,
+}
+
 /// The previous count of each flow. Intents add only increments, so that evicting a flow does not reduce their totals.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
-    /// Time at which the flow was first seen, and its reports, by worker and flow.
-    flows: HashMap<(usize, FlowKey), (u64, NewReports)>,
+    /// By worker and flow.
+    flows: HashMap<(usize, FlowKey), LastCount>,
     /// Time of the previous count, ns.
-    counted_at: u64,
+    counted_at: Option<Now>,
     /// The previous count covered only part of the flows.
     partial: bool,
 }
 
 impl Counting {
     /// Computes the increment of each flow since the previous count.
-    fn compare(&mut self, flows: &mut [Counted], partial: bool, now: u64) {
+    fn compare(&mut self, flows: &mut [Counted], partial: bool, now: Now) {
         let mut counted = HashMap::with_capacity(flows.len());
         for flow in flows {
             let all = flow.counted();
             let key = (flow.worker, flow.flow);
-            let before = match self.flows.get(&key) {
-                Some((first, before)) if *first == flow.first_seen => *before,
+            let known = self
+                .flows
+                .get(&key)
+                .filter(|before| before.first_seen == flow.first_seen);
+            let before = match known {
+                Some(before) => before.counted,
                 // The flow may have been omitted from the partial count, so its increment is unknown: assume none.
-                _ if self.partial && flow.first_seen <= self.counted_at => all,
-                _ => NewReports::default(),
+                None if self.partial && self.may_have_been_there(flow, now) => all,
+                None => NewReports::default(),
             };
+            flow.seen = self.seen(flow, known, now);
+            flow.without_path = !flow.complete && is_settled(flow.seen, now.steady);
             flow.more = NewReports {
                 reports: all.reports.saturating_sub(before.reports),
                 complete: all.complete.saturating_sub(before.complete),
@@ -93,13 +131,44 @@ impl Counting {
                 reports: all.reports.max(before.reports),
                 complete: all.complete.max(before.complete),
             };
-            counted.insert(key, (flow.first_seen, most));
+            let last = LastCount {
+                first_seen: flow.first_seen,
+                reports: flow.reports,
+                counted: most,
+                seen: flow.seen,
+            };
+            counted.insert(key, last);
         }
         *self = Self {
             flows: counted,
-            counted_at: now,
+            counted_at: Some(now),
             partial,
         };
+    }
+
+    /// Whether a flow may have been reported before the last count. A step of the clock since then leaves it open.
+    fn may_have_been_there(&self, flow: &Counted, now: Now) -> bool {
+        self.counted_at
+            .is_some_and(|counted| flow.first_seen <= counted.wall || now.is_set_since(counted))
+    }
+
+    /// Returns when a flow was reported, by the steady clock. Only reports since the last count are new, so that the collector's times say
+    /// when within this span they arrived, and a step of its clock moves them no further.
+    fn seen(&self, flow: &Counted, before: Option<&LastCount>, now: Now) -> Seen {
+        let counted_at = self.counted_at.map_or(0, |counted| counted.steady);
+        let last = now.to_steady(flow.last_seen);
+        match before {
+            Some(before) if before.reports == flow.reports => before.seen,
+            Some(before) => Seen {
+                last: last.max(counted_at).min(now.steady),
+                ..before.seen
+            },
+            None => {
+                let last = last.min(now.steady);
+                let first = now.to_steady(flow.first_seen).min(last);
+                Seen { first, last }
+            }
+        }
     }
 }
 
@@ -133,7 +202,7 @@ impl IntentTotals {
 }
 
 impl Counted {
-    fn new(view: &FlowView<'_>, now: u64) -> Self {
+    fn new(view: &FlowView<'_>) -> Self {
         let FlowRow {
             flow,
             reports,
@@ -143,17 +212,17 @@ impl Counted {
         } = view.row;
         let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
         let complete = view.path_length > 0 && !view.truncated && view.path().all(|node| node != u32::MAX);
-        let without_path = !complete && is_settled(first_seen, last_seen, now);
         Self {
             flow,
             worker: 0,
             reports,
             first_seen,
             last_seen,
+            seen: Seen::default(),
             more: NewReports::default(),
             nodes: hops.collect(),
             complete,
-            without_path,
+            without_path: false,
         }
     }
 
@@ -168,8 +237,8 @@ impl Counted {
 }
 
 /// Returns whether a flow has been reported for [`SETTLED`], and also within the last [`SETTLED`].
-fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
-    last_seen >= first_seen.saturating_add(SETTLED) && now <= last_seen.saturating_add(SETTLED)
+fn is_settled(seen: Seen, now: u64) -> bool {
+    seen.last >= seen.first.saturating_add(SETTLED) && now <= seen.last.saturating_add(SETTLED)
 }
 
 /// Datagrams from a node, by outcome.
@@ -200,8 +269,8 @@ pub struct Expecting {
     pub(super) flows: Vec<Match>,
     /// The intents that measure flows now.
     pub(super) measuring: Vec<Measuring>,
-    /// Time of the last change of intents, ns since the epoch.
-    pub(super) since: u64,
+    /// When one of them last came or went, ns since 1970; `None`: the system's clock has been set since then.
+    pub(super) since: Option<u64>,
 }
 
 /// An installed intent that measures flows.
@@ -296,16 +365,30 @@ fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
     flows.iter().any(|one| one.matches(flow))
 }
 
-/// Returns a flow's reports per second: since its first report if no intent has changed since then (`since`), otherwise
-/// between `row` and `later`, which were read at the two times `now`.
-fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> Option<f64> {
-    if since <= row.first_seen {
-        let ns = now.0.saturating_sub(row.first_seen).max(1_000_000_000);
-        return Some(row.reports as f64 * 1e9 / ns as f64);
+/// Two looks at the flows, and since when they are measured as now, ns since 1970.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    since: Option<u64>,
+    first: Now,
+    second: Now,
+}
+
+impl Looks {
+    /// Whether a flow has been measured as now since its first report. A time that is still to come is one before the clock was set back.
+    fn is_measured_since(&self, row: &FlowRow) -> bool {
+        row.first_seen <= self.first.wall && self.since.is_some_and(|since| since <= row.first_seen)
     }
-    let more = later?.reports.checked_sub(row.reports)?;
-    let ns = now.1.saturating_sub(now.0).max(1);
-    Some(more as f64 * 1e9 / ns as f64)
+
+    /// The reports per second of a flow: since its first report if it was measured as now, otherwise between `row` and `later`.
+    fn rate(&self, row: &FlowRow, later: Option<&FlowRow>) -> Option<f64> {
+        if self.is_measured_since(row) {
+            let ns = (self.first.wall - row.first_seen).max(1_000_000_000);
+            return Some(row.reports as f64 * 1e9 / ns as f64);
+        }
+        let more = later?.reports.checked_sub(row.reports)?;
+        let ns = self.second.steady.saturating_sub(self.first.steady).max(1);
+        Some(more as f64 * 1e9 / ns as f64)
+    }
 }
 
 /// Estimates the packets per second of a planned intent's flows, since each flow's first report or, if intents have changed
@@ -322,9 +405,13 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
     let Some((mut rows, partial)) = all_flows(monitor, most).await else {
         return Expected::default();
     };
-    let begin = nic::time::now();
+    let first = Now::read();
+    let mut looks = Looks {
+        since: expecting.since,
+        first,
+        second: first,
+    };
     let flows = expecting.flows.clone();
-    let since = expecting.since;
     // Run on a blocking thread: many flows and intents would block the API's thread.
     let own = tokio::task::spawn_blocking(move || {
         rows.retain(|row| is_in(&flows, &row.flow));
@@ -334,14 +421,14 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
         return Expected::default();
     };
     let mut later = Vec::new();
-    if rows.iter().any(|row| row.first_seen < since) {
+    if !rows.iter().all(|row| looks.is_measured_since(row)) {
         tokio::time::sleep(SECOND).await;
         later = all_flows(monitor, most)
             .await
             .map(|(rows, _)| rows)
             .unwrap_or_default();
     }
-    let now = (begin, nic::time::now());
+    looks.second = Now::read();
     let compared = tokio::task::spawn_blocking(move || {
         let later: HashMap<FlowKey, FlowRow> = later.into_iter().map(|row| (row.flow, row)).collect();
         let mut expected = Expected {
@@ -349,7 +436,7 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
             ..Expected::default()
         };
         for row in &rows {
-            expected.add(&expecting, &row.flow, rate(row, later.get(&row.flow), since, now));
+            expected.add(&expecting, &row.flow, looks.rate(row, later.get(&row.flow)));
         }
         expected
     });
@@ -386,12 +473,12 @@ pub(super) async fn count(
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
     let mut flows = Vec::new();
     let mut partial = false;
-    let now = nic::time::now();
+    let now = Now::read();
     // If the collector is too busy, the next count follows in a second.
     let walked = monitor.walk(
         move |collector: &Collector, first: u32| {
             let mut part = Vec::new();
-            let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
+            let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view)));
             (part, next)
         },
         |worker, part| {
@@ -404,9 +491,14 @@ pub(super) async fn count(
         return BTreeMap::new();
     }
     counting.compare(&mut flows, partial, now);
+    count_intents(watched, &flows)
+}
+
+/// The counters of each intent.
+fn count_intents(watched: &[Watched], flows: &[Counted]) -> BTreeMap<String, IntentCounters> {
     watched
         .iter()
-        .map(|watched| (watched.name.clone(), count_intent(watched, &flows)))
+        .map(|watched| (watched.name.clone(), count_intent(watched, flows)))
         .collect()
 }
 
@@ -423,10 +515,6 @@ fn filled(hop: &collector::HopView) -> Bits {
         .filter(|(_, is)| *is)
         .fold(0, |bits, (number, _)| bits | instruction::bit(number))
 }
-
-/// Instruction bits whose values the collector stores by flow and node: node ID, hop latency, queue occupancy, link
-/// utilization.
-const COMPARED: Bits = 0x8000 | 0x2000 | 0x1000 | 0x0100;
 
 /// Counts one intent's flows.
 fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
@@ -452,7 +540,7 @@ fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
         };
         for (node, _) in flow.nodes.iter().take(measure) {
             let last = &mut counters.sources.entry(*node).or_default().last_report;
-            *last = (*last).max(Some(flow.last_seen));
+            *last = (*last).max(Some(flow.seen.last));
         }
     }
     counters.nodes = filled.keys().copied().collect();
@@ -462,10 +550,6 @@ fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
     counters
 }
-
-const SECOND: Duration = Duration::from_secs(1);
-/// Time within which reports yield a flow's path, ns. Not every report carries the path, and postcards must be joined.
-const SETTLED: u64 = 10_000_000_000;
 
 /// Totals of this process's collector since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -493,10 +577,38 @@ pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> To
     }
 }
 
-/// Maximum number of comparisons of a flow with an entry per count.
-const COMPARISONS: usize = 20_000_000;
-/// Maximum number of flows per count.
-const MAX_FLOWS: usize = 100_000;
+/// A flow of a simulated collector.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SimulatedFlow {
+    /// To this port; an odd one: over a path that is not complete.
+    pub(super) dport: u16,
+    pub(super) reports: u64,
+    /// When it was first and last reported, by the clock of the collector.
+    pub(super) first_seen: u64,
+    pub(super) last_seen: u64,
+}
+
+#[cfg(test)]
+impl Counting {
+    /// Counts the flows of a simulated collector, as [`count`] does those of another one.
+    pub(super) fn count_simulated(
+        &mut self,
+        flows: &[SimulatedFlow],
+        watched: &[Watched],
+        now: Now,
+    ) -> BTreeMap<String, IntentCounters> {
+        let counted = flows.iter().map(|flow| Counted {
+            first_seen: flow.first_seen,
+            last_seen: flow.last_seen,
+            reports: flow.reports,
+            ..tests::flow(flow.dport, &[(1, 0xb000), (2, 0xb000)], flow.dport % 2 == 0)
+        });
+        let mut counted: Vec<Counted> = counted.collect();
+        self.compare(&mut counted, false, now);
+        count_intents(watched, &counted)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -507,7 +619,11 @@ mod tests {
 
     use super::*;
 
-    fn flow(dport: u16, nodes: &[(NodeId, Bits)], complete: bool) -> Counted {
+    fn at(steady: u64, wall: u64) -> Now {
+        Now { steady, wall }
+    }
+
+    pub(super) fn flow(dport: u16, nodes: &[(NodeId, Bits)], complete: bool) -> Counted {
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
         Counted {
             flow,
@@ -515,6 +631,10 @@ mod tests {
             reports: 10,
             first_seen: 1,
             last_seen: u64::from(dport),
+            seen: Seen {
+                first: 1,
+                last: u64::from(dport),
+            },
             more: NewReports {
                 reports: 10,
                 complete: if complete { 10 } else { 0 },
@@ -568,7 +688,7 @@ mod tests {
         let expecting = Expecting {
             flows: to("80-86"),
             measuring,
-            since: 0,
+            since: Some(0),
         };
         let expect = |dport: u16, rate| {
             let mut expected = Expected::default();
@@ -611,25 +731,33 @@ mod tests {
             last_seen: 7 * second,
             reports,
         };
-        let now = (7 * second, 9 * second);
-        assert_eq!(rate(&row(100), None, 2 * second, now), Some(20.0));
+        let rate = |since: Option<u64>, later: Option<u64>, shown: u64| {
+            let looks = Looks {
+                since: since.map(|since| since * second),
+                first: at(7 * second, shown * second),
+                second: at(9 * second, (shown + 2) * second),
+            };
+            looks.rate(&row(100), later.map(row).as_ref())
+        };
+        assert_eq!(rate(Some(2), None, 7), Some(20.0));
         // An intent came or went since then.
-        assert_eq!(rate(&row(100), Some(&row(130)), 3 * second, now), Some(15.0));
-        assert_eq!(
-            rate(&row(100), None, 3 * second, now),
-            None,
-            "the collector has forgotten it"
-        );
-        assert_eq!(
-            rate(&row(100), Some(&row(2)), 3 * second, now),
-            None,
-            "it came again"
-        );
+        assert_eq!(rate(Some(3), Some(130), 7), Some(15.0));
+        assert_eq!(rate(Some(3), None, 7), None, "the collector has forgotten it");
+        assert_eq!(rate(Some(3), Some(2), 7), None, "it came again");
+        // The clock was set after that, or before it, after the first report.
+        assert_eq!(rate(None, Some(130), 7), Some(15.0));
+        assert_eq!(rate(Some(0), Some(130), 1), Some(15.0));
     }
 
     #[test]
     fn a_path_is_missed_after_ten_seconds_and_while_reports_arrive() {
-        let settled = |first, last, now| is_settled(first * SETTLED, last * SETTLED, now * SETTLED);
+        let settled = |first: u64, last: u64, now| {
+            let seen = Seen {
+                first: first * SETTLED,
+                last: last * SETTLED,
+            };
+            is_settled(seen, now * SETTLED)
+        };
         assert!(settled(1, 2, 2) && settled(1, 9, 10));
         assert!(!settled(2, 2, 3), "one report");
         assert!(!settled(1, 2, 4), "it has ended");
@@ -719,7 +847,8 @@ mod tests {
                 ..flow(*dport, &[(11, 0xb100), (13, 0xb100)], true)
             };
             let mut flows: Vec<Counted> = flows.iter().map(counted).collect();
-            self.counting.compare(&mut flows, false, second * S);
+            self.counting
+                .compare(&mut flows, false, at(second * S, second * S));
             let (name, all) = ("slow".to_owned(), vec![Match::default()]);
             let watched = Watched {
                 name,
@@ -818,6 +947,65 @@ mod tests {
     }
 
     #[test]
+    fn a_step_of_the_clock_moves_reports_within_one_interval_at_most() {
+        const HOUR: u64 = 3_600 * S;
+        const INTERVAL: u64 = S / 2;
+        for seed in 0..200 {
+            let mut random = testkit::rng::Rng(seed);
+            let mut counting = Counting::default();
+            let (mut time, mut wall) = (1_000 * HOUR, 1_000 * HOUR);
+            let mut reported = SimulatedFlow {
+                dport: 81,
+                reports: 1,
+                first_seen: wall,
+                last_seen: wall,
+            };
+            let (first, mut last) = (time, time);
+            // How far the last report may be moved.
+            let mut error = 0;
+            for round in 0..100 {
+                let shown = Counted {
+                    reports: reported.reports,
+                    first_seen: reported.first_seen,
+                    last_seen: reported.last_seen,
+                    ..flow(reported.dport, &[(11, 0)], false)
+                };
+                let mut flows = [shown];
+                counting.compare(&mut flows, false, at(time, wall));
+                let [counted] = flows;
+                assert_eq!(counted.seen.first, first, "seed {seed} round {round}");
+                assert!(
+                    counted.seen.last.abs_diff(last) <= error,
+                    "seed {seed} round {round}"
+                );
+                let settled = last >= first + SETTLED + error && time + error <= last + SETTLED;
+                assert!(!settled || counted.without_path);
+                // A report, and perhaps a step of the clock after it, or before it.
+                let moment = random.roll() % INTERVAL;
+                let ways = (random.below(3), random.below(6));
+                let step = |wall: u64| match ways.1 {
+                    0 => wall + HOUR,
+                    1 => wall - HOUR,
+                    _ => wall,
+                };
+                (time, wall) = (time + moment, wall + moment);
+                if ways.0 == 0 {
+                    wall = step(wall);
+                }
+                if random.below(40) > 0 && round < 60 {
+                    reported.reports += 1;
+                    (reported.last_seen, last) = (wall, time);
+                    error = if ways.0 == 1 && ways.1 < 2 { INTERVAL } else { 0 };
+                }
+                if ways.0 == 1 {
+                    wall = step(wall);
+                }
+                (time, wall) = (time + INTERVAL - moment, wall + INTERVAL - moment);
+            }
+        }
+    }
+
+    #[test]
     fn what_a_count_left_out_is_not_new_later() {
         let mut counting = Counting::default();
         let mut more = |partial, now, of: &[(u16, u64, u64)]| {
@@ -829,7 +1017,7 @@ mod tests {
                     ..flow(*dport, &[(11, 0)], true)
                 })
                 .collect();
-            counting.compare(&mut flows, partial, now);
+            counting.compare(&mut flows, partial, at(now, now));
             flows
                 .iter()
                 .map(|flow| (flow.more.reports, flow.more.complete))

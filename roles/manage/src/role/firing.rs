@@ -15,6 +15,11 @@ use super::{Handle, core::key_of};
 use runtime::monitor::{CollectorMonitor, RuleOn};
 use runtime::slice;
 
+/// Capacity of the queue of rules that became true.
+const MAX_WAITING: usize = 256;
+/// Maximum number of flows through a queue that are considered.
+const MAX_FLOWS: usize = 100_000;
+
 /// Passes rules that became true to the manager, one at a time. Those that arrive too fast are only counted.
 pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     let mut fired = monitor.follow_rules(MAX_WAITING);
@@ -121,11 +126,6 @@ async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing)
     }
     firing.through = firing_flows.iter().map(|(_, flow, _)| key_of(flow)).collect();
 }
-
-/// Capacity of the queue of rules that became true.
-const MAX_WAITING: usize = 256;
-/// Maximum number of flows through a queue that are considered.
-const MAX_FLOWS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

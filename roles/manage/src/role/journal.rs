@@ -20,6 +20,25 @@ use terminal::text;
 
 use super::view::Entry;
 
+/// FULL: a committed change survives a power failure.
+const DURABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
+/// The path shown in errors of a journal without a file.
+const IN_MEMORY: &str = "the journal";
+/// The author of entries that no user requested.
+const MANAGER: &str = "manager";
+/// Maximum number of history entries of the manager, and of all others together.
+const MAX_HISTORY: i64 = 5_000;
+/// Number of entries after which the history is pruned.
+const PRUNE: i64 = 64;
+/// Number of the manager's entries about the same subject and action that stay separate within an [`HOUR`].
+const SEPARATE: usize = 4;
+/// Period in which repeated entries are aggregated, ns.
+const HOUR: i64 = 3_600_000_000_000;
+/// Maximum length of a subject, characters.
+const MAX_SUBJECT: usize = 300;
+/// Maximum length of a text, characters; a plan has several lines.
+const MAX_TEXT: usize = 4_000;
+
 /// The open journal, which is only in memory if no file is configured.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -57,9 +76,6 @@ impl Entry {
         }
     }
 }
-
-/// FULL: a committed change survives a power failure.
-const DURABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
 
 impl Journal {
     /// Opens the file, creating it if necessary.
@@ -449,7 +465,7 @@ fn read_history(database: &Connection, subject: Option<&str>, limit: usize) -> S
         let time: i64 = row.get(0)?;
         let mut text: String = row.get(4)?;
         if let (Some(times), Some(first)) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?) {
-            let seconds = time.saturating_sub(first) / 1_000_000_000;
+            let seconds = time.saturating_sub(first).max(0) / 1_000_000_000;
             text.push_str(&format!(" ({times} times in {seconds} s; the last one is shown)"));
         }
         let time = u64::try_from(time).unwrap_or(0);
@@ -500,10 +516,11 @@ pub(super) fn with_remedy(error: &Error) -> String {
 fn repeated(database: &Connection, entry: &Entry, now: i64) -> Sql<Option<(i64, i64)>> {
     let mut query = database.prepare_cached(
         "SELECT id, time, times, first FROM history LEFT JOIN repeats USING (id)
-         WHERE subject = ?1 AND action = ?2 AND by = ?3 AND time > ?4 ORDER BY id DESC LIMIT ?5",
+         WHERE subject = ?1 AND action = ?2 AND by = ?3 AND time > ?4 AND time <= ?5 ORDER BY id DESC LIMIT ?6",
     )?;
     let since = now.saturating_sub(HOUR);
-    let like = params![entry.subject, entry.action, MANAGER, since, SEPARATE as i64];
+    // Those that are still to come are of a clock that was set back.
+    let like = params![entry.subject, entry.action, MANAGER, since, now, SEPARATE as i64];
     let rows = query.query_map(like, |row| {
         let (times, first): (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
         Ok((
@@ -555,23 +572,6 @@ impl Drop for Journal {
         }
     }
 }
-
-/// The path shown in errors of a journal without a file.
-const IN_MEMORY: &str = "the journal";
-/// The author of entries that no user requested.
-const MANAGER: &str = "manager";
-/// Maximum number of history entries of the manager, and of all others together.
-const MAX_HISTORY: i64 = 5_000;
-/// Number of entries after which the history is pruned.
-const PRUNE: i64 = 64;
-/// Number of the manager's entries about the same subject and action that stay separate within an [`HOUR`].
-const SEPARATE: usize = 4;
-/// Period in which repeated entries are aggregated, ns.
-const HOUR: i64 = 3_600_000_000_000;
-/// Maximum length of a subject, characters.
-const MAX_SUBJECT: usize = 300;
-/// Maximum length of a text, characters; a plan has several lines.
-const MAX_TEXT: usize = 4_000;
 
 #[cfg(test)]
 mod tests {
@@ -796,5 +796,21 @@ mod tests {
         );
         // What a person did is still there.
         assert_eq!((all.len(), all.last()), (10, Some(&entry(1, "a"))));
+    }
+
+    #[test]
+    fn entries_before_the_clock_was_set_back_are_not_repeated_by_those_after_it() {
+        const S: u64 = 1_000_000_000;
+        let mut journal = Journal::open(None).unwrap();
+        for second in (0..6).map(|second| 9_000 + second).chain(1_000..1_006) {
+            let entry = Entry::new(second * S, [MANAGER, "in_sync", "leaf1", ""]);
+            journal.note(&entry).unwrap();
+        }
+        let all = journal.history(None, 100).unwrap();
+        let shown: Vec<(u64, &str)> = all.iter().map(|one| (one.time / S, one.text.as_str())).collect();
+        let merged = " (3 times in 2 s; the last one is shown)";
+        let after = [(1_005, merged), (1_002, ""), (1_001, ""), (1_000, "")];
+        let before = [(9_005, merged), (9_002, ""), (9_001, ""), (9_000, "")];
+        assert_eq!(shown, [after, before].concat());
     }
 }

@@ -7,8 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use collector::{Collector, HopView};
 use manager::device::{NodeId, PortId};
 
+use super::clock::Now;
 use runtime::monitor::CollectorMonitor;
 use runtime::slice;
+
+/// Interval between looks at the paths, ns.
+const INTERVAL: u64 = 5_000_000_000;
+/// Time without a flow after which a link is forgotten, ns.
+const LIFETIME: u64 = 60_000_000_000;
+/// Maximum number of links.
+const MAX_LINKS: usize = 65_536;
 
 /// The ends of a link, the lower one first.
 pub(super) type LearnedLink = [(NodeId, PortId); 2];
@@ -16,9 +24,9 @@ pub(super) type LearnedLink = [(NodeId, PortId); 2];
 /// The links learned so far.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    /// Links, with the time at which they were last seen, ns.
+    /// The links, and when they were last seen, ns, by the steady clock.
     seen: BTreeMap<LearnedLink, u64>,
-    /// Time of the next look at the paths, ns.
+    /// When to look again, likewise.
     next: u64,
 }
 
@@ -27,18 +35,18 @@ impl Learning {
     pub(super) async fn learn(
         &mut self,
         monitor: &impl CollectorMonitor,
-        now: u64,
+        now: Now,
     ) -> Option<BTreeSet<LearnedLink>> {
-        if now < self.next {
+        if now.steady < self.next {
             return None;
         }
-        self.next = now + INTERVAL;
+        self.next = now.steady + INTERVAL;
         let mut learned = BTreeSet::new();
         let walked = monitor.walk(
             move |collector: &Collector, first: u32| {
                 let mut part = BTreeSet::new();
                 let next = slice::visit_flows(collector, first, |view| {
-                    let recent = view.row.last_seen.saturating_add(LIFETIME) >= now;
+                    let recent = is_recent(view.row.last_seen, now);
                     if recent && !view.truncated && !view.looped && part.len() < MAX_LINKS {
                         part.extend(links(view.hops()));
                     }
@@ -52,7 +60,7 @@ impl Learning {
         );
         // If the collector is too busy to answer, try again later.
         walked.await.ok()?;
-        Some(self.update(&learned, now))
+        Some(self.update(&learned, now.steady))
     }
 
     /// Adds the links that flows use now, and expires old ones.
@@ -65,6 +73,12 @@ impl Learning {
         }
         unambiguous(self.seen.keys())
     }
+}
+
+/// Whether a flow has been reported lately, at `last_seen` by the clock of the collector: a time that is still to come is one before that
+/// clock was set back.
+fn is_recent(last_seen: u64, now: Now) -> bool {
+    last_seen.abs_diff(now.wall) <= LIFETIME
 }
 
 /// Returns the links between consecutive hops with known interfaces.
@@ -90,13 +104,6 @@ fn unambiguous<'a>(links: impl Iterator<Item = &'a LearnedLink> + Clone) -> BTre
         .copied()
         .collect()
 }
-
-/// Interval between looks at the paths, ns.
-const INTERVAL: u64 = 5_000_000_000;
-/// Time without a flow after which a link is forgotten, ns.
-const LIFETIME: u64 = 60_000_000_000;
-/// Maximum number of links.
-const MAX_LINKS: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
@@ -133,6 +140,17 @@ mod tests {
         };
         let path = [hop(13, 1, 2), without, hop(14, 3, 0), hop(11, 2, 1)];
         assert_eq!(links(path.into_iter()), [[(12, 2), (14, 3)]]);
+    }
+
+    #[test]
+    fn a_flow_of_long_ago_teaches_nothing_after_the_clock_was_set_back() {
+        let now = Now {
+            steady: 0,
+            wall: 10 * LIFETIME,
+        };
+        let recent = [9, 10, 11].map(|seen| is_recent(seen * LIFETIME, now));
+        assert_eq!(recent, [true; 3]);
+        assert!(!is_recent(9 * LIFETIME - 1, now) && !is_recent(20 * LIFETIME, now));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! devices' drivers. Requests of the API, messages of drivers and counts of the collector reach the thread through bounded
 //! queues.
 
+mod clock;
 mod core;
 mod count;
 mod drivers;
@@ -32,6 +33,7 @@ use tokio::{
 
 use self::requests::{Requests, Work};
 pub use self::{
+    clock::Now,
     core::{Core, Error, PutIntent},
     count::expect,
     drivers::Namespaces,
@@ -44,6 +46,19 @@ use manager::{
 use runtime::control::Control;
 use runtime::monitor::CollectorMonitor;
 use terminal::CliError;
+
+/// Capacity of the queue of driver messages: answers and events of all devices.
+const MAX_MESSAGES: usize = 16_384;
+/// Maximum number of driver messages processed between two steps.
+const MESSAGES_PER_TURN: usize = 256;
+/// Maximum number of requests processed between two steps.
+const WORK_PER_TURN: usize = 8;
+/// Time limit for starting.
+const START: Duration = Duration::from_secs(30);
+/// Longest sleep between two steps: the system's clock may be set meanwhile, and an intent end by it.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Interval between two counts of reports.
+const COUNT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An event of the manager's thread.
 enum Event {
@@ -152,7 +167,7 @@ impl Role {
             };
             runtime.block_on(async move {
                 let send = message_sender(messages);
-                match Core::new(&configuration, local, namespaces, &main, nic::time::now(), send) {
+                match Core::new(&configuration, local, namespaces, &main, Now::read(), send) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         if let Some(peer) = peer::address(&configuration.manager) {
@@ -210,7 +225,7 @@ impl Handle {
     /// Runs a read-only request on the manager's thread. Returns `None` if the thread is overloaded or has ended.
     pub async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+        question: impl FnOnce(&mut Core, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.requests.ask(question).await
     }
@@ -218,7 +233,7 @@ impl Handle {
     /// Runs a change on the manager's thread. Returns `None` if the thread is overloaded or has ended; then nothing changes.
     pub async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+        change: impl FnOnce(&mut Core, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.requests.change(change).await
     }
@@ -237,9 +252,9 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
     let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor), core.collectors()));
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
-        let now = nic::time::now();
+        let now = Now::read();
         let next = core.poll(now).map_or(LONGEST_REST, |next| {
-            Duration::from_nanos(next.saturating_sub(now))
+            Duration::from_nanos(next.saturating_sub(now.steady))
         });
         let next = core
             .publish(&*monitor, now)
@@ -249,16 +264,16 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
             continue;
         };
         match first {
-            Event::Driver(message) => core.receive(message, nic::time::now()),
-            Event::Work(work) => work(&mut core, nic::time::now()),
+            Event::Driver(message) => core.receive(message, Now::read()),
+            Event::Work(work) => work(&mut core, Now::read()),
             Event::Stop => break,
         }
         // Process what else has arrived before the next step, within limits so that steps are not delayed for long.
         for message in (0..MESSAGES_PER_TURN).map_while(|_| arriving.messages.try_recv().ok()) {
-            core.receive(message, nic::time::now());
+            core.receive(message, Now::read());
         }
         for work in (0..WORK_PER_TURN).map_while(|_| arriving.work.try_recv().ok()) {
-            work(&mut core, nic::time::now());
+            work(&mut core, Now::read());
         }
         // Let the drivers run, which share this thread.
         tokio::task::yield_now().await;
@@ -274,7 +289,7 @@ async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTr
     let mut counting = count::Counting::default();
     loop {
         time::sleep(COUNT_INTERVAL).await;
-        if let Some(links) = learning.learn(&*monitor, nic::time::now()).await {
+        if let Some(links) = learning.learn(&*monitor, Now::read()).await {
             own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&*monitor);
@@ -308,16 +323,3 @@ fn local(addresses: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
         .filter(|address| UdpSocket::bind((*address, 0)).is_ok())
         .collect()
 }
-
-/// Capacity of the queue of driver messages: answers and events of all devices.
-const MAX_MESSAGES: usize = 16_384;
-/// Maximum number of driver messages processed between two steps.
-const MESSAGES_PER_TURN: usize = 256;
-/// Maximum number of requests processed between two steps.
-const WORK_PER_TURN: usize = 8;
-/// Time limit for starting.
-const START: Duration = Duration::from_secs(30);
-/// Longest sleep between two steps.
-const LONGEST_REST: Duration = Duration::from_secs(1);
-/// Interval between two counts of reports.
-const COUNT_INTERVAL: Duration = Duration::from_millis(500);

@@ -12,6 +12,11 @@ use super::{
 use crate::settings::ManagerSettings;
 use net::tls;
 
+/// Interval of copies. If the active manager fails, changes since the last copy are lost.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Time limit of one copy.
+const REQUEST: Duration = Duration::from_secs(4);
+
 /// Returns the address of the other manager's API, if one is configured.
 pub(super) fn address(settings: &ManagerSettings) -> Option<Address> {
     let (is_secure, authority) = tls::authority(settings.peer.as_deref()?);
@@ -66,8 +71,3 @@ async fn read(peer: &Address, known: Option<&str>) -> Result<Option<(String, Cop
     })?;
     Ok(Some((etag, view)))
 }
-
-/// Interval of copies. If the active manager fails, changes since the last copy are lost.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of one copy.
-const REQUEST: Duration = Duration::from_secs(4);

@@ -3,10 +3,22 @@
 //! States are compared at most ten times a second, using at most a tenth of the thread's time. In a large domain a change is
 //! therefore sent later, and intermediate states are skipped.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use super::view::{ChangeView, DeviceState, DomainState, Entry, IntentState};
 use runtime::monitor::{CollectorMonitor, StreamMessage};
+
+/// Minimum interval between comparisons, ns.
+const INTERVAL: u64 = 100_000_000;
+/// Interval between figures of an intent in an unchanged state, ns.
+const FIGURES: u64 = 1_000_000_000;
+/// Maximum number of intents for which figures are sent; with more, only changes of state are.
+const MAX_FIGURES: usize = 500;
+/// Maximum number of history entries queued between two comparisons.
+const MAX_NOTED: usize = 1_000;
 
 /// A snapshot of all states.
 pub(super) struct States {
@@ -25,9 +37,9 @@ pub(super) struct Progress {
     domain: Option<DomainState>,
     /// Entries of the history that have not been sent yet.
     noted: Vec<Entry>,
-    /// Time of the next comparison, ns.
+    /// When states are compared again, ns, by the steady clock.
     next: u64,
-    /// Time at which the figures of intents in an unchanged state are sent next, ns.
+    /// When figures of intents whose state is unchanged are sent again, likewise.
     figures: u64,
 }
 
@@ -62,11 +74,12 @@ impl Progress {
         if now < self.next {
             return Some(Duration::from_nanos(self.next - now));
         }
+        let begun = Instant::now();
         for change in self.changes(states(), now) {
             monitor.publish_change(&message(&change));
         }
-        // Nine times the time spent, so that at most a tenth of the thread's time is used.
-        let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
+        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let pause = INTERVAL.max(took.saturating_mul(9));
         self.next = now.saturating_add(pause);
         Some(Duration::from_nanos(pause))
     }
@@ -156,15 +169,6 @@ fn message(change: &ChangeView) -> StreamMessage {
         text: serde_json::to_string(change).unwrap_or_default().into(),
     }
 }
-
-/// Minimum interval between comparisons, ns.
-const INTERVAL: u64 = 100_000_000;
-/// Interval between figures of an intent in an unchanged state, ns.
-const FIGURES: u64 = 1_000_000_000;
-/// Maximum number of intents for which figures are sent; with more, only changes of state are.
-const MAX_FIGURES: usize = 500;
-/// Maximum number of history entries queued between two comparisons.
-const MAX_NOTED: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

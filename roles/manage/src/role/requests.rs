@@ -9,13 +9,23 @@ use std::{
     time::Duration,
 };
 
+use super::clock::Now;
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time,
 };
 
+/// Maximum number of waiting read-only requests of the API.
+const MAX_QUESTIONS: usize = 48;
+/// Maximum number of waiting changes of the API.
+const MAX_CHANGES: usize = 16;
+/// Maximum number of requests of the process itself: each of its tasks has one.
+const MAX_OWN: usize = 8;
+/// Time limit for a request to start.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A request, executed by the thread on its state at a time (ns).
-pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
+pub(super) type Work<S> = Box<dyn FnOnce(&mut S, Now) + Send>;
 
 /// The sender of requests to a thread with state `S`.
 pub(super) struct Requests<S> {
@@ -59,7 +69,7 @@ impl<S: 'static> Requests<S> {
     /// Runs a read-only request. Returns `None` if there are too many, the thread has ended, or it does not start in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        question: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(Some(&self.questions), RESPONSE_TIMEOUT, question)
             .await
@@ -68,7 +78,7 @@ impl<S: 'static> Requests<S> {
     /// Runs a change. Returns `None` in the cases of [`Requests::ask`]; then nothing changes, now or later.
     pub(super) async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        change: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(Some(&self.changes), RESPONSE_TIMEOUT, change).await
     }
@@ -76,7 +86,7 @@ impl<S: 'static> Requests<S> {
     /// Runs a request of the process itself, which needs no permit.
     pub(super) async fn own<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        work: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         self.execute(None, RESPONSE_TIMEOUT, work).await
     }
@@ -91,7 +101,7 @@ impl<S: 'static> Requests<S> {
         &self,
         permits: Option<&Arc<Semaphore>>,
         limit: Duration,
-        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+        work: impl FnOnce(&mut S, Now) -> T + Send + 'static,
     ) -> Option<T> {
         let permit = match permits {
             Some(permits) => Some(Arc::clone(permits).try_acquire_owned().ok()?),
@@ -118,15 +128,6 @@ impl<S: 'static> Requests<S> {
     }
 }
 
-/// Maximum number of waiting read-only requests of the API.
-const MAX_QUESTIONS: usize = 48;
-/// Maximum number of waiting changes of the API.
-const MAX_CHANGES: usize = 16;
-/// Maximum number of requests of the process itself: each of its tasks has one.
-const MAX_OWN: usize = 8;
-/// Time limit for a request to start.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
     use std::future::Future;
@@ -145,7 +146,7 @@ mod tests {
     fn execute(work: &mut mpsc::Receiver<Work<u32>>, state: &mut u32) -> usize {
         let mut executed = 0;
         while let Ok(work) = work.try_recv() {
-            work(state, 0);
+            work(state, Now::read());
             executed += 1;
         }
         executed
@@ -171,7 +172,7 @@ mod tests {
             let asked = requests.clone();
             let asking = tokio::spawn(async move { asked.execute(None, Duration::ZERO, |_, _| 7).await });
             let work = work.recv().await.unwrap();
-            work(&mut state, 0);
+            work(&mut state, Now::read());
             asking.await.unwrap()
         });
         assert_eq!(answer, Some(7));

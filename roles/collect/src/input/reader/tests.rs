@@ -96,6 +96,7 @@ fn reader(source: Box<dyn Source>, dispatch: &Dispatch) -> Reader {
         meter: InputGauge::new(&Setup::default(), true).meter(),
         ends_on_error: true,
         latest: None,
+        clock: nic::time::now,
     }
 }
 
@@ -177,4 +178,71 @@ fn a_reader_holds_time_back_by_what_the_kernel_may_not_have_published() {
     let times = lock(&times);
     // A datagram that was stamped shortly before the first time may have come only after it.
     assert!(times[1] + UNPUBLISHED <= times[0], "{times:?}");
+}
+
+thread_local! {
+    /// How far the clock of the thread's reader was set back, ns.
+    static SET_BACK: std::cell::Cell<Nanos> = const { std::cell::Cell::new(0) };
+}
+
+/// Always has one more datagram; the clock is set back while the reader stops.
+struct Endless {
+    calls: u32,
+    stop: Arc<AtomicBool>,
+    begun: Instant,
+    ended_late: Arc<AtomicBool>,
+}
+
+impl Source for Endless {
+    fn receive(&mut self, _: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, nic::Error> {
+        if self.begun.elapsed() > 10 * DRAIN {
+            self.ended_late.store(true, Ordering::Relaxed);
+            return Ok(0);
+        }
+        self.calls += 1;
+        self.stop.store(true, Ordering::Relaxed);
+        if self.calls == 3 {
+            SET_BACK.set(3_600 * SECOND);
+        }
+        take(&[Packet {
+            data: &[0; 8],
+            source: self.address(),
+            port: 0,
+            received: nic::time::now() - SET_BACK.get(),
+            truncated: false,
+        }]);
+        Ok(1)
+    }
+
+    fn is_drained(&self) -> bool {
+        false
+    }
+
+    fn stats(&mut self) -> Stats {
+        Stats::default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([0; 4], 0))
+    }
+
+    fn kind(&self) -> &'static str {
+        "endless"
+    }
+}
+
+#[test]
+fn an_endless_input_ends_in_time_also_when_the_clock_is_set_back() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended_late = Arc::new(AtomicBool::new(false));
+    let source = Endless {
+        calls: 0,
+        stop: Arc::clone(&stop),
+        begun: Instant::now(),
+        ended_late: Arc::clone(&ended_late),
+    };
+    let mut reader = reader(Box::new(source), &Dispatch::Inline(worker()));
+    reader.clock = || nic::time::now() - SET_BACK.get();
+    reader.run(&stop);
+    assert!(!ended_late.load(Ordering::Relaxed));
 }

@@ -13,8 +13,17 @@ use manager::{
     verify::State,
 };
 
-use super::{super::count::Totals, Core, ManagedIntent, silence::arrives};
+use super::{
+    super::{clock::Now, count::Totals},
+    Core, ManagedIntent,
+    silence::arrives,
+};
 use runtime::monitor::MAX_COUNTED_FLOWS;
+
+/// Minimum interval between two compared messages, ns. Delayed messages arrive together.
+const LEAST: u64 = 900_000_000;
+/// Silence after which a device is ignored, ns.
+const FOLLOWED: u64 = 5_000_000_000;
 
 /// The budgets and the measured rates.
 #[derive(Debug, Default)]
@@ -91,11 +100,6 @@ impl Window {
         now <= self.to.counted_at.saturating_add(FOLLOWED)
     }
 }
-
-/// Minimum interval between two compared messages, ns. Delayed messages arrive together.
-const LEAST: u64 = 900_000_000;
-/// Silence after which a device is ignored, ns.
-const FOLLOWED: u64 = 5_000_000_000;
 
 impl BudgetControl {
     /// Removes the budget state of an intent.
@@ -176,7 +180,7 @@ impl BudgetControl {
 
 impl Core {
     /// Adjusts intents to the budgets, given the totals up to now.
-    pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
+    pub(super) fn keep_budgets(&mut self, totals: Totals, now: Now) {
         let sessions = self.budgeted();
         let counters = self.device_reports.iter().map(|(node, device)| {
             let counted_at = device.reported_at;
@@ -187,14 +191,14 @@ impl Core {
         for name in self.budgets.no_longer_counted(&totals.uncounted) {
             self.note(now, "manager", "budget", &name, &uncounted());
         }
-        self.budgets.measure(totals, &counters, sessions, now);
+        self.budgets.measure(totals, &counters, sessions, now.steady);
         let mut budgets = std::mem::take(&mut self.budgets.budgets);
         let kept: Vec<BudgetedIntent<'_>> = self
             .intents
             .iter()
             .filter_map(|(name, held)| self.kept(name, held, now))
             .collect();
-        let (moves, stuck) = budgets.observe(&kept, &self.budgets.collectors, now);
+        let (moves, stuck) = budgets.observe(&kept, &self.budgets.collectors, now.steady);
         self.budgets.budgets = budgets;
         for (name, step) in moves {
             self.apply_move(&name, &step, now);
@@ -235,11 +239,11 @@ impl Core {
     }
 
     /// Returns the budget input of an intent, or `None` if it cannot become coarser.
-    fn kept<'a>(&'a self, name: &'a str, held: &ManagedIntent, now: u64) -> Option<BudgetedIntent<'a>> {
+    fn kept<'a>(&'a self, name: &'a str, held: &ManagedIntent, now: Now) -> Option<BudgetedIntent<'a>> {
         let bounds = held.intent.bounds()?;
         let outcome = self.manager.compiler().outcome(name)?;
         let inventory = self.manager.inventory();
-        let reports = match self.verifier.state(name, |node| inventory.name(node), now) {
+        let reports = match self.verifier.state(name, |node| inventory.name(node), now.steady) {
             Some(State::Seen(figures) | State::Complete(figures)) => Some(figures.rate),
             Some(State::Installed) => Some(0.0),
             _ => None,
@@ -267,13 +271,13 @@ impl Core {
     }
 
     /// Makes an intent coarser or finer, and records it.
-    fn apply_move(&mut self, name: &str, step: &Move, now: u64) {
+    fn apply_move(&mut self, name: &str, step: &Move, now: Now) {
         let Some(held) = self.intents.get(name) else {
             return;
         };
         if step.from != step.to {
             let intent = held.intent.with_detail(step.to);
-            if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
+            if let Err(refusal) = self.manager.add_intent(intent.clone(), now.steady) {
                 self.budgets.budgets.undo(name, step);
                 // The change is retried every second, but logged once.
                 let refusal = refusal.to_string();
@@ -306,7 +310,7 @@ impl Core {
     }
 
     /// Reports a collector over its budget although no intent can become coarser.
-    fn note_exceeded(&mut self, load: &Load, now: u64) {
+    fn note_exceeded(&mut self, load: &Load, now: Now) {
         let text = format!(
             "{load} exceed its budget of {}, and no intent that reports there can become coarser; raise it, or give intents a filter with a threshold, or coarsest = {{ sample = \"1 in 64\" }}",
             load.budget

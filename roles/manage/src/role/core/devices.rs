@@ -14,6 +14,7 @@ use manager::{
 
 use super::{
     super::{
+        clock::Now,
         drivers,
         learn::LearnedLink,
         view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
@@ -22,9 +23,16 @@ use super::{
     inventory::AllLeaving,
 };
 
+/// Maximum number of hosts named for a port.
+const MAX_HOSTS_AT_PORT: usize = 3;
+/// Maximum number of counters stored per device.
+const MAX_COUNTERS: usize = 1024;
+/// Maximum number of host names in the view of the domain.
+const MAX_HOST_NAMES: usize = 1_000;
+
 impl Core {
     /// Returns all devices with their states, ports and counters.
-    pub fn devices(&self, now: u64) -> DevicesView {
+    pub fn devices(&self, now: Now) -> DevicesView {
         let inventory = self.manager.inventory();
         let mut hosts: BTreeMap<(NodeId, PortId), Vec<&str>> = BTreeMap::new();
         for host in inventory.hosts() {
@@ -57,7 +65,7 @@ impl Core {
     }
 
     /// Returns the states of all devices, for the manager's stream.
-    pub(in crate::role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
+    pub(in crate::role) fn device_states(&self, now: Now) -> Vec<DeviceState> {
         let states = self.manager.device_states().map(|status| {
             let silence = self.silence(status.node, now);
             let note = self
@@ -110,7 +118,7 @@ impl Core {
     ///
     /// # Errors
     /// There is no such device.
-    pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
+    pub fn device(&self, name: &str, now: Now) -> Result<DeviceView, Error> {
         let mut devices = self.devices(now).devices.into_iter();
         let device_of_name = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
         device_of_name.ok_or_else(|| {
@@ -121,7 +129,7 @@ impl Core {
     }
 
     /// Returns the state and the settings of the domain.
-    pub fn domain(&self, now: u64) -> DomainView {
+    pub fn domain(&self, now: Now) -> DomainView {
         let inventory = self.manager.inventory();
         let compiler = self.manager.compiler();
         let domain = compiler.settings();
@@ -199,13 +207,13 @@ impl Core {
     }
 
     /// Stores the facts that a device reports about itself, and updates the inventory.
-    pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
+    pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: Now) {
         if !self.drivers.contains_key(&node) {
             // A late message: the driver has just been stopped.
             return;
         }
         self.manager
-            .set_capabilities(node, facts.capabilities.clone(), now);
+            .set_capabilities(node, facts.capabilities.clone(), now.steady);
         self.facts.insert(node, facts);
         self.join_facts(now);
     }
@@ -228,7 +236,7 @@ impl Core {
     }
 
     /// Stores the links that the collector has learned, and updates the inventory.
-    pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: u64) {
+    pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: Now) {
         if self.learned != links {
             self.learned = links;
             self.join_facts(now);
@@ -236,7 +244,7 @@ impl Core {
     }
 
     /// Rebuilds the inventory from the configuration, the facts of devices and the learned links.
-    pub(super) fn join_facts(&mut self, now: u64) {
+    pub(super) fn join_facts(&mut self, now: Now) {
         let mut inventory = self.inventory_of_file();
         let leaving = &self.leaving;
         let facts = self.facts.iter().filter(|(node, _)| !leaving.contains_key(node));
@@ -263,14 +271,14 @@ impl Core {
         if *self.manager.inventory() != inventory {
             self.note_links(&inventory, now);
             self.note_opening(&inventory);
-            self.manager.set_inventory(inventory, now);
+            self.manager.set_inventory(inventory, now.steady);
             self.detection.is_due = true;
             self.matches.renew();
         }
     }
 
     /// Records links that appear or disappear in the history.
-    fn note_links(&mut self, inventory: &Inventory, now: u64) {
+    fn note_links(&mut self, inventory: &Inventory, now: Now) {
         let before = links(self.manager.inventory());
         let after = links(inventory);
         let appeared = after.difference(&before).map(|link| (link, "leads to"));
@@ -386,13 +394,6 @@ fn host_names(names: &[&str]) -> String {
         .join(", ")
         + &more
 }
-
-/// Maximum number of hosts named for a port.
-const MAX_HOSTS_AT_PORT: usize = 3;
-/// Maximum number of counters stored per device.
-const MAX_COUNTERS: usize = 1024;
-/// Maximum number of host names in the view of the domain.
-const MAX_HOST_NAMES: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,14 @@ use manager::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{super::journal::Kept, Core, ManagedIntent, Origin};
+use super::{
+    super::{clock::Now, journal::Kept},
+    Core, ManagedIntent, Origin,
+};
 use runtime::monitor::CollectorMonitor;
+
+/// Minimum interval between history entries with the same reason, ns.
+const QUIET: u64 = 60_000_000_000;
 
 /// State of drill-downs: whether their rules are followed, and which were denied.
 #[derive(Debug, Default)]
@@ -26,7 +32,7 @@ pub(super) struct DrillDowns {
 struct Refusals {
     /// Number of denials since the last entry in the history.
     count: u64,
-    /// Time of that entry, ns.
+    /// When that was, ns, by the steady clock.
     noted: u64,
     /// Reason of the last denial.
     reason: String,
@@ -65,7 +71,7 @@ impl Core {
         name: &str,
         flow: &wire::FlowKey,
         missed: u64,
-        now: u64,
+        now: Now,
     ) -> Option<Scope> {
         if missed > 0 {
             let text =
@@ -86,14 +92,14 @@ impl Core {
     }
 
     /// Returns whether a drill-down of this intent may be installed now.
-    pub(in crate::role) fn admits(&mut self, name: &str, firing: &Firing, now: u64) -> bool {
-        let admitted = self.manager.admit(name, firing, now);
+    pub(in crate::role) fn admits(&mut self, name: &str, firing: &Firing, now: Now) -> bool {
+        let admitted = self.manager.admit(name, firing, now.steady);
         self.denied(name, admitted, now).is_some()
     }
 
     /// Installs a drill-down of an intent, and records it.
-    pub(in crate::role) fn fire(&mut self, parent: &str, firing: &Firing, now: u64) {
-        let fired = self.manager.fire(parent, firing, now);
+    pub(in crate::role) fn fire(&mut self, parent: &str, firing: &Firing, now: Now) {
+        let fired = self.manager.fire(parent, firing, now.steady);
         let Some(child) = self.denied(parent, fired, now) else {
             return;
         };
@@ -102,15 +108,15 @@ impl Core {
         let kept = Kept {
             body,
             by: "manager".to_owned(),
-            added: now,
+            added: now.wall,
         };
         let end = self
             .manager
             .intent(&name)
             .and_then(|status| status.end)
-            .unwrap_or(now);
+            .unwrap_or(now.steady);
         let watched: Vec<String> = child.watch.iter().map(ToString::to_string).collect();
-        let seconds = end.saturating_sub(now) / 1_000_000_000;
+        let seconds = end.saturating_sub(now.steady) / 1_000_000_000;
         let text = format!(
             "{name} watches {} for {seconds} s: the rule became true for {}",
             watched.join(", "),
@@ -124,16 +130,12 @@ impl Core {
         self.note(now, "manager", "drill_down", parent, &text);
         self.intents.insert(
             name,
-            ManagedIntent {
-                intent: child,
-                kept,
-                origin: Origin::DrillDown(parent.to_owned()),
-            },
+            ManagedIntent::new(child, kept, Origin::DrillDown(parent.to_owned()), now),
         );
     }
 
     /// Removes drill-downs that the `manager` crate has ended.
-    pub(super) fn end_drill_downs(&mut self, now: u64) {
+    pub(super) fn end_drill_downs(&mut self, now: Now) {
         let gone = self.intents.iter().filter_map(|(name, held)| match &held.origin {
             Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
                 Some((name.clone(), parent.clone()))
@@ -147,7 +149,7 @@ impl Core {
     }
 
     /// Returns a successful result. Counts a denial, and records it at most once a minute.
-    fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: u64) -> Option<T> {
+    fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: Now) -> Option<T> {
         match result {
             Ok(done) => return Some(done),
             Err(Denied::NotAsked | Denied::Prolonged(_)) => {}
@@ -156,18 +158,17 @@ impl Core {
         None
     }
 
-    /// Counts a denied drill-down, and records it in the history unless the same reason was recorded recently.
-    fn deny(&mut self, name: &str, reason: String, now: u64) {
+    fn deny(&mut self, name: &str, reason: String, now: Now) {
         let denied = self.drill_downs.denied.entry(name.to_owned()).or_default();
         denied.count += 1;
         let is_new = denied.reason != reason;
-        if !is_new && now < denied.noted.saturating_add(QUIET) {
+        if !is_new && now.steady < denied.noted.saturating_add(QUIET) {
             return;
         }
         let others = denied.count - 1;
         *denied = Refusals {
             count: 0,
-            noted: now,
+            noted: now.steady,
             reason,
         };
         let more = if others > 0 {
@@ -243,9 +244,6 @@ fn port_texts(ports: &[Ports]) -> Vec<String> {
         })
         .collect()
 }
-
-/// Minimum interval between history entries with the same reason, ns.
-const QUIET: u64 = 60_000_000_000;
 
 #[cfg(test)]
 mod tests {

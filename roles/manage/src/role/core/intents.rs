@@ -12,7 +12,7 @@ use manager::{
     budget::Detail,
     compile::EffectiveRule,
     device::{Mode, NodeId},
-    intent::{self, At, Intent, Until},
+    intent::{self, At, Intent},
     plan,
     reconcile::Phase,
     verify::{self, IntentCounters, State},
@@ -22,6 +22,7 @@ use settings::setting::Setting;
 
 use super::{
     super::{
+        clock::Now,
         count::{self, Expected, Expecting, Measuring},
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
@@ -34,15 +35,20 @@ use crate::{
 };
 use terminal::units;
 
+/// Note that SF-INT was chosen, and what it does not measure.
+const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
+/// Minimum interval between checks which intents are installed, ns.
+const INSTALLED: u64 = 100_000_000;
+
 impl Core {
     /// Adopts a reloaded configuration file.
-    pub(in crate::role) fn reload(&mut self, all: &Arc<Configuration>, now: u64) {
+    pub(in crate::role) fn reload(&mut self, all: &Arc<Configuration>, now: Now) {
         self.set_inventory(all, now);
         self.set_file(all, now);
     }
 
     /// Replaces the intents of the file. Unchanged ones keep their counts.
-    pub(super) fn set_file(&mut self, all: &Arc<Configuration>, now: u64) {
+    pub(super) fn set_file(&mut self, all: &Arc<Configuration>, now: Now) {
         self.detection.set_settings(Arc::clone(all));
         let in_file = self
             .intents
@@ -51,7 +57,7 @@ impl Core {
         let mut old: Vec<String> = in_file.map(|(name, _)| name.clone()).collect();
         for settings in &all.intents {
             let intent = settings.intent();
-            if intent.check(now).is_err() || supported(&intent, all.collects()).is_err() {
+            if intent.check(now.wall).is_err() || supported(&intent, all.collects()).is_err() {
                 continue;
             }
             let body = settings.show().to_written();
@@ -59,22 +65,13 @@ impl Core {
             old.retain(|old| *old != name);
             let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
             if before.is_none_or(|before| before.kept.body != body) {
-                let until = intent.until.map(|until| Until::At(until.end(now)));
-                let intent = Intent { until, ..intent };
                 self.forget(&name);
                 let kept = Kept {
                     body,
                     by: "file".to_owned(),
-                    added: now,
+                    added: now.wall,
                 };
-                self.hold(
-                    ManagedIntent {
-                        intent,
-                        kept,
-                        origin: Origin::File,
-                    },
-                    now,
-                );
+                self.hold(ManagedIntent::new(intent, kept, Origin::File, now), now);
                 // Remove an intent with that name from the journal, so that it does not return once the file omits it.
                 if let Err(error) = self.journal.forget(&name) {
                     tracing::warn!(intent = name, %error, "cannot save in [manager] state that the file has this intent now");
@@ -89,27 +86,26 @@ impl Core {
     }
 
     /// Adds an intent. If the current network refuses it, it is retained, and compiled again when the network changes.
-    pub(super) fn hold(&mut self, held: ManagedIntent, now: u64) {
+    pub(super) fn hold(&mut self, held: ManagedIntent, now: Now) {
         let name = held.intent.name.clone();
         self.detection.is_due = true;
         self.drill_downs.is_followed = false;
         self.matches.renew();
         self.changed = now;
         if !self.stopped
-            && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
+            && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now.steady)
         {
             tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
         }
         self.intents.insert(name, held);
     }
 
-    /// Removes an intent from the devices and from all counts.
-    pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
+    pub(super) fn drop_intent(&mut self, name: &str, now: Now) {
         self.detection.is_due = true;
         self.drill_downs.is_followed = false;
         self.changed = now;
         self.intents.remove(name);
-        self.manager.remove_intent(name, now);
+        self.manager.remove_intent(name, now.steady);
         self.forget(name);
     }
 
@@ -126,7 +122,7 @@ impl Core {
     ///
     /// # Errors
     /// The request is refused; nothing changes.
-    pub fn put(&mut self, request: PutIntent, now: u64) -> Result<IntentView, Error> {
+    pub fn put(&mut self, request: PutIntent, now: Now) -> Result<IntentView, Error> {
         self.check_acting()?;
         let PutIntent {
             body,
@@ -134,7 +130,7 @@ impl Core {
             if_match,
             is_new,
         } = request;
-        let intent = read(&body, self.detection.collects(), now).map_err(Error::Wrong)?;
+        let intent = read(&body, self.detection.collects(), now.wall).map_err(Error::Wrong)?;
         let name = intent.name.clone();
         let before = self.intents.get(&name);
         check_version(&name, before, if_match.as_deref())?;
@@ -145,33 +141,21 @@ impl Core {
         if let Some(held) = before {
             may_be_replaced(&name, held)?;
         }
-        self.manager.check_intent(&intent, now)?;
-        self.check_asked(&intent)?;
+        let kept = Kept {
+            body,
+            by: by.clone(),
+            added: now.wall,
+        };
+        let mut held = ManagedIntent::new(intent, kept, Origin::Api, now);
+        self.manager.check_intent(&held.intent, now.steady)?;
+        self.check_asked(&held.intent)?;
         // A relative `until` counts from now, also after a restart, so store the absolute time.
-        let end = intent.until.map(|until| until.end(now));
-        let mut written = body;
-        if let (Some(end), Value::Object(table)) = (end, &mut written) {
+        if let (Some(end), Value::Object(table)) = (held.end, &mut held.kept.body) {
             table.insert("until".to_owned(), intent::time_text(end).into());
         }
-        let kept = Kept {
-            body: written,
-            by: by.clone(),
-            added: now,
-        };
-        self.journal.keep(&name, &kept)?;
+        self.journal.keep(&name, &held.kept)?;
         self.forget(&name);
-        let intent = Intent {
-            until: end.map(Until::At),
-            ..intent
-        };
-        self.hold(
-            ManagedIntent {
-                intent,
-                kept,
-                origin: Origin::Api,
-            },
-            now,
-        );
+        self.hold(held, now);
         self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
         self.intent(&name, now)
     }
@@ -180,8 +164,8 @@ impl Core {
     ///
     /// # Errors
     /// The intent is invalid.
-    pub fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
-        let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
+    pub fn expecting(&self, body: &Value, now: Now) -> Result<Expecting, Error> {
+        let intent = read(body, self.detection.collects(), now.wall).map_err(Error::Wrong)?;
         let measuring = self.intents.iter().filter_map(|(name, held)| {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
@@ -196,7 +180,8 @@ impl Core {
         Ok(Expecting {
             flows: matches(&intent.entries().unwrap_or_default()),
             measuring: measuring.collect(),
-            since: self.changed,
+            // Of reports before a step of the clock, nobody knows whether they are older.
+            since: (!now.is_set_since(self.changed)).then_some(self.changed.wall),
         })
     }
 
@@ -204,12 +189,16 @@ impl Core {
     ///
     /// # Errors
     /// The errors of [`Core::put`].
-    pub fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
-        let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
+    pub fn dry_run(&self, body: &Value, expected: &Expected, now: Now) -> Result<PlanView, Error> {
+        let intent = read(body, self.detection.collects(), now.wall).map_err(Error::Wrong)?;
         if let Some(held) = self.intents.get(&intent.name) {
             may_be_replaced(&intent.name, held)?;
         }
-        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now)?;
+        let intent = Intent {
+            until: None,
+            ..intent
+        };
+        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now.steady)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
         let own = EffectiveRule {
@@ -254,7 +243,7 @@ impl Core {
     ///
     /// # Errors
     /// The intent does not exist, has another version or belongs to the file, or another manager is active.
-    pub fn remove(&mut self, name: &str, if_match: Option<&str>, by: &str, now: u64) -> Result<(), Error> {
+    pub fn remove(&mut self, name: &str, if_match: Option<&str>, by: &str, now: Now) -> Result<(), Error> {
         self.check_acting()?;
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         check_version(name, Some(held), if_match)?;
@@ -271,13 +260,13 @@ impl Core {
     ///
     /// # Errors
     /// There is no such intent.
-    pub fn intent(&self, name: &str, now: u64) -> Result<IntentView, Error> {
+    pub fn intent(&self, name: &str, now: Now) -> Result<IntentView, Error> {
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         Ok(self.intent_view(name, held, now))
     }
 
     /// Returns the states of all intents, for the manager's stream.
-    pub(in crate::role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
+    pub(in crate::role) fn intent_states(&self, now: Now) -> Vec<IntentState> {
         let views = self.intents(now).intents.into_iter();
         views
             .map(|view| IntentState {
@@ -292,7 +281,7 @@ impl Core {
     }
 
     /// Returns all intents with their states.
-    pub fn intents(&self, now: u64) -> IntentsView {
+    pub fn intents(&self, now: Now) -> IntentsView {
         let intents = self
             .intents
             .iter()
@@ -302,11 +291,10 @@ impl Core {
         }
     }
 
-    /// Builds the API's view of an intent, with its verified state.
-    fn intent_view(&self, name: &str, held: &ManagedIntent, now: u64) -> IntentView {
+    fn intent_view(&self, name: &str, held: &ManagedIntent, now: Now) -> IntentView {
         let status = self.manager.intent(name);
         let inventory = self.manager.inventory();
-        let state = self.verifier.state(name, |node| inventory.name(node), now);
+        let state = self.verifier.state(name, |node| inventory.name(node), now.steady);
         let (flows, rate) = match &state {
             Some(State::Seen(figures) | State::Complete(figures)) => (figures.flows, figures.rate),
             _ => (0, 0.0),
@@ -356,7 +344,7 @@ impl Core {
             },
             by: held.kept.by.clone(),
             added: held.kept.added,
-            end: status.as_ref().and_then(|status| status.end),
+            end: held.end.or_else(|| Some(now.to_wall(status.as_ref()?.end?))),
             intent: held.kept.body.clone(),
             state,
             text,
@@ -377,7 +365,7 @@ impl Core {
     }
 
     /// Returns the remarks that follow the description of an intent's state.
-    fn remarks(&self, name: &str, now: u64) -> String {
+    fn remarks(&self, name: &str, now: Now) -> String {
         let mut text = String::new();
         if let Some(taken) = self
             .overlap(name)
@@ -406,14 +394,14 @@ impl Core {
         if !drill_downs.is_empty() {
             text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
         }
-        if let Some(reason) = self.drill_downs.denied(name, now) {
+        if let Some(reason) = self.drill_downs.denied(name, now.steady) {
             text.push_str(&format!("; a drill-down was not installed: {reason}"));
         }
         text
     }
 
     /// Describes unreachable or failing devices on an intent's paths. The flag says whether they make the intent silent.
-    fn lost_devices(&self, name: &str, state: &str, now: u64) -> Option<(bool, String)> {
+    fn lost_devices(&self, name: &str, state: &str, now: Now) -> Option<(bool, String)> {
         if !matches!(state, "seen" | "complete" | "silent") {
             return None;
         }
@@ -425,11 +413,11 @@ impl Core {
             _ => None,
         });
         let lost: Vec<(String, String)> = lost.collect();
-        verify::unreachable_text(&lost, self.verifier.last_report(name, now))
+        verify::unreachable_text(&lost, self.verifier.last_report(name, now.steady))
     }
 
     /// Describes devices whose reports an intent lacks: those at which its flows end or, if no flow is known, all devices.
-    fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
+    fn silent_devices(&self, name: &str, state: &str, now: Now) -> Vec<String> {
         let ends = self.totals.get(name).map(|since| &since.ends);
         self.device_reports
             .keys()
@@ -507,15 +495,16 @@ impl Core {
         (state.name().to_owned(), text)
     }
 
-    /// Tells the verifier which intents are installed on all their devices, if that may have changed. Returns the time of the
-    /// next check if it is too early now.
-    pub(super) fn check_installed(&mut self, now: u64) -> Option<u64> {
+    /// Tells the verifier which intents all their devices have, if that may have changed. Returns the steady time of the next check, if
+    /// one is due.
+    pub(super) fn check_installed(&mut self, now: Now) -> Option<u64> {
         if !self.install_check.is_due {
             return None;
         }
-        if now < self.install_check.next {
+        if now.steady < self.install_check.next {
             return Some(self.install_check.next);
         }
+        let begun = (self.stopwatch)();
         let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
         for name in self.intents.keys() {
             let is_installed = match self.manager.compiler().outcome(name) {
@@ -530,13 +519,13 @@ impl Core {
                 None if self.stopped => continue,
                 None => false,
             };
-            self.verifier.set_installed(name, is_installed, now);
+            self.verifier.set_installed(name, is_installed, now.steady);
         }
-        let took = nic::time::now().saturating_sub(now);
+        let took = (self.stopwatch)().saturating_sub(begun);
         // At most a tenth of the thread's time goes into this check.
         self.install_check = InstallCheck {
             is_due: false,
-            next: now + INSTALLED.max(took.saturating_mul(9)),
+            next: now.steady + INSTALLED.max(took.saturating_mul(9)),
         };
         None
     }
@@ -561,25 +550,25 @@ impl Core {
         &mut self,
         counted: BTreeMap<String, IntentCounters>,
         totals: count::Totals,
-        now: u64,
+        now: Now,
     ) {
         for (name, mut counters) in counted {
             if self.intents.contains_key(&name) {
                 count::IntentTotals::add_to(&mut self.totals, &name, &mut counters);
                 counters.sources = self.sources(&name, &counters.sources);
                 counters.arrivals = self.arrivals;
-                self.verifier.observe(&name, counters, now);
+                self.verifier.observe(&name, counters, now.steady);
             }
         }
         self.keep_budgets(totals, now);
     }
 
-    /// Removes intents whose time is over.
-    pub(super) fn end_intents(&mut self, now: u64) {
+    /// Removes intents whose time is over by the system's clock. Returns the steady time of the next end, as that clock is set now.
+    pub(super) fn end_intents(&mut self, now: Now) -> Option<u64> {
         let ended: Vec<String> = self
             .intents
             .iter()
-            .filter(|(_, held)| matches!(held.intent.until, Some(Until::At(end)) if end <= now))
+            .filter(|(_, held)| held.end.is_some_and(|end| end <= now.wall))
             .map(|(name, _)| name.clone())
             .collect();
         for name in ended {
@@ -589,6 +578,8 @@ impl Core {
             }
             self.note(now, "manager", "end", &name, "its time has expired");
         }
+        let ends = self.intents.values().filter_map(|held| held.end);
+        ends.min().map(|end| now.to_steady(end))
     }
 }
 
@@ -713,12 +704,6 @@ fn in_file(name: &str) -> Error {
     ))
 }
 
-/// Note that SF-INT was chosen, and what it does not measure.
-const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
-
-/// Minimum interval between checks which intents are installed, ns.
-const INSTALLED: u64 = 100_000_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -730,6 +715,7 @@ mod tests {
                 name: "web".to_owned(),
                 ..Intent::default()
             },
+            end: None,
             kept: Kept {
                 body: Value::Null,
                 by: "ana".to_owned(),

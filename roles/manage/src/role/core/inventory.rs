@@ -18,6 +18,7 @@ use manager::{
 use super::{
     super::{
         Local,
+        clock::Now,
         drivers::{Driver, Namespaces},
     },
     Core, Error,
@@ -41,7 +42,7 @@ pub(super) struct Leaving {
 
 impl Core {
     /// Starts the driver of a device.
-    pub(super) fn start_driver(&mut self, device: &Device, now: u64) {
+    pub(super) fn start_driver(&mut self, device: &Device, now: Now) {
         let Reach {
             local,
             namespaces,
@@ -57,12 +58,12 @@ impl Core {
                 send(message);
             },
         );
-        self.manager.set_capabilities(device.node, can, now);
+        self.manager.set_capabilities(device.node, can, now.steady);
         self.drivers.insert(device.node, driver);
     }
 
     /// Adopts the inventory of a reloaded configuration: starts, restarts and stops drivers.
-    pub(super) fn set_inventory(&mut self, all: &Configuration, now: u64) {
+    pub(super) fn set_inventory(&mut self, all: &Configuration, now: Now) {
         let inventory = manager::inventory::from_settings(&all.inventory);
         let before = std::mem::replace(&mut self.settings, all.manager.clone());
         let old = std::mem::replace(&mut self.inventory, inventory.clone());
@@ -117,7 +118,7 @@ impl Core {
     }
 
     /// Adopts the map of DTA collectors, whose content may have changed under the same file name.
-    fn set_dta_map(&mut self, now: u64) {
+    fn set_dta_map(&mut self, now: Now) {
         match self.settings.collector_map() {
             Ok(map) => {
                 let before = &self.manager.compiler().settings().dta_map;
@@ -125,7 +126,7 @@ impl Core {
                     let collectors = map.collectors.join(", ");
                     self.note(now, "file", "dta_map", &collectors, "are the DTA collectors now");
                 }
-                self.manager.set_dta_map(map, now);
+                self.manager.set_dta_map(map, now.steady);
             }
             // The map was read a moment ago, when the configuration was checked.
             Err(error) => tracing::warn!(error, "[manager] dta_map: devices keep the map that they have"),
@@ -133,7 +134,7 @@ impl Core {
     }
 
     /// Drops leaving devices that have returned with another node ID, because two drivers must not drive one device.
-    fn drop_replaced(&mut self, now: u64) {
+    fn drop_replaced(&mut self, now: Now) {
         let leaving = self
             .leaving
             .iter()
@@ -149,7 +150,7 @@ impl Core {
 
     /// Lets a device leave. Its neighbours strip INT from packets to it. It may still insert INT, so the sinks stay in the
     /// domain until it is known to measure nothing.
-    fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: u64) {
+    fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: Now) {
         self.note(
             now,
             "file",
@@ -161,7 +162,7 @@ impl Core {
     }
 
     /// Stops driving the leaving devices that no longer measure anything.
-    pub(super) fn end_leaving(&mut self, now: u64) {
+    pub(super) fn end_leaving(&mut self, now: Now) {
         if self.leaving.is_empty() || !self.is_acting() {
             return;
         }
@@ -185,7 +186,7 @@ impl Core {
     ///
     /// # Errors
     /// There is no such device, or the inventory still has it.
-    pub fn forget_leaving(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
+    pub fn forget_leaving(&mut self, name: &str, by: &str, now: Now) -> Result<(), Error> {
         self.check_acting()?;
         let node = self.device(name, now)?.node;
         if !self.leaving.contains_key(&node) {
@@ -197,8 +198,7 @@ impl Core {
         Ok(())
     }
 
-    /// Stops driving a leaving device, and records why.
-    fn release(&mut self, node: NodeId, by: &str, text: &str, now: u64) {
+    fn release(&mut self, node: NodeId, by: &str, text: &str, now: Now) {
         let Some(Leaving { device, .. }) = self.leaving.remove(&node) else {
             return;
         };
@@ -226,7 +226,7 @@ impl Core {
     }
 
     /// Lets the devices leave that an earlier run drove and the configuration no longer has.
-    pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), store::Error> {
+    pub(super) fn restore_devices(&mut self, now: Now) -> Result<(), store::Error> {
         for (device, ports) in self.journal.devices()? {
             if self.is_replaced(&device) || self.inventory.device(device.node).is_some() {
                 continue;
@@ -259,7 +259,7 @@ impl Core {
     }
 
     /// Removes all state of a device, because another device may answer in its place.
-    fn forget_device(&mut self, node: NodeId, now: u64) {
+    fn forget_device(&mut self, node: NodeId, now: Now) {
         self.facts.remove(&node);
         self.lease.forget(node);
         self.device_reports.remove(&node);
@@ -269,7 +269,7 @@ impl Core {
         self.logged_states.0.remove(&node);
         let mut without = self.manager.inventory().clone();
         without.remove_device(node);
-        self.manager.set_inventory(without, now);
+        self.manager.set_inventory(without, now.steady);
     }
 
     /// Counts the devices that store the active manager's lease.
@@ -342,7 +342,7 @@ impl Core {
     }
 
     /// Announces an opening port that is now a sink, with no packets with INT left in its queue.
-    pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: u64) {
+    pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: Now) {
         // Ignore ports that were not in a link.
         if !self.opening.contains(&(node, port)) {
             return;

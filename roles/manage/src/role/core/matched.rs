@@ -13,7 +13,12 @@ use manager::{
     verify::SourceCounters,
 };
 
-use super::Core;
+use super::{super::clock::Now, Core};
+
+/// Maximum number of intents for which matched packets are compared.
+const MAX_INTENTS: usize = 1_000;
+/// Maximum number of entries per device.
+const MAX_ENTRIES: usize = 65_536;
 
 /// Matched packets by intent and device.
 #[derive(Debug, Default)]
@@ -91,7 +96,7 @@ impl MatchCounters {
 
 impl Core {
     /// Processes a device's count of measured packets by match entry.
-    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: u64) {
+    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: Now) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
             if self.matches.cut.insert(node) {
                 let device = self.manager.inventory().name(node);
@@ -161,11 +166,6 @@ impl Core {
         all.peek().is_some() && all.all(|node| self.reports_here(node))
     }
 }
-
-/// Maximum number of intents for which matched packets are compared.
-const MAX_INTENTS: usize = 1_000;
-/// Maximum number of entries per device.
-const MAX_ENTRIES: usize = 65_536;
 
 #[cfg(test)]
 mod tests {

@@ -11,14 +11,20 @@ use manager::{
     verify::{Arrivals, EdgeCounters, Evidence, IntentCounters, SILENCE, Silence, State},
 };
 
-use super::{super::count::Arrived, Core};
+use super::{
+    super::{clock::Now, count::Arrived},
+    Core,
+};
 use settings::listen::Listen;
+
+/// Maximum number of sinks named.
+const MAX_NAMES: usize = 4;
 
 /// The number of reports that a device has sent, by its own count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceReports {
     pub(super) reported: Reported,
-    /// Time of that message, ns.
+    /// When it reported this, ns, by the steady clock.
     pub(super) reported_at: u64,
     /// Time at which it last had more packets to report, ns; `None` if never since the manager's start.
     advanced: Option<u64>,
@@ -28,18 +34,18 @@ pub(super) struct DeviceReports {
 
 impl Core {
     /// Stores a device's count of its reports.
-    pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: u64) {
+    pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: Now) {
         let before = self.device_reports.get(&node).copied();
         let packets = before.map(|before| before.reported.packets);
         let is_more = packets.is_some_and(|before| reported.packets > before);
         let advanced = if is_more {
-            Some(now)
+            Some(now.steady)
         } else {
             before.and_then(|before| before.advanced)
         };
         let is_sending = before.is_some_and(|before| reported.sent > before.reported.sent);
         let sent = if is_sending {
-            Some(now)
+            Some(now.steady)
         } else {
             before.and_then(|before| before.sent)
         };
@@ -47,7 +53,7 @@ impl Core {
             node,
             DeviceReports {
                 reported,
-                reported_at: now,
+                reported_at: now.steady,
                 advanced,
                 sent,
             },
@@ -63,7 +69,7 @@ impl Core {
         &mut self,
         arrived: &BTreeMap<NodeId, Arrived>,
         local: BTreeSet<IpAddr>,
-        now: u64,
+        now: Now,
     ) {
         self.local = local;
         self.arrivals = Arrivals {
@@ -88,8 +94,8 @@ impl Core {
                 edges: [(node, edge)].into(),
                 ..IntentCounters::default()
             };
-            self.reporters.set_installed(&name, true, now);
-            self.reporters.observe(&name, counters, now);
+            self.reporters.set_installed(&name, true, now.steady);
+            self.reporters.observe(&name, counters, now.steady);
         }
     }
 
@@ -100,15 +106,18 @@ impl Core {
     }
 
     /// Describes a device whose reports do not arrive, or returns `None` if they do.
-    pub(super) fn silence(&self, node: NodeId, now: u64) -> Option<String> {
+    pub(super) fn silence(&self, node: NodeId, now: Now) -> Option<String> {
         let inventory = self.manager.inventory();
         let name = node.to_string();
-        match self.reporters.state(&name, |node| inventory.name(node), now)? {
+        match self
+            .reporters
+            .state(&name, |node| inventory.name(node), now.steady)?
+        {
             State::Silent(silent) => silent.first().map(|silent| {
                 // The device's sent counter is updated late. If it has not advanced lately, the device sends nothing.
                 let sent = self.device_reports.get(&node).and_then(|counted| counted.sent);
                 let evidence = match silent.evidence {
-                    Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
+                    Evidence::Sends(_) if is_old(sent, now.steady) => Evidence::SendsNone,
                     evidence => evidence,
                 };
                 text(&Silence {
@@ -121,7 +130,7 @@ impl Core {
     }
 
     /// Describes sinks that have nothing to report, while packets of an intent match at sources and no report of them arrives.
-    pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: u64) -> Option<String> {
+    pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: Now) -> Option<String> {
         let Some(State::Silent(silent)) = state else {
             return None;
         };
@@ -145,7 +154,7 @@ impl Core {
             .into_iter()
             .filter(|node| {
                 let device = self.device_reports.get(node);
-                device.is_some_and(|device| is_old(device.advanced, now))
+                device.is_some_and(|device| is_old(device.advanced, now.steady))
             })
             .map(|node| self.manager.inventory().name(node));
         idle_text(idle.collect(), ends.is_some())
@@ -204,9 +213,6 @@ pub(super) fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>)
         Listen::Xdp { ports, .. } => ports.contains(&to.port()) && local.contains(&to.ip()),
     }
 }
-
-/// Maximum number of sinks named.
-const MAX_NAMES: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     super::{
+        clock::Now,
         journal::Kept,
         view::{CopiedView, CopyView},
     },
@@ -14,12 +15,23 @@ use super::{
 };
 use terminal::text;
 
+/// The author of these changes in the history.
+const BY: &str = "other manager";
+/// Maximum number of changes per copy. The next copy continues.
+const MAX_CHANGES: usize = 256;
+/// Maximum number of history entries per copy and action.
+const MAX_NOTES: usize = 16;
+/// Maximum length of an intent's author, characters.
+const MAX_BY: usize = 300;
+/// Maximum length of a reason for leaving an intent out, characters.
+const MAX_REASON: usize = 300;
+
 /// The other manager, and the state of the copy.
 #[derive(Debug)]
 pub(super) struct Peer {
     address: String,
     last: CopyState,
-    /// Time at which the copy was last complete, ns.
+    /// When its intents were last those of this manager, by the steady clock.
     copied: Option<u64>,
     /// The reason why one of its intents is not copied.
     left_out: Option<String>,
@@ -95,11 +107,11 @@ impl Core {
     }
 
     /// Describes the state of the copy, or returns `None` if this manager is active or has no peer.
-    pub(super) fn copy_text(&self, now: u64) -> Option<String> {
+    pub(super) fn copy_text(&self, now: Now) -> Option<String> {
         self.peer
             .as_ref()
             .filter(|_| !self.is_acting())
-            .map(|peer| peer.text(now))
+            .map(|peer| peer.text(now.steady))
     }
 
     /// Returns the version of the state that a standby manager copies, and the state itself unless its version is `known`.
@@ -130,7 +142,7 @@ impl Core {
     }
 
     /// Adopts the other manager's intents; `Ok(None)` means that they are unchanged. Returns whether the copy is complete.
-    pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
+    pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: Now) -> bool {
         // This manager may have taken over meanwhile.
         if self.is_acting() {
             return false;
@@ -151,25 +163,24 @@ impl Core {
         };
         let Some(peer) = &mut self.peer else { return false };
         if last == CopyState::Copied {
-            peer.copied = Some(now);
+            peer.copied = Some(now.steady);
         }
         let is_new = matches!(last, CopyState::Failed(_)) != matches!(peer.last, CopyState::Failed(_));
         let complete = matches!(last, CopyState::Copied | CopyState::Idle);
         peer.last = last;
         if is_new {
-            let text = peer.text(now);
+            let text = peer.text(now.steady);
             tracing::warn!(text, "the other manager");
             self.note(now, "manager", "standby", "", &text);
         }
         complete
     }
 
-    /// Replaces the copied intents by a newer copy, in the journal and in memory, and records the changes.
-    fn take_over_intents(&mut self, copy: CopyView, now: u64) -> Result<CopyState, Error> {
+    fn take_over_intents(&mut self, copy: CopyView, now: Now) -> Result<CopyState, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
         let collects = self.detection.collects();
         let changes = changes(&self.intents, copy.intents, |body| {
-            intents::read(body, collects, now)
+            intents::read(body, collects, now.wall)
         });
         self.journal.change(&changes.gone, &changes.kept)?;
         for name in &changes.gone {
@@ -178,14 +189,7 @@ impl Core {
         let added: Vec<String> = changes.kept.iter().map(|(name, ..)| name.clone()).collect();
         for (name, intent, kept) in changes.kept {
             self.forget(&name);
-            self.hold(
-                ManagedIntent {
-                    intent,
-                    kept,
-                    origin: Origin::Api,
-                },
-                now,
-            );
+            self.hold(ManagedIntent::new(intent, kept, Origin::Api, now), now);
         }
         for (action, names) in [("remove", &changes.gone), ("add", &added)] {
             names
@@ -273,17 +277,6 @@ fn changes(
     changes
 }
 
-/// The author of these changes in the history.
-const BY: &str = "other manager";
-/// Maximum number of changes per copy. The next copy continues.
-const MAX_CHANGES: usize = 256;
-/// Maximum number of history entries per copy and action.
-const MAX_NOTES: usize = 16;
-/// Maximum length of an intent's author, characters.
-const MAX_BY: usize = 300;
-/// Maximum length of a reason for leaving an intent out, characters.
-const MAX_REASON: usize = 300;
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -317,6 +310,7 @@ mod tests {
             name.to_owned(),
             ManagedIntent {
                 intent,
+                end: None,
                 kept: kept(name, 5),
                 origin,
             },

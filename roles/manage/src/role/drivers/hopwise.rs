@@ -36,6 +36,26 @@ use view::{
     switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesView},
 };
 
+/// Capacity of a driver's command queue. The core sends one command at a time, and again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Maximum length of a switch's reason, characters.
+const MAX_REASON: usize = 300;
+/// Maximum length of a name from a switch, characters; LLDP names have at most 255.
+const MAX_NAME: usize = 255;
+/// Maximum size of a response, bytes; it fits full tables.
+const MAX_RESPONSE: usize = 16 << 20;
+const CONNECT: Duration = Duration::from_secs(1);
+/// Time limit of a counter request, below the core's own limit so that the reason is known.
+const REQUEST: Duration = Duration::from_millis(1800);
+/// Time limit of a long poll, above a switch's longest wait.
+const LONG_POLL: Duration = Duration::from_secs(30);
+/// Interval between polls of the counters.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum interval between reads of the rules.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Delay between attempts to reach a switch.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// The API address of a hopwise process, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(in crate::role) struct Address {
@@ -528,23 +548,3 @@ impl Drop for Task {
         self.0.abort();
     }
 }
-
-/// Capacity of a driver's command queue. The core sends one command at a time, and again after a timeout.
-const MAX_COMMANDS: usize = 4;
-/// Maximum length of a switch's reason, characters.
-const MAX_REASON: usize = 300;
-/// Maximum length of a name from a switch, characters; LLDP names have at most 255.
-const MAX_NAME: usize = 255;
-/// Maximum size of a response, bytes; it fits full tables.
-const MAX_RESPONSE: usize = 16 << 20;
-const CONNECT: Duration = Duration::from_secs(1);
-/// Time limit of a counter request, below the core's own limit so that the reason is known.
-const REQUEST: Duration = Duration::from_millis(1800);
-/// Time limit of a long poll, above a switch's longest wait.
-const LONG_POLL: Duration = Duration::from_secs(30);
-/// Interval between polls of the counters.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum interval between reads of the rules.
-const PAUSE: Duration = Duration::from_millis(250);
-/// Delay between attempts to reach a switch.
-const AGAIN: Duration = Duration::from_millis(500);

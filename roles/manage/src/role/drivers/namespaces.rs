@@ -20,6 +20,9 @@ use nic::capabilities::{CapSet, drop_thread_to};
 use runtime::control::Control;
 use terminal::CliError;
 
+/// Capacity of a namespace's request queue: several times the tasks of a device.
+const MAX_REQUESTS: usize = 64;
+
 /// The namespaces of all devices, by name.
 #[derive(Debug, Default)]
 pub struct Namespaces(BTreeMap<String, Namespace>);
@@ -132,9 +135,6 @@ fn socket(address: &str) -> io::Result<(TcpSocket, SocketAddr)> {
     };
     Ok((socket?, first))
 }
-
-/// Capacity of a namespace's request queue: several times the tasks of a device.
-const MAX_REQUESTS: usize = 64;
 
 #[cfg(test)]
 mod tests {
