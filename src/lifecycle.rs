@@ -434,13 +434,13 @@ impl Server {
         monitor: Arc<Monitor>,
         notes: Option<Arc<Notes>>,
     ) -> Result<api::Context, CliError> {
-        let reminds = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
+        let repeats_alerts = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
         Ok(api::Context {
-            reminds,
+            repeats_alerts,
             known_links: Arc::new(known_links(settings)),
             notes,
             config_file: self.file.clone(),
-            enabling: Arc::default(),
+            rule_file_lock: Arc::default(),
             active_config: Arc::clone(&self.active_config),
             monitor,
             hub: Arc::clone(&self.hub),
@@ -460,10 +460,10 @@ impl Server {
                 .map(Arc::new),
             tls: Arc::clone(&self.tls),
             history: history(settings, self.pipeline.moved_files())?,
-            queries: Arc::new(Semaphore::new(settings.api.max_queries)),
-            reads: Arc::new(Semaphore::new(api::READS)),
-            pages: Arc::new(Semaphore::new(api::PAGES)),
-            unsent: Arc::new(Semaphore::new(api::UNSENT)),
+            query_permits: Arc::new(Semaphore::new(settings.api.max_queries)),
+            read_permits: Arc::new(Semaphore::new(api::MAX_READS)),
+            page_permits: Arc::new(Semaphore::new(api::MAX_PAGES)),
+            unsent_budget: Arc::new(Semaphore::new(api::UNSENT_BUDGET_KIB)),
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use store::{FlowHistory, FlowPoint};
 
-use super::holds::Silences;
+use super::holds::SilenceEvidence;
 use view::{HopLatencies, LatencySpread, node};
 
 /// Maximum number of time bins, and of nodes with a distribution each, in a response.
@@ -78,7 +78,7 @@ impl TimeGrid {
 }
 
 /// Computes the latency distributions of a flow and of its hops.
-pub(super) fn latencies(history: &FlowHistory, silences: &Silences, grid: TimeGrid) -> HopLatencies {
+pub(super) fn latencies(history: &FlowHistory, silences: &SilenceEvidence, grid: TimeGrid) -> HopLatencies {
     let mut hops: BTreeMap<u32, Samples> = BTreeMap::new();
     let mut flow = Samples::default();
     for (point, end) in history.series.iter().zip(silences.ends(&history.series, grid.to)) {
@@ -261,7 +261,7 @@ mod tests {
             to: 30 * SECOND,
             step: 10 * SECOND,
         };
-        super::latencies(history, &Silences::default(), grid)
+        super::latencies(history, &SilenceEvidence::default(), grid)
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
             to: 30 * SECOND,
             step: 10 * SECOND,
         };
-        let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), grid);
+        let found = super::latencies(&history, &SilenceEvidence::stored_every(10 * SECOND), grid);
         assert_eq!(found.hops[0].time, 3 * SECOND);
         assert_eq!(found.hops[0].means, [Some(5), None]);
         assert!(found.truncated);

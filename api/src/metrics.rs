@@ -85,11 +85,11 @@ impl Format {
 
 /// Returns whether an element of `Accept` names OpenMetrics 1 without excluding it by `q=0`.
 fn is_open_metrics(range: &str) -> bool {
-    let mut parts = range.split(';').map(str::trim);
-    let name = parts.next().unwrap_or("");
-    let is_named = name.eq_ignore_ascii_case("application/openmetrics-text");
-    is_named
-        && parts.all(|part| match part.split_once('=') {
+    let mut sources = range.split(';').map(str::trim);
+    let name = sources.next().unwrap_or("");
+    let names_open_metrics = name.eq_ignore_ascii_case("application/openmetrics-text");
+    names_open_metrics
+        && sources.all(|part| match part.split_once('=') {
             Some(("q", weight)) => weight.parse() != Ok(0.0),
             Some(("version", version)) => version.starts_with("1."),
             _ => true,
@@ -107,10 +107,10 @@ impl Text {
     /// Writes HELP and TYPE of a metric, once before its samples. The suffix of the name determines the type.
     fn metric(&mut self, name: &str, help: &str) {
         // In OpenMetrics the suffix belongs to the sample, not to the family name. The Prometheus format has no type `info`.
-        let is_open = self.format == Format::OpenMetrics;
+        let open_metrics = self.format == Format::OpenMetrics;
         let (family, kind) = if let Some(family) = name.strip_suffix("_total") {
-            (if is_open { family } else { name }, "counter")
-        } else if let Some(family) = name.strip_suffix("_info").filter(|_| is_open) {
+            (if open_metrics { family } else { name }, "counter")
+        } else if let Some(family) = name.strip_suffix("_info").filter(|_| open_metrics) {
             (family, "info")
         } else {
             (name, "gauge")
@@ -152,7 +152,7 @@ fn prefix(name: &str) -> &'static str {
 
 /// Sources of the document besides the monitor; `None` for roles that do not run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct Sources<'a> {
     /// State of the switch role.
     pub(crate) switch: Option<&'a SwitchView>,
     /// State of the aggregator role.
@@ -176,9 +176,9 @@ pub(crate) struct Parts<'a> {
 }
 
 /// Writes the document with all metrics.
-pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
+pub(crate) fn render(monitor: &Monitor, sources: Sources<'_>, format: Format) -> String {
     let detail = monitor.detail();
-    let Parts {
+    let Sources {
         switch,
         aggregator,
         exports,
@@ -189,7 +189,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         names,
         dns,
         tls,
-    } = parts;
+    } = sources;
     let mut document = Text {
         format,
         ..Text::default()
@@ -212,7 +212,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         "table_refused_total" => counts.refused, "New entries refused because a table was full.";
     });
     network(text, &detail);
-    named(text, names, dns);
+    names_and_dns(text, names, dns);
     store(text, monitor);
     let streams = monitor.hub().stats();
     metrics!(text {
@@ -231,8 +231,8 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     exporting::exporting(text, exports);
     recording::recording(text, monitor.flight_recorder());
     reporting::reporter(text, reporter);
-    dta::translating(text, translator);
-    dta::keeping(text, memory);
+    dta::translator(text, translator);
+    dta::collector_memory(text, memory);
     process::process(text);
     if format == Format::OpenMetrics {
         document.out.push_str("# EOF\n");
@@ -369,11 +369,11 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
 fn network(text: &mut Text, detail: &Detail) {
     let entries = &detail.entries;
     let latencies = merged(entries.iter().map(|entries| &entries.nodes));
-    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p50] ["node" = one.node] {
+    metrics!(text [for entry in latencies.values().take(MAX_SERIES); for value in entry.last.p50] ["node" = entry.node] {
         "hop_latency_median_seconds" => value as f64 / 1e9,
             "Time inside a node, median over the last second that had values.";
     });
-    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p99] ["node" = one.node] {
+    metrics!(text [for entry in latencies.values().take(MAX_SERIES); for value in entry.last.p99] ["node" = entry.node] {
         "hop_latency_p99_seconds" => value as f64 / 1e9,
             "Time inside a node, 99th percentile over the last second that had values.";
     });
@@ -393,7 +393,7 @@ fn network(text: &mut Text, detail: &Detail) {
 }
 
 /// Writes names of nodes and interfaces as info metrics, to be joined with metrics that have ids.
-fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
+fn names_and_dns(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     metrics!(text [for node in names.nodes.iter().take(MAX_NAMES); for name in &node.name] [
         "node" = node.node, "name" = name
     ] {
@@ -402,9 +402,9 @@ fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     let interfaces = names
         .nodes
         .iter()
-        .flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
-    metrics!(text [for (node, one) in interfaces.take(MAX_NAMES)] [
-        "node" = node, "interface" = one.interface, "name" = one.name
+        .flat_map(|node| node.interfaces.iter().map(|entry| (node.node, entry)));
+    metrics!(text [for (node, entry) in interfaces.take(MAX_NAMES)] [
+        "node" = node, "interface" = entry.interface, "name" = entry.name
     ] {
         "interface_info" => 1, "Name of an interface of a node; 1.";
     });

@@ -105,17 +105,17 @@ fn filters(text: &mut Text, switch: Option<&SwitchView>) {
 pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);
-        for one in counters.iter().filter(|one| one.object.is_none())
-    ] ["device" = device, "what" = one.name] {
-        "device_packets_total" => one.packets,
+        for entry in counters.iter().filter(|entry| entry.object.is_none())
+    ] ["device" = device, "what" = entry.name] {
+        "device_packets_total" => entry.packets,
             "Packets that the program of a managed device counted, by device and counter.";
     });
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);
-        for one in counters;
-        for object in &one.object
-    ] ["device" = device, "object" = object, "what" = one.name] {
-        "device_object_packets_total" => one.packets,
+        for entry in counters;
+        for object in &entry.object
+    ] ["device" = device, "object" = object, "what" = entry.name] {
+        "device_object_packets_total" => entry.packets,
             "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
     });
 }
