@@ -116,11 +116,9 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
         // After a full lookup, `last_rank` may be after the last row (flows expire); a cut page continues after its last row.
-        let page_ends_early = is_cut || !is_complete;
-        let last_rank = if page_ends_early { last_shown } else { last_rank };
-        let next = last_rank
-            .filter(|_| has_more || page_ends_early)
-            .map(format_cursor);
+        let is_partial = is_cut || !is_complete;
+        let last_rank = if is_partial { last_shown } else { last_rank };
+        let next = last_rank.filter(|_| has_more || is_partial).map(format_cursor);
         Flows {
             flows,
             total,
@@ -183,7 +181,7 @@ async fn select_by_hops(
 ) -> Result<MatchingFlows, Refusal> {
     let limit = std::mem::replace(&mut query.limit, LOOKUP_CHUNK);
     let is_first_page = query.after.is_none();
-    let mut matching = MatchingFlows {
+    let mut result = MatchingFlows {
         is_lower_bound: true,
         ..MatchingFlows::default()
     };
@@ -204,30 +202,28 @@ async fn select_by_hops(
             .copies
             .into_iter()
             .filter(|(_, copy)| condition.matches(&copy.facts()));
-        matching
-            .rows
-            .extend(matches.take(limit + 1 - matching.rows.len()));
+        result.rows.extend(matches.take(limit + 1 - result.rows.len()));
         looked_up += page.flows.len();
-        matching.is_complete = true;
-        (matching.has_more, matching.last_rank) = if current.is_complete {
+        result.is_complete = true;
+        (result.has_more, result.last_rank) = if current.is_complete {
             (page.more, page.flows.last().map(|(rank, _)| *rank))
         } else {
             (true, last_copied)
         };
-        if matching.rows.len() > limit {
-            matching.rows.truncate(limit);
-            (matching.has_more, matching.last_rank) = (true, matching.rows.last().map(|(rank, _)| *rank));
-        } else if matching.has_more
-            && matching.rows.len() < limit
+        if result.rows.len() > limit {
+            result.rows.truncate(limit);
+            (result.has_more, result.last_rank) = (true, result.rows.last().map(|(rank, _)| *rank));
+        } else if result.has_more
+            && result.rows.len() < limit
             && looked_up < MAX_LOOKUPS
-            && matching.last_rank.is_some()
+            && result.last_rank.is_some()
         {
-            query.after = matching.last_rank;
+            query.after = result.last_rank;
             continue;
         }
-        matching.total = matching.rows.len() as u64;
-        matching.is_lower_bound = matching.has_more || !is_first_page;
-        return Ok(matching);
+        result.total = result.rows.len() as u64;
+        result.is_lower_bound = result.has_more || !is_first_page;
+        return Ok(result);
     }
 }
 
@@ -304,15 +300,16 @@ struct CurrentFlows {
 }
 
 async fn copy_current(context: &Context, page: &FlowPage) -> Result<CurrentFlows, Busy> {
-    let mut copies = Vec::new();
+    let mut current = CurrentFlows {
+        copies: Vec::new(),
+        is_complete: true,
+    };
     let mut hops = 0;
     for chunk in page.flows.chunks(WORKER_CHUNK) {
         // The flows so far fill more than one page.
         if hops > MAX_HOPS {
-            return Ok(CurrentFlows {
-                copies,
-                is_complete: false,
-            });
+            current.is_complete = false;
+            break;
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
         let mut answers = context
@@ -329,13 +326,10 @@ async fn copy_current(context: &Context, page: &FlowPage) -> Result<CurrentFlows
                 .find_map(|flows| flows.get_mut(index).and_then(Option::take));
             let Some(copy) = copy else { continue };
             hops += copy.path.len();
-            copies.push((*rank, copy));
+            current.copies.push((*rank, copy));
         }
     }
-    Ok(CurrentFlows {
-        copies,
-        is_complete: true,
-    })
+    Ok(current)
 }
 
 fn flow_view(copy: &FlowCopy) -> FlowView {

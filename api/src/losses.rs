@@ -57,32 +57,28 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let current_links = context.monitor.links().await?;
     let (exported, has_more_ends) = history.ends(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
-        let ends = match evidence {
-            Evidence::Exported => NextHops::from_losses(&losses, &link_memory(&exported, span)),
+        let peers = match evidence {
+            Evidence::Exported => Peers::from_losses(&losses, &link_memory(&exported, span)),
             Evidence::Reports | Evidence::Sampled => {
                 let mut memory = known_links.memory();
                 memory.learn(&current_links);
-                NextHops::from_losses(&losses, &memory)
+                Peers::from_losses(&losses, &memory)
             }
         };
         let links = past::link_views(&paths).into_keys().collect();
-        let drops = drops(&losses, &reasons, &ends, evidence);
+        let drops = drops(&losses, &reasons, &peers, evidence);
         let (drops, more) = page::fill(drops.into_iter(), limit);
-        let link_losses = link_losses(&losses, links, &ends, evidence);
-        let omitted =
-            losses.drops.len().saturating_sub(drops.len()) + link_losses.len().saturating_sub(limit);
-        let (links, more_links) = page::fill(link_losses.into_iter(), limit);
+        let by_link = link_losses(&losses, links, &peers, evidence);
+        let omitted = losses.drops.len().saturating_sub(drops.len()) + by_link.len().saturating_sub(limit);
+        let (links, more_links) = page::fill(by_link.into_iter(), limit);
         LossMap {
             more: omitted.max(usize::from(more || more_links)),
             drops,
-            unplaced: ends.unplaced(&losses),
+            unplaced: peers.unplaced(&losses),
             links,
             reporters: reporters(&losses),
             counted: !losses.links.is_empty(),
-            uncounted: losses
-                .links
-                .is_empty()
-                .then(|| counting_requirement(evidence).to_owned()),
+            uncounted: losses.links.is_empty().then(|| requirement(evidence).to_owned()),
             left_out: losses.left_out,
             counted_until: losses.counted_until,
             range: past::range(span, truncated || losses.truncated || has_more_ends),
@@ -105,15 +101,15 @@ fn link_memory(exported: &[LinkEnds], span: Span) -> LinkMemory {
 
 /// Node behind the egress interface of each drop place, at the time of its drops.
 #[derive(Default, Debug)]
-struct NextHops(BTreeMap<DropKey, Behind>);
+struct Peers(BTreeMap<DropKey, Behind>);
 
-impl NextHops {
+impl Peers {
     fn from_losses(losses: &Losses, memory: &LinkMemory) -> Self {
-        let ends = losses.drops.iter().filter_map(|(place, sum)| {
+        let peers = losses.drops.iter().filter_map(|(place, sum)| {
             let (node, interface) = place.node.zip(place.egress_if)?;
             Some((*place, memory.behind(node, interface, sum.first, sum.last)))
         });
-        Self(ends.collect())
+        Self(peers.collect())
     }
 
     fn node(&self, place: &DropKey) -> Option<u32> {
@@ -148,14 +144,14 @@ impl NextHops {
 fn drops(
     losses: &Losses,
     reasons: &BTreeMap<u8, String>,
-    ends: &NextHops,
+    peers: &Peers,
     evidence: Evidence,
 ) -> Vec<DropsView> {
     let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
-        to: ends.node(place),
-        to_unknown: ends.unknown(place, evidence),
+        to: peers.node(place),
+        to_unknown: peers.unknown(place, evidence),
         queue: place.queue,
         reason: place.reason,
         reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),
@@ -195,12 +191,12 @@ fn reporter_view(node: Option<u32>, loss: &ReporterLoss) -> ReporterView {
 fn link_losses(
     losses: &Losses,
     mut links: BTreeSet<(u32, u32)>,
-    ends: &NextHops,
+    peers: &Peers,
     evidence: Evidence,
 ) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
-        if let Some(link) = place.node.zip(ends.node(place)) {
+        if let Some(link) = place.node.zip(peers.node(place)) {
             *dropped.entry(link).or_default() += sum.packets;
         }
     }
@@ -235,7 +231,7 @@ fn with_counts(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss 
     let Some(count) = losses.links.get(&ends) else {
         let unknown = match losses.silent.contains(&ends) {
             true => ONE_END,
-            false => counting_requirement(evidence),
+            false => requirement(evidence),
         };
         return LinkLoss {
             unknown: Some(unknown.to_owned()),
@@ -274,7 +270,7 @@ enum Evidence {
 }
 
 /// Returns a sentence on what is missing to count packets.
-fn counting_requirement(evidence: Evidence) -> &'static str {
+fn requirement(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Reports => {
             "needs reports of each node about each packet (postcards): in this time, no node reported the same flow as the node before it"

@@ -223,11 +223,8 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         to: Some(span.to().saturating_sub(1)),
         limit: MAX_POINTS,
     };
-    let history_of_flow = history.flow(query, permit).await?;
-    let last = history_of_flow
-        .series
-        .last()
-        .map_or(&[][..], |point| &point.hops[..]);
+    let points = history.flow(query, permit).await?.series;
+    let last = points.last().map_or(&[][..], |point| &point.hops[..]);
     let hops = flow_span.path.iter().map(|node| HopView {
         node: shown::node(*node),
         hop_latency: last
@@ -281,9 +278,7 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
     let default_unit = settings.collect().resolve_profiles().0.queue_unit;
     let mut views: BTreeMap<u32, NodeView> = BTreeMap::new();
     for (key, sum) in &spans.series {
-        let view = views
-            .entry(key.node)
-            .or_insert_with(|| empty_node(settings, key.node));
+        let view = views.entry(key.node).or_insert_with(|| empty(settings, key.node));
         view.last_seen = view.last_seen.max(sum.last);
         if key.metric == Metric::HopLatency as u8 {
             view.reports = sum.count;
@@ -303,15 +298,12 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         }
     }
     for (id, drops) in &spans.drops {
-        views
-            .entry(*id)
-            .or_insert_with(|| empty_node(settings, *id))
-            .drops = *drops;
+        views.entry(*id).or_insert_with(|| empty(settings, *id)).drops = *drops;
     }
     views
 }
 
-fn empty_node(settings: &Settings, id: u32) -> NodeView {
+fn empty(settings: &Settings, id: u32) -> NodeView {
     NodeView {
         node: id,
         name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
@@ -441,11 +433,11 @@ mod tests {
             last,
         };
         let links = link_views(&[path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)]);
-        let flow_span: Vec<_> = links
+        let found: Vec<_> = links
             .values()
             .map(|link| (link.from, link.to, link.flows, link.last_seen))
             .collect();
-        assert_eq!(flow_span, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
+        assert_eq!(found, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
     }
 
     #[test]

@@ -63,12 +63,11 @@ pub(crate) async fn changes(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(FLOW_SELECTION)?;
     let span = past::span_or_default(&params)?;
-    let selector = selected_flows(&params);
     let limit = params.limit()?;
     let permit = history_permit(&context).await?;
     let query = PathQuery {
         span,
-        of: selector,
+        of: selected_flows(&params),
         limit,
     };
     let path_changes = history_of(&context)?
@@ -110,25 +109,20 @@ fn change_view(change: &PathChange) -> PathChangeView {
 pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(FLOW_SELECTION)?;
     let span = past::span_or_default(&params)?;
-    let selector = selected_flows(&params);
-    let limit = params.limit()?;
-    let permit = history_permit(&context).await?;
-    let history = history_of(&context)?;
-    let reverse_selector = reverse_selector(&selector);
     let query = PathQuery {
         span,
-        of: selector,
-        limit,
+        of: selected_flows(&params),
+        limit: params.limit()?,
     };
+    let permit = history_permit(&context).await?;
+    let history = history_of(&context)?;
+    let reverse_selector = reverse_selector(&query.of);
     let forward = history.path_uses(query.clone(), Arc::clone(&permit)).await?;
     let reverse_uses = match reverse_selector.clone() {
         Some(selector) => {
-            let query = PathQuery {
-                span,
-                of: selector,
-                limit,
-            };
-            Some(history.path_uses(query, Arc::clone(&permit)).await?)
+            let mut reverse_query = query.clone();
+            reverse_query.of = selector;
+            Some(history.path_uses(reverse_query, Arc::clone(&permit)).await?)
         }
         None => None,
     };

@@ -17,11 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nic::capture::Layer;
-use wire::Aggregate;
 use wire::frame::Datagram;
 use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
-use wire::{Hop, Refusal};
+use wire::{Aggregate, Hop, Refusal};
 
 use self::hint::ProfileHint;
 use self::plausibility::PlausibilityCheck;
@@ -29,9 +28,8 @@ use collect_role::capture::{self, Account, CapturedFrame};
 use collect_role::datagram::{Profiles, octets};
 use collect_role::settings::receive_on;
 use config::Settings;
-use terminal::CliError;
 use terminal::progress::Progress;
-use terminal::{Terminal, units};
+use terminal::{CliError, Terminal, units};
 
 /// Print the reports in a capture
 ///

@@ -4,8 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use crate::examine::{self, Check, Depth, Examined, Expected, Input, Report, Requirements, Verdict};
 use config::Settings;
-use terminal::CliError;
-use terminal::{Terminal, Tone, units::counted};
+use terminal::{CliError, Terminal, Tone, units::counted};
 
 mod json;
 

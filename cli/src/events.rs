@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
 use net::client::{self, Client, Stream};
-use terminal::CliError;
-use terminal::Tone;
 use terminal::text::json_line;
-use terminal::{Terminal, units};
+use terminal::{CliError, Terminal, Tone, units};
 use view::{EventView, Events, Names};
 
 /// Number of events in one request.

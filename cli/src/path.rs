@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use super::remote::{Api, fetch, names};
 use net::client::{Client, escape};
-use terminal::CliError;
-use terminal::Tone;
 use terminal::text::json_line;
-use terminal::{Align, Table, Terminal, plot, units};
+use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{FlowDetail, FlowView, Flows, Names};
 
 /// Show the path of a flow, hop by hop

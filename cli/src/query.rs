@@ -12,10 +12,9 @@ use super::remote::{Api, fetch, parse_path};
 use super::store_query::{Format, Printed, StoreQuery, time};
 use config::{Settings, build};
 use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
-use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::progress::Waiting;
-use terminal::{Align, Table, table, units};
+use terminal::{Align, CliError, Table, table, units};
 use view::{Names, NamesView};
 
 /// Maximum length of a query from standard input, bytes.

@@ -1,10 +1,9 @@
 //! The shell of `hopwise query`: line editing with history, completion, dot commands, and a pager for long results.
 
-use std::env;
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;

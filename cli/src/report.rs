@@ -18,8 +18,7 @@ use runtime::{
     collector_map,
     reporter::{Sockets, first_sequence},
 };
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
 
 /// Send DTA reports to a translator: a single one, or many at a rate
 ///

@@ -176,7 +176,7 @@ fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
         .unwrap()
         .losses_in(span, every_report.then_some(u64::MAX))
         .unwrap();
-    let ends = NextHops::from_losses(&losses, &memory);
+    let ends = Peers::from_losses(&losses, &memory);
     assert_eq!(ends.unplaced(&losses), 0);
     let fabric = [101, 102, 103, 201, 202].into_iter();
     let links = fabric.flat_map(|node| (1..5).map(move |port| (node, peer(node, port))));
@@ -368,7 +368,7 @@ fn what_is_not_known_is_said() {
         ..Losses::default()
     };
     let links = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)].into();
-    let judged = link_losses(&losses, links, &NextHops::default(), Evidence::Reports);
+    let judged = link_losses(&losses, links, &Peers::default(), Evidence::Reports);
     let of = |from: u32| judged.iter().find(|link| link.from == from).unwrap();
     // Node 2 lost three reports: they explain the missing one.
     assert_eq!(
@@ -381,20 +381,14 @@ fn what_is_not_known_is_said() {
     );
     assert_eq!((of(3).lost, of(3).lost_most), (Some(0), Some(0)));
     assert_eq!(of(4).unknown.as_deref(), Some(ONE_END));
-    assert_eq!(
-        of(5).unknown.as_deref(),
-        Some(counting_requirement(Evidence::Reports))
-    );
+    assert_eq!(of(5).unknown.as_deref(), Some(requirement(Evidence::Reports)));
     let off = link_losses(
         &Losses::default(),
         [(5, 6)].into(),
-        &NextHops::default(),
+        &Peers::default(),
         Evidence::Sampled,
     );
-    assert_eq!(
-        off[0].unknown.as_deref(),
-        Some(counting_requirement(Evidence::Sampled))
-    );
+    assert_eq!(off[0].unknown.as_deref(), Some(requirement(Evidence::Sampled)));
 }
 
 #[test]
@@ -439,7 +433,7 @@ fn drops_of_no_link_that_is_known_are_said() {
         link(6, 3, START),
         link(6, 4, START + 500 * SECOND),
     ]);
-    let ends = NextHops::from_losses(&losses, &memory);
+    let ends = Peers::from_losses(&losses, &memory);
     let found = drops(&losses, &BTreeMap::new(), &ends, Evidence::Sampled);
     let said: Vec<_> = found
         .iter()

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use super::print;
 use dta::calculate::{self, Calculation, Requirements};
 use dta::settings::Count;
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
 
 /// Calculate the probability that a key-write store answers, from its keys, slots and copies
 ///

@@ -6,8 +6,7 @@ use super::{Source, print, query};
 use dta::key::Key;
 use dta::source::CountAnswer;
 use net::client::escape;
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
 
 /// Get the count of a key from a key-increment store of collector memory
 ///

@@ -10,8 +10,7 @@ use crate::remote::fetch;
 use dta::source::{Shape, StoreView};
 use dta_role::memory::SnapshotView;
 use net::client::Client;
-use terminal::CliError;
-use terminal::{Align, Table, units};
+use terminal::{Align, CliError, Table, units};
 
 /// List the stores of collector memory with their occupancy and the expected share of answered keys
 #[derive(clap::Args, Debug)]

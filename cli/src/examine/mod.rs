@@ -10,8 +10,7 @@ mod rx_path;
 #[cfg(test)]
 mod tests;
 
-use collect_role::settings::CollectorSettings;
-use collect_role::settings::XdpMode;
+use collect_role::settings::{CollectorSettings, XdpMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nic::bpf::{LoadOptions, Object};

@@ -1,7 +1,6 @@
 //! JSON output of `hopwise replay`, one object. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
-use collector::event::Kind;
-use collector::event::SequenceEvent;
+use collector::event::{Kind, SequenceEvent};
 use collector::{StreamId, StreamView};
 use detect::Metric;
 use wire::{FlowKey, Refusal};
