@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use settings::setting::Shown;
 use terminal::CliError;
 
-use crate::file::P4Program;
 use crate::plan::{mac, management_address, management_mac};
-use crate::routes::routes;
 use crate::tables::{entry, plain, table};
-use crate::topology::Topology;
+use crate::{file::P4Program, routes::routes, topology::Topology};
 
 /// Name of the BMv2 executable, looked up on `PATH`.
 pub(crate) const PROGRAM: &str = "simple_switch_grpc";

@@ -3,21 +3,17 @@
 //! The topology file has the users' settings; the lab adds addresses, ports, routes and node names. All reports go to
 //! addresses in the management namespace, where the collector's sockets are.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use settings::{
     setting::{Setting, Shown},
     values::{Size, bytes},
 };
 
-use crate::conditions::Conditions;
-use crate::file::Verbatim;
-use crate::managed;
 use crate::plan::{COLLECTOR, MANAGEMENT, SWITCH_API, namespace};
-use crate::routes::routes;
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Port, Topology};
+use crate::{conditions::Conditions, file::Verbatim, managed, routes::routes};
 
 /// UDP port of telemetry reports at the collector.
 const TELEMETRY_PORT: u16 = 32766;

@@ -1,11 +1,8 @@
 //! Removes a lab: its processes, its network namespaces and its directory. A lab that was created only in part is removed in
 //! the same way, because everything is found by the lab's name.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{fs, io::ErrorKind, path::Path, process::Command};
 
 use nic::process::{self, Process, Signal};
 

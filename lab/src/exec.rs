@@ -1,8 +1,6 @@
 //! `hopwise lab exec`: runs a program in the network namespace of a host or switch, as `ip netns exec` does.
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::{ffi::OsString, os::unix::process::CommandExt, process::Command};
 
 use super::remote::Lab;
 use terminal::CliError;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use terminal::CliError;
 
 use crate::conditions::{ActiveFault, Conditions, Fault};
-use crate::managed;
-use crate::remote::Lab;
+use crate::{managed, remote::Lab};
 
 /// Time from the cut of a link to the change of routes, as with a routing protocol that has to converge.
 const CONVERGENCE: Duration = Duration::from_millis(200);

@@ -1,8 +1,7 @@
 //! The topology file of a lab, declared with the macros that also declare hopwise's configuration. The doc comments of the
 //! settings are the text of the reference page, `docs/reference/lab.md`.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use settings::{
     choice,

@@ -5,9 +5,7 @@
 //! table of the topology file that causes it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use std::path::Path;
+use std::{net::IpAddr, ops::RangeInclusive, path::Path};
 
 use config::Settings;
 use manage_role::settings::check_intents;

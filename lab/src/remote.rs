@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::bmv2;
-use super::configs::TRANSLATOR_API;
 use super::managed::{self, ExpectedIntent};
 use super::plan::{MANAGEMENT, SWITCH_API, namespace};
 use super::state::{Directory, State};
-use super::topology::Topology;
+use super::{bmv2, configs::TRANSLATOR_API, topology::Topology};
 use config::Settings;
 use net::client::Client;
 use terminal::CliError;

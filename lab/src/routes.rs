@@ -1,8 +1,7 @@
 //! Shortest-path routes: at every switch, the ports that are one link closer to the destination (breadth-first search from
 //! the destination). Each hop reduces the distance, so packets never loop, even if the network has cycles.
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::{collections::VecDeque, net::IpAddr};
 
 use super::topology::{Node, Topology, attached_switch};
 

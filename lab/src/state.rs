@@ -1,18 +1,14 @@
 //! State of a lab between commands. The directory `/run/hopwise/lab-NAME` has the saved state, a copy of the topology file,
 //! and the configurations and logs of the processes; its lock (`flock`) serializes commands.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{collections::BTreeSet, io::ErrorKind, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::conditions::Conditions;
-use crate::load;
-use crate::topology::Topology;
+use crate::{conditions::Conditions, load, topology::Topology};
 use terminal::CliError;
 
 /// Parent of all labs' directories.

@@ -4,16 +4,13 @@
 //! The UDP payload, integers in big-endian order, is padded to the packet size:
 //! `"hwlt"` (4 bytes) | flow id (4) | sequence number (8) | send time, ns (8)
 
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io::ErrorKind, sync::OnceLock, thread};
 
 use nic::udp::{Burst, Options, Receiver};
 
-use super::remote::Lab;
-use super::topology::Topology;
+use super::{remote::Lab, topology::Topology};
 use settings::values::Rate;
 use terminal::CliError;
 

@@ -1,21 +1,18 @@
 //! Creates a lab: executes the plan, writes the configurations, starts the processes, and waits until all of them answer and,
 //! in a managed lab, the manager has configured the switches. On failure it removes what it has created.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io::ErrorKind, os::unix::process::CommandExt};
 
-use super::conditions::Conditions;
 use super::down::{self, ip};
 use super::plan::{MANAGEMENT, Step, namespace, steps};
 use super::remote::{COLLECTOR_FILE, Lab};
 use super::state::{self, Directory, State, TOPOLOGY_FILE};
-use super::topology::Topology;
 use super::{bmv2, configs, load, managed};
+use super::{conditions::Conditions, topology::Topology};
 use terminal::{CliError, programs};
 
 /// Default address of the collector's API and web page; falls back to a free port.

@@ -5,13 +5,8 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::down::{self, RemovalCounts};
-use crate::file::P4Program;
-use crate::remote::Lab;
-use crate::restart::RestartTimes;
-use crate::state;
 use crate::topology::{Host, Node, Topology, attached_switch};
-use crate::traffic::PairStats;
-use crate::up::CreatedLab;
+use crate::{file::P4Program, remote::Lab, restart::RestartTimes, state, traffic::PairStats, up::CreatedLab};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
 pub(super) fn line(text: &str) -> Result<(), CliError> {
