@@ -10,20 +10,16 @@ mod json;
 mod plausibility;
 mod text;
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::{collections::BTreeMap, net::IpAddr, process::ExitCode};
 
 use nic::capture::Layer;
-use wire::frame::Datagram;
-use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
 use wire::{Aggregate, Hop, Refusal};
+use wire::{frame::Datagram, packet::Contents};
 
-use self::hint::ProfileHint;
-use self::plausibility::PlausibilityCheck;
+use self::{hint::ProfileHint, plausibility::PlausibilityCheck};
 use collect_role::capture::{self, Account, CapturedFrame};
 use collect_role::datagram::{Profiles, octets};
 use collect_role::settings::receive_on;

@@ -19,8 +19,7 @@ use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
 use net::client::{Client, escape};
 use runtime::collector_map;
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
 /// Name of the field in which the server adds the configured name of a drop reason.
 pub(crate) const REASON_NAME: &str = "reason_name";

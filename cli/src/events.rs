@@ -1,9 +1,7 @@
 //! `hopwise events`: prints events of a running hopwise or of a store, or follows them live (server-sent events).
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{path::PathBuf, process::ExitCode, thread};
 
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};

@@ -12,8 +12,7 @@ use std::{
 
 use detect::{Metric, Prefix};
 use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
-use manager::flows::FlowMatch;
-use manager::instruction;
+use manager::{flows::FlowMatch, instruction};
 use p4runtime::{
     binary,
     entry::{Content, Entry, Field, Key},

@@ -1,7 +1,6 @@
 //! `hopwise path`: shows the path of a flow and the latency and queue of each hop, from a running hopwise or a store.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use super::remote::{Api, fetch, names};
 use net::client::{Client, escape};

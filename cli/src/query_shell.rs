@@ -1,17 +1,13 @@
 //! The shell of `hopwise query`: line editing with history, completion, dot commands, and a pager for long results.
 
-use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs};
+use std::{io::Write, path::PathBuf};
 
-use rustyline::completion::Completer;
-use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::{DefaultHistory, History as _};
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use rustyline::{completion::Completer, error::ReadlineError, highlight::Highlighter, hint::Hinter};
 
 use super::remote::path_variable;
 use super::store_query::{Format, Printed, StoreQuery, time};

@@ -6,22 +6,18 @@ mod json;
 mod summary;
 mod text;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use collector::Collector;
 
 use self::findings::{Findings, Outlet};
 use super::store_writer::StoreWriter;
 use collect_role::capture::{self, Account, Merged};
-use collect_role::datagram::AggregatePorts;
 use collect_role::replay::{Difference, Options, Replay, Replayed, Speed};
-use collect_role::settings::receive_on;
+use collect_role::{datagram::AggregatePorts, settings::receive_on};
 use config::{Settings, build};
-use terminal::CliError;
-use terminal::progress::Progress;
+use terminal::{CliError, progress::Progress};
 use view::Names;
 
 /// Replay a capture through the collector

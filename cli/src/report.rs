@@ -4,9 +4,7 @@
 mod load;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use ::dta::report_text;
 use clap::{Subcommand, ValueEnum};

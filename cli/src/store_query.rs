@@ -1,7 +1,6 @@
 //! Parameters and printed results of `hopwise query`, and parsers for the times and durations in options.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use terminal::CliError;
 

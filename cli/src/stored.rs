@@ -1,15 +1,12 @@
 //! Queries of a store's files for `hopwise events` and `hopwise path` with `--dir`; the results have the types of the API.
 
-use std::io::ErrorKind;
-use std::path::Path;
-use std::time::Duration;
+use std::{io::ErrorKind, path::Path, time::Duration};
 
 use collector::Kind;
 use detect::Metric;
 use store::{EventFilter, EventRow, QueryOptions, Reader, Value, facts};
 
-use super::event_filter::Filter;
-use super::remote::parse_path;
+use super::{event_filter::Filter, remote::parse_path};
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 

@@ -6,10 +6,8 @@ mod screen;
 mod snapshot;
 mod state;
 
-use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{process::ExitCode, sync::mpsc::RecvTimeoutError, thread};
 
 use self::{
     detail::Detail,
@@ -17,8 +15,7 @@ use self::{
     snapshot::Snapshot,
     state::{Action, Range, State, Target},
 };
-use super::remote::Api;
-use super::store_query::time;
+use super::{remote::Api, store_query::time};
 use net::client::Client;
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};

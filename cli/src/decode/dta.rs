@@ -2,8 +2,7 @@
 //!
 //! The UDP port selects the parser; on DTA ports, both the v1 layout and the layout of the paper's artifact are recognized.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::{fmt::Write as _, net::IpAddr};
 
 use nic::capture::Layer;
 use wire::dta::artifact::{self, Form, Nack};

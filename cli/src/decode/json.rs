@@ -2,14 +2,12 @@
 
 use std::net::IpAddr;
 
-use wire::int::Sf;
 use wire::ioam::{Ioam, Node, OptionList, Trace};
-use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
+use wire::{int::Sf, packet::Contents};
 
-use super::Refused;
-use super::plausibility::SourcePlausibility;
+use super::{Refused, plausibility::SourcePlausibility};
 use terminal::json::{self, Object, Text};
 
 /// Appends a report as a line of JSON.

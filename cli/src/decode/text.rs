@@ -1,15 +1,13 @@
 //! Text output of `hopwise decode`: a headline, lines for flow and annotations, and a table of hops.
 
-use std::fmt::Display;
-use std::net::IpAddr;
+use std::{fmt::Display, net::IpAddr};
 
 use wire::int::{Int, Sf};
 use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
-use super::Refused;
-use super::plausibility::SourcePlausibility;
+use super::{Refused, plausibility::SourcePlausibility};
 use terminal::{Align, Table, units};
 
 const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];

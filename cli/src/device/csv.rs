@@ -1,7 +1,6 @@
 //! Reads an inventory from CSV (RFC 4180): the first row names the columns, each other row is a device, a link or a host.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use manager::device::PortId;
 

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use dta::key::Key;
-use dta::source::CountAnswer;
+use dta::{key::Key, source::CountAnswer};
 use net::client::escape;
 use terminal::{CliError, units};
 

@@ -7,8 +7,7 @@ use serde_json::json;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
 use runtime::collector_map;
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
 const COLLECTOR_SYNTAX: &str =
     "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";

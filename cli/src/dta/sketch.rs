@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use dta::key::Key;
-use dta::source::SketchAnswer;
+use dta::{key::Key, source::SketchAnswer};
 use net::client::escape;
 use terminal::CliError;
 

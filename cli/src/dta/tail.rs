@@ -5,8 +5,7 @@ use std::{process::ExitCode, thread, time::Duration};
 use super::{Source, fields_text, query};
 use crate::remote::fetch;
 use dta::source::{DtaSource, Entry, TailAnswer};
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
 /// Interval between two polls with `--follow`.
 const EVERY: Duration = Duration::from_millis(200);

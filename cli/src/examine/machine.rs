@@ -1,8 +1,6 @@
 //! Checks of the machine: socket buffers, backlog, kernel version, AF_XDP, capabilities, locked memory, huge pages and BPF.
 
-use nic::capabilities::Cap;
-use nic::device::Machine;
-use nic::receive;
+use nic::{capabilities::Cap, device::Machine, receive};
 
 use super::{Check, Examined, HIDDEN, Requirements, Verdict, rx_path};
 use terminal::units;

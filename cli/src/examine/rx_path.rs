@@ -1,9 +1,8 @@
 //! Predicts or probes the fastest receive path of an interface: AF_XDP zero-copy, native XDP, generic XDP, packet socket, UDP
 //! socket. [`RxPath`] orders them, the fastest first.
 
-use nic::capabilities::Cap;
 use nic::device::{self, Facts, Machine};
-use nic::receive::RxPath;
+use nic::{capabilities::Cap, receive::RxPath};
 
 use super::{Check, Verdict};
 

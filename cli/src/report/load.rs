@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use nic::time;
-use wire::dta::Operation;
-use wire::dta::hash::MAX_KEY;
+use wire::{dta::Operation, dta::hash::MAX_KEY};
 
 use super::Sending;
-use terminal::CliError;
-use terminal::progress::Progress;
+use terminal::{CliError, progress::Progress};
 
 /// Maximum number of reports between two reads of the clock.
 const BURST: u64 = 64;

@@ -3,8 +3,7 @@
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use terminal::{CliError, Terminal};
 
