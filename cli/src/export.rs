@@ -112,8 +112,8 @@ fn status(args: &Status) -> Result<ExitCode, CliError> {
         table(&view.exports)
     };
     terminal::print(&text)?;
-    let fails = view.exports.iter().any(|one| one.last_error.is_some());
-    Ok(if fails {
+    let has_errors = view.exports.iter().any(|export| export.last_error.is_some());
+    Ok(if has_errors {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -134,25 +134,25 @@ fn table(exports: &[ExportView]) -> String {
         ("left out", Align::Right),
         ("repeated", Align::Right),
     ]);
-    for one in exports {
+    for export in exports {
         table.row([
-            one.export.clone(),
-            stream(one),
-            format!("{} {}", one.kind, one.server),
-            units::count(one.delivered),
-            units::count(one.waiting),
-            units::bytes(one.memory),
-            units::count(one.rejected),
-            units::count(one.expired),
-            units::count(one.shed),
-            units::count(one.left_out),
-            units::count(one.repeated),
+            export.export.clone(),
+            stream(export),
+            format!("{} {}", export.kind, export.server),
+            units::count(export.delivered),
+            units::count(export.waiting),
+            units::bytes(export.memory),
+            units::count(export.rejected),
+            units::count(export.expired),
+            units::count(export.shed),
+            units::count(export.left_out),
+            units::count(export.repeated),
         ]);
     }
     let mut text = table.render();
-    for one in exports {
-        if let Some(error) = &one.last_error {
-            text.push_str(&format!("{} {}: {error}\n", one.export, stream(one)));
+    for export in exports {
+        if let Some(error) = &export.last_error {
+            text.push_str(&format!("{} {}: {error}\n", export.export, stream(export)));
         }
     }
     text
@@ -176,7 +176,7 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
         let chosen: Vec<&ExportView> = view
             .exports
             .iter()
-            .filter(|one| args.name.as_ref().is_none_or(|name| *name == one.export))
+            .filter(|export| args.name.as_ref().is_none_or(|name| *name == export.export))
             .collect();
         if chosen.is_empty() {
             let name = args.name.as_deref().unwrap_or("any name");
@@ -184,8 +184,8 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
                 "this hopwise has no export of {name}; `hopwise export status` lists them"
             )));
         }
-        let waiting: u64 = chosen.iter().map(|one| one.waiting + one.held).sum();
-        let counted: Vec<u64> = chosen.iter().map(|one| one.counted).collect();
+        let waiting: u64 = chosen.iter().map(|export| export.waiting + export.held).sum();
+        let counted: Vec<u64> = chosen.iter().map(|export| export.counted).collect();
         let before = known.get_or_insert_with(|| counted.clone());
         let is_new = before.len() == counted.len() && before.iter().zip(&counted).all(|(old, new)| old < new);
         if waiting == 0 && is_new {
@@ -213,7 +213,7 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
     terminal::print(&table(&sent))?;
     let all_accepted = sent
         .iter()
-        .all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
+        .all(|export| export.rejected == 0 && export.expired == 0 && export.waiting == 0);
     Ok(if all_accepted {
         ExitCode::SUCCESS
     } else {

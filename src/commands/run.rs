@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
-        examine::at_start(&settings);
+        examine::log_at_start(&settings);
     }
     let mut server = Server::new(settings.clone(), args.config, log)
         .with_overrides(overrides)

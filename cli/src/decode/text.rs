@@ -7,7 +7,7 @@ use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
-use super::{Refused, plausibility::SourcePlausibility};
+use super::{RefusedReport, plausibility::SourcePlausibility};
 use terminal::{Align, Table, units};
 
 const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
@@ -114,7 +114,7 @@ pub(super) fn packet(
 }
 
 /// Writes a refused frame or report.
-pub(super) fn refused(out: &mut String, refused: &Refused) {
+pub(super) fn refused(out: &mut String, refused: &RefusedReport) {
     let source = refused
         .source
         .map_or(String::new(), |source| format!("  from {source}"));

@@ -163,22 +163,22 @@ fn xdp(o: &mut Object<'_>, facts: &Facts) {
 }
 
 fn expected(o: &mut Object<'_>, expected: &Expected) {
-    let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
+    let uncertain: Vec<&str> = expected.uncertain.iter().map(|rx_path| rx_path.name()).collect();
     o.field("rx_path", expected.rx_path.name())
-        .field("perhaps", perhaps);
-    o.objects("not", &expected.not, |(rx_path, reason), o| {
+        .field("perhaps", uncertain);
+    o.objects("not", &expected.excluded, |(rx_path, reason), o| {
         o.field("rx_path", rx_path.name())
             .field("reason", reason.as_str());
     });
-    o.field("tried", expected.tried);
+    o.field("tried", expected.is_probed);
 }
 
 fn checks(o: &mut Object<'_>, checks: &[Check]) {
     o.objects("checks", checks, |check, o| {
         o.field("check", check.name)
             .field("verdict", check.verdict.name())
-            .field("found", check.found.as_str())
-            .field("why", check.why.as_str())
+            .field("found", check.finding.as_str())
+            .field("why", check.reason.as_str())
             .field("fix", check.fix.as_deref());
     });
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{Source, print, query};
+use super::{Source, print, url_query};
 use dta::{key::Key, source::SketchAnswer};
 use net::client::escape;
 use terminal::CliError;
@@ -50,14 +50,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         None => {
             let map = args.source.map()?;
             let collector = map.as_ref().and_then(|map| map.collector_of_sketches());
-            let asked = query(&[
+            let params = url_query(&[
                 ("key", args.key.as_ref().map(Key::to_string)),
                 ("epoch", args.epoch.map(|epoch| epoch.to_string())),
                 ("samples", Some(args.samples.to_string())),
             ]);
-            let path = format!("/dta/stores/{}/sketch{asked}", escape(&args.store));
+            let path = format!("/dta/stores/{}/sketch{params}", escape(&args.store));
             args.source
-                .ask(collector.as_slice(), &path, |_| true, |_, _| {})?
+                .query_collectors(collector.as_slice(), &path, |_| true, |_, _| {})?
         }
     };
     print(&answer, args.json, text)?;

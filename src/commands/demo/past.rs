@@ -85,7 +85,7 @@ impl PastCollector {
             now += TICK;
             network.run_until(now, self);
             self.collector.tick(now, &mut self.store_writer);
-            self.store_writer.look(&self.collector, now);
+            self.store_writer.learn_links(&self.collector, now);
             progress.at(now - start, self.datagrams);
         }
         self.collector.finish(now, &mut self.store_writer);
