@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-const REPLACED: char = '·';
+const REPLACEMENT: char = '·';
 
 /// Replaces each control or bidirectional character of a single line by `·`.
 pub fn printable(text: &str) -> Cow<'_, str> {
@@ -11,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     text.chars()
-        .map(|char| if is_control(char) { REPLACED } else { char })
+        .map(|char| if is_control(char) { REPLACEMENT } else { char })
         .collect()
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
             _ => char.len_utf8(),
         };
         match length {
-            0 => clean.push(REPLACED),
+            0 => clean.push(REPLACEMENT),
             _ => clean.push_str(&rest[..length]),
         }
         rest = &rest[length.max(char.len_utf8())..];
