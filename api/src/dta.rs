@@ -89,8 +89,8 @@ fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<S
         return Ok(Arc::clone(live));
     };
     let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
-    let opened = SourceStore::open(&memory.snapshot_directory().join(file));
-    opened.map(Arc::new).map_err(|error| {
+    let store = SourceStore::open(&memory.snapshot_directory().join(file));
+    store.map(Arc::new).map_err(|error| {
         Refusal::not_found(format!(
             "there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"
         ))

@@ -6,7 +6,7 @@
 //! - rollups have the greatest hop latency of all flows per node and second. If the flow's latency at a node is well above
 //!   that maximum, none of its packets passed in that second.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use detect::Metric;
 use store::{FlowHistory, FlowPoint, RollupFilter};
@@ -40,7 +40,7 @@ pub(super) struct SilenceEvidence {
 }
 
 /// Time span, ns, for which the rollups of each node are needed.
-type RollupSpans = BTreeMap<u32, (u64, u64)>;
+type RollupSpans = BTreeMap<u32, Range<u64>>;
 
 impl SilenceEvidence {
     /// Reads the rollups for `flow`, whose last value may hold until `end`. `push_interval` is `[collector] push_interval`.
@@ -61,14 +61,14 @@ impl SilenceEvidence {
             margin,
             ..Self::default()
         };
-        for (node, (from, to)) in silences
+        for (node, span) in silences
             .rollup_spans(&flow.series, end)
             .into_iter()
             .take(MAX_NODES)
         {
             let filter = RollupFilter {
-                from: Some(from),
-                to: Some(to),
+                from: Some(span.start),
+                to: Some(span.end),
                 metric: Some(Metric::HopLatency),
                 node: Some(node),
                 interval: Some(1),
@@ -93,8 +93,8 @@ impl SilenceEvidence {
 
     /// Adds a one-second rollup. Every worker has its own, so the greatest counts.
     fn add(&mut self, node: u32, ts: u64, max: u64) {
-        let max_latencies = self.max_latencies.entry((node, ts / SECOND)).or_default();
-        *max_latencies = max.max(*max_latencies);
+        let latency = self.max_latencies.entry((node, ts / SECOND)).or_default();
+        *latency = max.max(*latency);
     }
 
     /// Returns the nodes and spans whose rollups could show that a value did not hold until the next one.
@@ -102,17 +102,13 @@ impl SilenceEvidence {
         let mut spans = RollupSpans::new();
         for (point, next) in with_next(series, end) {
             let next = self.end_by_interval(point, next);
-            let (first, last) = whole_seconds(point.ts, next);
-            if last < first.saturating_add(SILENT_SECONDS) {
+            let seconds = whole_seconds(point.ts, next);
+            if seconds.end < seconds.start.saturating_add(SILENT_SECONDS) {
                 continue;
             }
-            let from = first * SECOND;
-            let to = last * SECOND;
+            let span = seconds.start * SECOND..seconds.end * SECOND;
             for (node, _) in self.slow_hops(point) {
-                spans
-                    .entry(node)
-                    .and_modify(|span| span.1 = to)
-                    .or_insert((from, to));
+                spans.entry(node).or_insert_with(|| span.clone()).end = span.end;
             }
         }
         spans
@@ -149,14 +145,17 @@ impl SilenceEvidence {
 
     /// Returns the start of the first seconds in which no packet was as slow at a node of the path; `next` if there are none.
     fn end_by_rollups(&self, point: &FlowPoint, next: u64) -> u64 {
-        let (first, last) = whole_seconds(point.ts, next);
-        if last <= first {
+        let seconds = whole_seconds(point.ts, next);
+        if seconds.is_empty() {
             return next;
         }
         let silent = self.slow_hops(point).filter_map(|(node, min_latency)| {
             let mut silent_seconds = 0;
-            let mut expected = first;
-            for ((_, second), max_latencies) in self.max_latencies.range((node, first)..(node, last)) {
+            let mut expected = seconds.start;
+            for ((_, second), max_latencies) in self
+                .max_latencies
+                .range((node, seconds.start)..(node, seconds.end))
+            {
                 silent_seconds = if *max_latencies >= min_latency {
                     0
                 } else if *second == expected {
@@ -175,9 +174,9 @@ impl SilenceEvidence {
     }
 }
 
-/// Returns the whole seconds within a time span as (first, last + 1).
-fn whole_seconds(from: u64, to: u64) -> (u64, u64) {
-    (from / SECOND + 1, to / SECOND)
+/// Returns the whole seconds within a time span.
+fn whole_seconds(from: u64, to: u64) -> Range<u64> {
+    from / SECOND + 1..to / SECOND
 }
 
 /// Pairs each point with the time of the next one; the last with `end`.
@@ -297,7 +296,7 @@ mod tests {
             point(30_000, &[(1, 200)]),
         ];
         let spans = silences(0, 300, &[]).rollup_spans(&series, 40 * SECOND);
-        let expected = [(1, (3 * SECOND, 20 * SECOND)), (3, (21 * SECOND, 30 * SECOND))];
+        let expected = [(1, 3 * SECOND..20 * SECOND), (3, 21 * SECOND..30 * SECOND)];
         assert_eq!(spans, RollupSpans::from(expected));
         assert_eq!(
             silences(0, 0, &[]).rollup_spans(&series, 40 * SECOND),

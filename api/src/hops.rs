@@ -142,8 +142,8 @@ fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
             bin.push(*sample);
         }
     }
-    let mut all = samples.weighted.clone();
-    let overall = quantiles(&mut all).unwrap_or_default();
+    let mut sorted = samples.weighted.clone();
+    let overall = quantiles(&mut sorted).unwrap_or_default();
     let by_bin: Vec<Option<Quantiles>> = bins.iter_mut().map(|bin| quantiles(bin)).collect();
     LatencySpread {
         node: None,
@@ -152,8 +152,8 @@ fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
         p50: overall.p50,
         p90: overall.p90,
         p99: overall.p99,
-        max: all.last().map_or(0, |sample| sample.value),
-        mean: mean(&all).unwrap_or(0),
+        max: sorted.last().map_or(0, |sample| sample.value),
+        mean: mean(&sorted).unwrap_or(0),
         means: bins.iter().map(|bin| mean(bin)).collect(),
         medians: by_bin.iter().map(|bin| bin.map(|bin| bin.p50)).collect(),
         p90s: by_bin.iter().map(|bin| bin.map(|bin| bin.p90)).collect(),

@@ -237,12 +237,12 @@ fn missing_parts(exported: &Exported) -> Vec<String> {
         "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
     };
     let recordings = "Recordings of the flight recorder are at the collectors.";
-    let more = exported
+    let more_note = exported
         .more
         .then_some("More collectors than are named here received reports of the node in this time.");
     [packets, recordings]
         .into_iter()
-        .chain(more)
+        .chain(more_note)
         .map(str::to_owned)
         .collect()
 }
@@ -265,19 +265,19 @@ fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, Strin
 }
 
 fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
-    let mut flows: HashMap<Option<FlowKey>, (u64, u64)> = HashMap::new();
+    let mut by_flow: HashMap<Option<FlowKey>, ChangeView> = HashMap::new();
     for row in &records.changes {
-        let (changes, latency) = flows.entry(row.event.flow).or_default();
-        *changes += 1;
-        *latency = (*latency).max(row.event.value.unwrap_or(0));
+        let flow = row.event.flow;
+        let view = by_flow.entry(flow).or_insert_with(|| ChangeView {
+            flow: flow.map(Flow::from),
+            text: flow.map(|flow| flow.to_string()),
+            changes: 0,
+            latency: 0,
+        });
+        view.changes += 1;
+        view.latency = view.latency.max(row.event.value.unwrap_or(0));
     }
-    let changes = flows.into_iter().map(|(flow, (changes, latency))| ChangeView {
-        flow: flow.map(Flow::from),
-        text: flow.map(|flow| flow.to_string()),
-        changes,
-        latency,
-    });
-    let mut views: Vec<ChangeView> = changes.collect();
+    let mut views: Vec<ChangeView> = by_flow.into_values().collect();
     views.sort_by(|left, right| right.latency.cmp(&left.latency).then(left.text.cmp(&right.text)));
     views.truncate(max_flows);
     views
@@ -360,8 +360,8 @@ fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) ->
 
 /// Returns the sampling factor at `ts` (1 in this many reports is stored): the largest of the windows that cover `ts`.
 fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
-    let started = &windows[..windows.partition_point(|window| window.since <= ts)];
-    let covering = started.iter().rev().take_while(|window| window.until >= ts);
+    let begun_before = &windows[..windows.partition_point(|window| window.since <= ts)];
+    let covering = begun_before.iter().rev().take_while(|window| window.until >= ts);
     covering.map(|window| window.one_in).max().unwrap_or(1)
 }
 
@@ -524,11 +524,11 @@ impl TickResolver {
             return *ticks;
         }
         let address = source.parse().ok();
-        let found = self
+        let matching = self
             .sources
             .iter()
             .filter(|(prefix, _)| address.is_some_and(|address| prefix.contains(address)));
-        found
+        matching
             .max_by_key(|(prefix, _)| prefix.len())
             .map_or(self.default, |(_, ticks)| *ticks)
     }

@@ -117,11 +117,11 @@ fn node_view(
 
 fn spread(series: &SeriesView) -> Spread {
     let last = &series.last;
-    let known = last.count > 0;
+    let has_values = last.count > 0;
     Spread {
         latest: (series.values > 0).then_some(series.latest),
-        min: known.then_some(last.min),
-        max: known.then_some(last.max),
+        min: has_values.then_some(last.min),
+        max: has_values.then_some(last.max),
         p50: last.p50,
         p99: last.p99,
     }

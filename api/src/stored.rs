@@ -223,8 +223,8 @@ pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey,
     }
 }
 
-/// Inserts a point without values where the flow fell silent. `silence_ends` maps the time of a value to its end, if that is before
-/// the next value.
+/// Inserts a point without values where the flow fell silent. `silence_ends` maps the time of a value to its end, if that is
+/// before the next value.
 fn with_silences(
     series: impl Iterator<Item = PointView>,
     silence_ends: &BTreeMap<u64, u64>,

@@ -167,7 +167,7 @@ fn table(alerts: &Alerts) -> String {
         ("times", Align::Right),
     ]);
     for alert in &alerts.alerts {
-        let place = match (alert.node, alert.queue) {
+        let location = match (alert.node, alert.queue) {
             (Some(node), Some(queue)) => format!("{node} queue {queue}"),
             (Some(node), None) => node.to_string(),
             _ => String::new(),
@@ -177,7 +177,7 @@ fn table(alerts: &Alerts) -> String {
             state(alert).to_owned(),
             alert.rule.clone(),
             alert.text.clone().unwrap_or_default(),
-            place,
+            location,
             alert
                 .value
                 .map_or(String::new(), |value| value_text(alert, value)),

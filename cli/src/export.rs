@@ -170,30 +170,31 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let until = Instant::now() + Duration::from_secs(args.wait);
     // Times of the first counts seen. Only a later count is certain to include everything stored before this command.
-    let mut known: Option<Vec<u64>> = None;
+    let mut first_counts: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;
-        let chosen: Vec<&ExportView> = view
+        let selected: Vec<&ExportView> = view
             .exports
             .iter()
             .filter(|export| args.name.as_ref().is_none_or(|name| *name == export.export))
             .collect();
-        if chosen.is_empty() {
+        if selected.is_empty() {
             let name = args.name.as_deref().unwrap_or("any name");
             return Err(CliError::new(format!(
                 "this hopwise has no export of {name}; `hopwise export status` lists them"
             )));
         }
-        let waiting: u64 = chosen.iter().map(|export| export.waiting + export.held).sum();
-        let counted: Vec<u64> = chosen.iter().map(|export| export.counted).collect();
-        let before = known.get_or_insert_with(|| counted.clone());
-        let is_new = before.len() == counted.len() && before.iter().zip(&counted).all(|(old, new)| old < new);
-        if waiting == 0 && is_new {
+        let waiting: u64 = selected.iter().map(|export| export.waiting + export.held).sum();
+        let counts: Vec<u64> = selected.iter().map(|export| export.counted).collect();
+        let first = first_counts.get_or_insert_with(|| counts.clone());
+        let has_advanced =
+            first.len() == counts.len() && first.iter().zip(&counts).all(|(old, new)| old < new);
+        if waiting == 0 && has_advanced {
             terminal::print("nothing waits\n")?;
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
-            terminal::print(&table(&chosen.into_iter().cloned().collect::<Vec<_>>()))?;
+            terminal::print(&table(&selected.into_iter().cloned().collect::<Vec<_>>()))?;
             return Ok(ExitCode::FAILURE);
         }
         thread::sleep(Duration::from_millis(500));

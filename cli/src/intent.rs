@@ -713,13 +713,13 @@ fn domain(domain: &DomainView, is_done: bool) -> String {
         (false, true) => "the intents are installed",
         (false, false) => "the intents are being installed",
     };
-    let rest = if is_done {
+    let hint = if is_done {
         ""
     } else {
         "; `hopwise device list` shows the state of the others"
     };
     let devices = units::counted(domain.devices as u64, "device");
-    format!("{state}: {} of {devices} in sync{rest}\n", domain.in_sync)
+    format!("{state}: {} of {devices} in sync{hint}\n", domain.in_sync)
 }
 
 #[cfg(test)]

@@ -472,10 +472,15 @@ fn list_entries<'a>(
 
 /// Names of a P4 program's tables and actions by P4Info id.
 struct Names {
-    /// Table names with the fields of their keys.
-    tables: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
-    /// Action names with their parameters.
-    actions: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
+    tables: BTreeMap<u32, NamedObject>,
+    actions: BTreeMap<u32, NamedObject>,
+}
+
+/// Table with the fields of its key, or action with its parameters.
+#[derive(Clone, Default)]
+struct NamedObject {
+    name: String,
+    fields: BTreeMap<u32, NamedField>,
 }
 
 /// Key field or action parameter with the notation of its values.
@@ -506,21 +511,19 @@ impl Names {
                 .iter()
                 .map(|field| (field.id, NamedField::new(&field.name, field.bitwidth)))
                 .collect();
-            table
-                .preamble
-                .as_ref()
-                .map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
+            let preamble = table.preamble.as_ref()?;
+            let name = preamble.alias.clone();
+            Some((preamble.id, NamedObject { name, fields }))
         });
         let actions = info.actions.iter().filter_map(|action| {
-            let params = action
+            let fields = action
                 .params
                 .iter()
                 .map(|param| (param.id, NamedField::new(&param.name, param.bitwidth)))
                 .collect();
-            action
-                .preamble
-                .as_ref()
-                .map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
+            let preamble = action.preamble.as_ref()?;
+            let name = preamble.alias.clone();
+            Some((preamble.id, NamedObject { name, fields }))
         });
         Self {
             tables: tables.collect(),
@@ -529,7 +532,7 @@ impl Names {
     }
 
     fn table_name(&self, id: &u32) -> &str {
-        self.tables.get(id).map_or("?", |(name, _)| name.as_str())
+        self.tables.get(id).map_or("?", |table| table.name.as_str())
     }
 
     /// Formats an entry as one line.
@@ -543,10 +546,10 @@ impl Names {
                 priority,
                 fields,
             } => {
-                let named = self.tables.get(id).map(|(_, named)| named);
+                let table = self.tables.get(id);
                 let fields: Vec<String> = fields
                     .iter()
-                    .map(|(id, value)| match named.and_then(|named| named.get(id)) {
+                    .map(|(id, value)| match table.and_then(|table| table.fields.get(id)) {
                         Some(named) => named.field(value),
                         None => format!("? {value}"),
                     })
@@ -566,15 +569,15 @@ impl Names {
         };
         match &entry.content {
             Content::Action(id, params) => {
-                let (action, named) = self.actions.get(id).cloned().unwrap_or_default();
+                let NamedObject { name, fields } = self.actions.get(id).cloned().unwrap_or_default();
                 let params: Vec<String> = params
                     .iter()
-                    .map(|(id, value)| match named.get(id) {
+                    .map(|(id, value)| match fields.get(id) {
                         Some(named) => format!("{} {}", named.name, named.notation.value(value)),
                         None => format!("? {value}"),
                     })
                     .collect();
-                let _ = writeln!(line, " -> {action}({})", params.join(", "));
+                let _ = writeln!(line, " -> {name}({})", params.join(", "));
             }
             Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
                 let copies: Vec<String> = replicas

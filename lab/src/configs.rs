@@ -259,11 +259,11 @@ fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
 
 /// Copies a watch rule with another measurement mode.
 fn with_mode(watch: &Verbatim, mode: &str) -> Shown {
-    let mut shown = watch.0.clone();
-    if let Shown::Table(keys) = &mut shown {
+    let mut rule = watch.0.clone();
+    if let Shown::Table(keys) = &mut rule {
         set(keys, "mode", plain(mode));
     }
-    shown
+    rule
 }
 
 /// Builds the settings of a switch port: its interface, its impairments, and the faults of its link.

@@ -171,12 +171,12 @@ impl Setting for Verbatim {
     const KIND: &'static str = "a table";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let shown = shown(node);
-        if !matches!(shown, Shown::Table(_)) {
+        let table = shown(node);
+        if !matches!(table, Shown::Table(_)) {
             reader.expected(node, Self::KIND);
             return None;
         }
-        Some(Self(shown))
+        Some(Self(table))
     }
 
     fn show(&self) -> Shown {

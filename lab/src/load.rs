@@ -280,7 +280,7 @@ impl Builder<'_, '_> {
     /// Collects the addresses of each host; each must be unique.
     fn addresses(&mut self, file: &LabFile) -> Vec<Vec<Address>> {
         let mut seen: BTreeMap<IpAddr, &str> = BTreeMap::new();
-        let mut all = Vec::new();
+        let mut addresses = Vec::new();
         for (index, host) in file.hosts.iter().enumerate() {
             let mut host_addresses = Vec::new();
             for (key, ipv6, written) in [
@@ -304,9 +304,9 @@ impl Builder<'_, '_> {
                 );
                 self.refuse_item("hosts", index, "", message);
             }
-            all.push(host_addresses);
+            addresses.push(host_addresses);
         }
-        all
+        addresses
     }
 
     /// Builds the links; `None` if one of them has no two valid ends.
@@ -364,10 +364,10 @@ impl Builder<'_, '_> {
         let mut ends = Vec::new();
         for (position, name) in [from, to].into_iter().enumerate() {
             let Some(node) = names.get(name.as_str()) else {
-                let known: Vec<&str> = names.keys().copied().collect();
-                let hint = match nearest(name, &known) {
+                let node_names: Vec<&str> = names.keys().copied().collect();
+                let hint = match nearest(name, &node_names) {
                     Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("write one of {}", known.join(", ")),
+                    None => format!("write one of {}", node_names.join(", ")),
                 };
                 self.refuse(
                     &["links", item, "between", &position.to_string()],
@@ -570,7 +570,7 @@ impl Builder<'_, '_> {
         self.check_config(&config, "the collector", "collector.toml", &["collector"]);
     }
 
-    /// Checks that switches of kind `check_bmv2` support what the file requests.
+    /// Checks that switches of kind `bmv2` support what the file requests.
     fn check_bmv2(&mut self, topology: &Topology) {
         for index in (0..topology.switches.len()).filter(|index| topology.is_bmv2(*index)) {
             if let Some(key) = managed::unmanaged_by(&topology.file) {

@@ -22,20 +22,20 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
         return text.into();
     }
     let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(char) = rest.chars().next() {
+    let mut remaining = text;
+    while let Some(char) = remaining.chars().next() {
         let length = match char {
             '\n' | '\t' => 1,
-            '\r' if rest[1..].starts_with('\n') => 2,
-            '\x1b' if colour => colour_len(rest),
+            '\r' if remaining[1..].starts_with('\n') => 2,
+            '\x1b' if colour => colour_len(remaining),
             _ if is_control(char) => 0,
             _ => char.len_utf8(),
         };
         match length {
             0 => clean.push(REPLACEMENT),
-            _ => clean.push_str(&rest[..length]),
+            _ => clean.push_str(&remaining[..length]),
         }
-        rest = &rest[length.max(char.len_utf8())..];
+        remaining = &remaining[length.max(char.len_utf8())..];
     }
     clean.into()
 }

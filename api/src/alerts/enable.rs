@@ -91,8 +91,8 @@ pub(crate) async fn enable(
 }
 
 /// Appends a text to the configuration file and reloads; removes the text again if the configuration is rejected. The task
-/// completes even if the client disconnects, and holds `change_permit` until then. The inner error is
-/// the reason that the rule is not enabled.
+/// completes even if the client disconnects, and holds `change_permit` until then. The inner error is the reason that the rule
+/// is not enabled.
 async fn append_and_reload(
     change_permit: OwnedMutexGuard<()>,
     file: PathBuf,

@@ -414,12 +414,12 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
             value,
             ..
         } => {
-            let of = if path_len == 0 {
+            let total = if path_len == 0 {
                 String::new()
             } else {
                 format!(" of {path_len}")
             };
-            writeln!(out, "  store {store}  hop {hop}{of}  value {value}")
+            writeln!(out, "  store {store}  hop {hop}{total}  value {value}")
         }
         Operation::SketchMerge {
             sketch,

@@ -73,8 +73,8 @@ fn parse_rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     if let Some(name) = names.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
-        let known = COLUMNS.join(", ");
-        return Err((line, format!("`{name}` is not a column; use {known}")));
+        let columns = COLUMNS.join(", ");
+        return Err((line, format!("`{name}` is not a column; use {columns}")));
     }
     if let Some(name) = names
         .iter()

@@ -78,7 +78,7 @@ fn text(answer: &SketchAnswer) -> String {
         }
     );
     if let Some(estimate) = answer.estimate {
-        let what = match answer.question.as_str() {
+        let label = match answer.question.as_str() {
             "count" => "counted",
             "distinct" => "different",
             _ => "sampled from",
@@ -92,7 +92,7 @@ fn text(answer: &SketchAnswer) -> String {
             }
             _ => String::new(),
         };
-        out.push_str(&format!("{what}: {estimate:.0}{bound}\n"));
+        out.push_str(&format!("{label}: {estimate:.0}{bound}\n"));
     }
     for sample in &answer.samples {
         out.push_str(&format!("{sample}\n"));

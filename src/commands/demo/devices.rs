@@ -251,8 +251,8 @@ pub(super) fn add_manager_settings(settings: &mut Settings, fabric: &Fabric) -> 
     Ok(())
 }
 
-/// Adds the demo's intents through the API. `execute_commands` executes the manager's commands, because the network's thread does not run
-/// yet.
+/// Adds the demo's intents through the API. `execute_commands` executes the manager's commands, because the network's thread
+/// does not run yet.
 pub(super) fn add_intents(client: &Client, mut execute_commands: impl FnMut()) -> Result<(), CliError> {
     let client = client.clone().by("demo");
     let watch = [

@@ -102,13 +102,13 @@ impl Reporters {
             ..settings.clone()
         };
         let now = fabric.now();
-        let mut all = Vec::new();
+        let mut reporters = Vec::new();
         for (node, sockets) in sockets.by_node {
             if let Some(switch) = fabric.switch_mut(node) {
-                all.push((node, Dta::attach(&settings, node, now, sockets, switch)?));
+                reporters.push((node, Dta::attach(&settings, node, now, sockets, switch)?));
             }
         }
-        Ok(Self(all))
+        Ok(Self(reporters))
     }
 
     /// Sends pending reports and processes control messages.
@@ -299,7 +299,7 @@ impl DtaCounters {
             && number("unacknowledged", &translator["collectors"][0]) == 0
     }
 
-    /// Formats the loss budget, one line per stage, and the verdict. `count_stored_paths` is the number of flows whose path is in memory.
+    /// Formats the loss budget, one line per stage, and the verdict. `found` is the number of flows whose path is in memory.
     pub(super) fn budget(&self, reported: &DtaTotals, found: usize) -> String {
         let retransmissions = match reported.retransmitted {
             0 => String::new(),
@@ -331,15 +331,15 @@ fn number(count: &str, view: &Value) -> u64 {
 
 /// Counts the flows whose path is in memory.
 pub(super) fn count_stored_paths(client: &Client, reported: &DtaTotals) -> Result<usize, CliError> {
-    let mut found = 0;
+    let mut stored = 0;
     for flow in &reported.flows {
         let answer = client.get(&format!(
             "/dta/stores/paths/get?key={}",
             escape(&flow.to_string())
         ))?;
-        found += usize::from(answer["answer"] == "found");
+        stored += usize::from(answer["answer"] == "found");
     }
-    Ok(found)
+    Ok(stored)
 }
 
 fn counts(object: &Value) -> NamedCounts {

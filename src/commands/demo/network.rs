@@ -303,13 +303,13 @@ impl Outbox {
 fn sender(senders: &mut BTreeMap<u32, Sender>, node: u32, to: SocketAddr) -> Result<&mut Sender, CliError> {
     use std::collections::btree_map::Entry;
     match senders.entry(node) {
-        Entry::Occupied(known) => Ok(known.into_mut()),
-        Entry::Vacant(new) => {
+        Entry::Occupied(entry) => Ok(entry.into_mut()),
+        Entry::Vacant(entry) => {
             // 127.0.0.101 for node 101. Systems where only 127.0.0.1 is a local address send from there.
             let loopback = Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8);
             let sender = Sender::connect(SocketAddr::from((loopback, 0)), to)
                 .or_else(|_| Sender::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), to));
-            Ok(new.insert(sender.map_err(send_error)?))
+            Ok(entry.insert(sender.map_err(send_error)?))
         }
     }
 }
