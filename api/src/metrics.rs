@@ -203,7 +203,7 @@ pub(crate) fn render(monitor: &Monitor, sources: Sources<'_>, format: Format) ->
         &[monitor.stages(detail.losses), Vec::from_iter(export)].concat(),
     );
     inputs(text, &monitor.inputs());
-    collecting(text, monitor);
+    write_collector(text, monitor);
     losses(text, &detail.streams);
     metrics!(text [for (table, counts) in &detail.tables] ["table" = table] {
         "table_entries" => counts.used, "Entries in a table.";
@@ -212,7 +212,7 @@ pub(crate) fn render(monitor: &Monitor, sources: Sources<'_>, format: Format) ->
         "table_refused_total" => counts.refused, "New entries refused because a table was full.";
     });
     network(text, &detail);
-    names_and_dns(text, names, dns);
+    write_names(text, names, dns);
     store(text, monitor);
     let streams = monitor.hub().stats();
     metrics!(text {
@@ -224,16 +224,16 @@ pub(crate) fn render(monitor: &Monitor, sources: Sources<'_>, format: Format) ->
     metrics!(text [for failure in Failure::ALL] ["reason" = failure.name()] {
         "tls_handshakes_failed_total" => tls.failed(failure), "TLS handshakes of clients of the API that failed.";
     });
-    switching::switching(text, switch);
-    switching::devices(text, devices);
-    reporting::reporting(text, switch.and_then(|switch| switch.dta.as_ref()));
-    aggregating(text, aggregator);
-    exporting::exporting(text, exports);
-    recording::recording(text, monitor.flight_recorder());
-    reporting::reporter(text, reporter);
-    dta::translator(text, translator);
-    dta::collector_memory(text, memory);
-    process::process(text);
+    switching::write_switch(text, switch);
+    switching::write_devices(text, devices);
+    reporting::write_switch_dta(text, switch.and_then(|switch| switch.dta.as_ref()));
+    write_aggregator(text, aggregator);
+    exporting::write_exports(text, exports);
+    recording::write_flight_recorder(text, monitor.flight_recorder());
+    reporting::write_reporter(text, reporter);
+    dta::write_translator(text, translator);
+    dta::write_memory(text, memory);
+    process::write_process(text);
     if format == Format::OpenMetrics {
         document.out.push_str("# EOF\n");
     }
@@ -309,7 +309,7 @@ fn postcards(text: &mut Text, view: &view::PostcardsView) {
     });
 }
 
-fn collecting(text: &mut Text, monitor: &Monitor) {
+fn write_collector(text: &mut Text, monitor: &Monitor) {
     metrics!(text { "reports_total" => monitor.total(|stats| stats.reports), "Valid reports."; });
     metrics!(text [for (reason, count) in monitor.refused()] ["reason" = reason] {
         "reports_refused_total" => count, "Reports, or remainders of datagrams, refused, by reason.";
@@ -393,7 +393,7 @@ fn network(text: &mut Text, detail: &Detail) {
 }
 
 /// Writes names of nodes and interfaces as info metrics, to be joined with metrics that have ids.
-fn names_and_dns(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
+fn write_names(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     metrics!(text [for node in names.nodes.iter().take(MAX_NAMES); for name in &node.name] [
         "node" = node.node, "name" = name
     ] {
@@ -451,7 +451,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
 }
 
 /// Writes the metrics of the aggregator role.
-fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
+fn write_aggregator(text: &mut Text, view: Option<&AggregatorView>) {
     metrics!(text [for view in view] [] {
         "aggregator_datagrams_total" => view.datagrams, "Datagrams received by the aggregator.";
         "aggregator_kernel_drops_total" => view.kernel_drops,

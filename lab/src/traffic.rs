@@ -184,7 +184,7 @@ impl PairStats {
 struct Header {
     flow: u32,
     seq: u64,
-    /// Send time, ns.
+    /// Send time by the monotonic clock, ns.
     sent: u64,
 }
 

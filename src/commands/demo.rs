@@ -34,7 +34,7 @@ use switch_role::settings::dta::DtaSettings;
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 use view::{Stage, StatusView};
 
-/// One minute, ns.
+/// Length of a minute, ns.
 const MINUTE: u64 = 60_000_000_000;
 /// Maximum wait for the counters to settle at the end: a report counts as lost once its stream has been silent for two
 /// seconds, and a busy machine needs more.

@@ -5,7 +5,7 @@ use dta_role::memory::view::MemoryView;
 use dta_role::translator::view::TranslatorView;
 
 /// Writes the metrics of the DTA translator.
-pub(super) fn translator(text: &mut Text, view: Option<&TranslatorView>) {
+pub(super) fn write_translator(text: &mut Text, view: Option<&TranslatorView>) {
     metrics!(text [for view in view] [] {
         "dta_reports_total" => view.reports,
             "DTA reports received: = completed + dropped + unreadable + queued.";
@@ -100,7 +100,7 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
 }
 
 /// Writes the metrics of collector memory.
-pub(super) fn collector_memory(text: &mut Text, view: Option<&MemoryView>) {
+pub(super) fn write_memory(text: &mut Text, view: Option<&MemoryView>) {
     metrics!(text [for view in view] [] {
         "memory_datagrams_total" => view.datagrams, "RoCEv2 datagrams received.";
         "memory_kernel_drops_total" => view.kernel_drops,

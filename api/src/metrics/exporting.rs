@@ -19,7 +19,7 @@ fn export_labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {
 }
 
 /// Writes the metrics of each stream of each export.
-pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
+pub(super) fn write_exports(text: &mut Text, view: Option<&ExportsView>) {
     metrics!(text [for view in view; for export in &view.exports] (export_labels(export)) {
         "export_read_total" => export.read,
             "Records read from the store, or from Kafka, for an export: delivered + left_out + rejected + held.";

@@ -12,7 +12,7 @@ const FIRST_FIELD: usize = 3;
 const PAGE_BYTES: f64 = 4096.0;
 
 /// Writes the process metrics; values that the system does not provide are omitted.
-pub(super) fn process(text: &mut Text) {
+pub(super) fn write_process(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let system_stat = fs::read_to_string("/proc/stat").unwrap_or_default();

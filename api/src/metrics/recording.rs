@@ -4,7 +4,7 @@ use super::Text;
 use collect_role::flight_recorder::FlightCounts;
 
 /// Writes the metrics of the flight recorder.
-pub(super) fn recording(text: &mut Text, counts: Option<FlightCounts>) {
+pub(super) fn write_flight_recorder(text: &mut Text, counts: Option<FlightCounts>) {
     metrics!(text [for counts in &counts] [] {
         "flight_recorder_memory_bytes" => counts.memory,
             "Bytes that the flight recorder may take for datagrams; it takes them as they arrive.";

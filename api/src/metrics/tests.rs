@@ -50,7 +50,7 @@ fn names() -> view::NamesView {
 #[test]
 fn names_are_information_about_ids() {
     let mut text = Text::default();
-    names_and_dns(
+    write_names(
         &mut text,
         &names(),
         Some(Counts {
