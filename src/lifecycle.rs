@@ -25,8 +25,7 @@ use tokio::sync::Semaphore;
 
 use api::Api;
 
-use crate::list_events::ListEvents;
-use crate::log::Log;
+use crate::{list_events::ListEvents, log::Log};
 use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
 use cli::silences::NotedSilences;
@@ -102,13 +101,13 @@ pub(crate) struct Server {
     tls: Arc<tls::Endpoint>,
     generation: u32,
     /// Rules and thresholds that intents add to the configured ones.
-    asked: Arc<Asked>,
+    intent_detection: Arc<Asked>,
     /// Devices inside this process (the demo's switches), until the manager takes them.
     devices: Option<manager_role::Local>,
     /// True if `start` drops capabilities that are no longer needed.
     drops_privileges: bool,
     /// True if state for the next start could not be saved.
-    lost: bool,
+    lost_state: bool,
 }
 
 /// Running receivers and workers of the collector. One worker runs inside the receivers' threads; several have threads and
@@ -160,7 +159,7 @@ struct Dta {
 impl Dta {
     /// Opens all sockets and memory, but not RDMA devices.
     fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
-        let (translator, memory) = Self::wanted(settings);
+        let (translator, memory) = Self::rdma_settings(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
         let memory = memory
             .map(|memory| input::inside(&settings.collector, || memory::Ready::open(memory))?)
@@ -168,17 +167,18 @@ impl Dta {
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
             // Port 0 means the memory of this process, whose port the kernel has assigned by now.
-            let own = translator
+            let exchanges = translator
                 .collectors
                 .iter_mut()
                 .filter_map(|collector| collector.exchange.as_mut());
-            own.filter(|exchange| exchange.port() == 0)
+            exchanges
+                .filter(|exchange| exchange.port() == 0)
                 .for_each(|exchange| *exchange = memory.exchange());
         }
         let mut exchanges = translator
             .iter()
             .flat_map(|dta| &dta.collectors)
-            .filter_map(|one| one.exchange.as_ref());
+            .filter_map(|collector| collector.exchange.as_ref());
         if exchanges.any(|exchange| exchange.port() == 0) {
             return Err(CliError::new(
                 "[translator] collectors: exchange port 0 means the memory of this process, which has none open yet: add \
@@ -199,20 +199,20 @@ impl Dta {
             translator.open_device()?;
         }
         if self.memory.is_none() {
-            let (_, memory) = Self::wanted(settings);
+            let (_, memory) = Self::rdma_settings(settings);
             self.memory = memory.map(memory::Ready::open).transpose()?;
         }
         Ok(())
     }
 
     /// Returns the settings of the roles that may use RDMA: the translator and collector memory.
-    fn wanted(settings: &Settings) -> (Option<&TranslatorSettings>, Option<&MemorySettings>) {
+    fn rdma_settings(settings: &Settings) -> (Option<&TranslatorSettings>, Option<&MemorySettings>) {
         let translator = settings.translator.as_ref();
         (translator, settings.collector.memory.as_ref())
     }
 
     fn has_rdma_devices(settings: &Settings) -> bool {
-        let (translator, memory) = Self::wanted(settings);
+        let (translator, memory) = Self::rdma_settings(settings);
         translator.is_some_and(|dta| dta.mode == TransportMode::Verbs)
             || memory.is_some_and(|memory| memory.mode == MemoryMode::Verbs)
     }
@@ -229,8 +229,8 @@ impl Server {
         ));
         let config = pipeline::Config {
             batch: settings.collector.batch,
-            queue: bytes(settings.collector.result_queue),
-            store_queue: bytes(settings.store.queue),
+            queue: byte_count(settings.collector.result_queue),
+            store_queue: byte_count(settings.store.queue),
             policy: settings.store.policy,
             store: settings.store.enabled.then(|| build::store(&settings)),
         };
@@ -257,10 +257,10 @@ impl Server {
             api: None,
             tls: Arc::default(),
             generation: 0,
-            asked: Arc::default(),
+            intent_detection: Arc::default(),
             devices: None,
             drops_privileges: false,
-            lost: false,
+            lost_state: false,
         }
     }
 
@@ -287,11 +287,11 @@ impl Server {
     /// # Errors
     /// A part cannot start; the message names the first one and a remedy.
     pub(crate) fn start(&mut self) -> Result<Addresses, CliError> {
-        let started = self.start_all();
-        if started.is_err() {
+        let result = self.start_all();
+        if result.is_err() {
             self.stop();
         }
-        started
+        result
     }
 
     /// Starts all roles in the order described at the top of this file; returns the addresses that they listen on.
@@ -312,7 +312,7 @@ impl Server {
         let aggregator = settings
             .aggregator
             .as_ref()
-            .map(|one| aggregator::Ready::open(one, build::aggregator_profile(one, &settings)))
+            .map(|role| aggregator::Ready::open(role, build::aggregator_profile(role, &settings)))
             .transpose()?;
         let reporter = settings
             .reporter
@@ -327,23 +327,23 @@ impl Server {
             .transpose()?;
         let namespaces =
             manager_role::Namespaces::open(settings.manager.as_ref(), &settings.inventory, &self.control)?;
-        let opens_again = inputs.iter().any(Input::is_watched);
-        let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory::Ready::opens_again);
-        let devices = Dta::has_rdma_devices(&settings);
-        let giving = self
-            .drops_privileges
-            .then(|| CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices));
-        let watch = if opens_again {
-            Some(Watch::start(&self.control)?)
-        } else {
-            None
-        };
+        let reopens_inputs = inputs.iter().any(Input::is_watched);
+        let reopens_others = switch.is_some() || dta.memory.as_ref().is_some_and(memory::Ready::opens_again);
+        let has_rdma = Dta::has_rdma_devices(&settings);
+        let capability_drop = self.drops_privileges.then(|| {
+            CapabilityDrop::begin(
+                settings.collector.capabilities,
+                reopens_inputs || reopens_others,
+                has_rdma,
+            )
+        });
+        let watch = reopens_inputs.then(|| Watch::start(&self.control)).transpose()?;
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
         if let Some(memory) = &mut dta.memory {
             memory.start_reattacher(&self.control)?;
         }
-        if let Some(giving) = giving {
-            giving.end();
+        if let Some(capability_drop) = capability_drop {
+            capability_drop.end();
         }
         dta.open_devices(&settings)?;
         self.aggregator = aggregator.map(|ready| ready.start(&self.control)).transpose()?;
@@ -378,10 +378,10 @@ impl Server {
         }
         let context = self.context(&settings, monitor, notes)?;
         let mut api = Api::new(settings.api.listen, context);
-        let started = api.start();
+        let result = api.start();
         let address = api.address().unwrap_or(settings.api.listen);
         self.api = Some(api);
-        started?;
+        result?;
         notify::ready();
         let aggregator = self.aggregator.as_ref().map(aggregator::Role::address);
         let dta = self
@@ -434,13 +434,13 @@ impl Server {
         monitor: Arc<Monitor>,
         notes: Option<Arc<Notes>>,
     ) -> Result<api::Context, CliError> {
-        let reminds = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
+        let repeats_alerts = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
         Ok(api::Context {
-            reminds,
+            repeats_alerts,
             known_links: Arc::new(known_links(settings)),
             notes,
             config_file: self.file.clone(),
-            enabling: Arc::default(),
+            rule_file_lock: Arc::default(),
             active_config: Arc::clone(&self.active_config),
             monitor,
             hub: Arc::clone(&self.hub),
@@ -460,19 +460,22 @@ impl Server {
                 .map(Arc::new),
             tls: Arc::clone(&self.tls),
             history: history(settings, self.pipeline.moved_files())?,
-            queries: Arc::new(Semaphore::new(settings.api.max_queries)),
-            reads: Arc::new(Semaphore::new(api::READS)),
-            pages: Arc::new(Semaphore::new(api::PAGES)),
-            unsent: Arc::new(Semaphore::new(api::UNSENT)),
+            query_permits: Arc::new(Semaphore::new(settings.api.max_queries)),
+            read_permits: Arc::new(Semaphore::new(api::MAX_READS)),
+            page_permits: Arc::new(Semaphore::new(api::MAX_PAGES)),
+            unsent_budget: Arc::new(Semaphore::new(api::UNSENT_BUDGET_KIB)),
         })
     }
 
     fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {
         if let Some(memory) = memory {
-            let outlet = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
-            let sink = outlet.map(|outlet| -> Box<dyn EventSink> {
-                let rules = rule_names(settings, &self.asked);
-                Box::new(ListEvents { outlet, rules })
+            let sender = settings
+                .collects()
+                .then(|| queue_sender(&self.pipeline))
+                .transpose()?;
+            let sink = sender.map(|sender| -> Box<dyn EventSink> {
+                let rules = rule_names(settings, &self.intent_detection);
+                Box::new(ListEvents { sender, rules })
             });
             self.memory = Some(memory.start(&self.control, sink)?);
         }
@@ -518,7 +521,7 @@ impl Server {
             if workers == 1 {
                 collecting.inline = Some(Arc::new(Mutex::new(worker)));
             } else {
-                let (queue, shares) = fanout::load_queue(bytes(settings.collector.worker_queue));
+                let (queue, shares) = fanout::load_queue(byte_count(settings.collector.worker_queue));
                 queues.push(queue);
                 collecting.workers.push(
                     self.control
@@ -530,14 +533,14 @@ impl Server {
         drop(triggers);
         if let (Some(recorder), Some(collecting)) = (recorder, &mut self.collecting) {
             let reader = ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(&access));
-            let started = recorder.start(reader, outlet(&self.pipeline)?, &self.control)?;
-            collecting.flight_recorder = Some(started);
+            let thread = recorder.start(reader, queue_sender(&self.pipeline)?, &self.control)?;
+            collecting.flight_recorder = Some(thread);
         }
-        self.start_reading(settings, inputs, &queues, &access, &watermarks, &mut gauges)?;
+        self.start_receivers(settings, inputs, &queues, &access, &watermarks, &mut gauges)?;
         Ok(gauges)
     }
 
-    fn start_reading(
+    fn start_receivers(
         &mut self,
         settings: &Settings,
         inputs: Vec<Input>,
@@ -555,9 +558,9 @@ impl Server {
             let dispatch = match &collecting.inline {
                 Some(worker) => Dispatch::Inline(Arc::clone(worker)),
                 None => {
-                    let outlet = outlet(&self.pipeline)?;
+                    let sender = queue_sender(&self.pipeline)?;
                     let seed = host::seed();
-                    let ledger = Arc::new(Ledger::new(outlet, settings.collector.max_sources, seed));
+                    let ledger = Arc::new(Ledger::new(sender, settings.collector.max_sources, seed));
                     gauges.fanouts.push(ledger.gauge());
                     collecting.ledgers.push(Arc::clone(&ledger));
                     let aggregate_ports = settings.collect().aggregate_ports();
@@ -604,8 +607,8 @@ impl Server {
         let hops = HopRecorder::new(&config, &self.hops.taps());
         let (worker, handle) = Worker::new(
             Collector::new(config),
-            outlet(&self.pipeline)?.with_triggers(triggers),
-            rule_names(settings, &self.asked),
+            queue_sender(&self.pipeline)?.with_triggers(triggers),
+            rule_names(settings, &self.intent_detection),
             recorder,
         );
         Ok((
@@ -630,8 +633,8 @@ impl Server {
             match message {
                 Message::Stop => break,
                 Message::Failed(reason) => return Err(CliError::new(reason)),
-                Message::Detect(asked) => self.detect(asked),
-                Message::Reload(asked) => {
+                Message::Detect(intent_detection) => self.detect(intent_detection),
+                Message::Reload(requester) => {
                     notify::reloading();
                     let result = self.reload();
                     match &result {
@@ -642,9 +645,9 @@ impl Server {
                         ),
                         Err(error) => tracing::error!(error, "configuration not reloaded; nothing changed"),
                     }
-                    if let Some(asked) = asked {
+                    if let Some(requester) = requester {
                         // The requester may be gone.
-                        let _ = asked.send(result);
+                        let _ = requester.send(result);
                     }
                     notify::ready();
                 }
@@ -665,9 +668,9 @@ impl Server {
             .apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
         let tls = new.api.server().map_err(|problem| problem.message)?;
-        let before = self.active_config.get();
-        let (mut merged, mut unchanged) = before.reload(new);
-        if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
+        let active = self.active_config.get();
+        let (mut merged, mut unchanged) = active.reload(new);
+        if let (Some(role), Some(old), Some(new)) = (&self.switch, &active.switch, &mut merged.switch) {
             if switch::same_ports(&old.ports, &new.ports).is_err() {
                 new.ports.clone_from(&old.ports);
                 unchanged.push("switch.ports".to_owned());
@@ -676,10 +679,10 @@ impl Server {
         }
         let detection = merged
             .collect()
-            .detection(&self.asked, self.generation.wrapping_add(1))?;
+            .detection(&self.intent_detection, self.generation.wrapping_add(1))?;
         secrets.into_iter().for_each(NewSecret::activate);
         self.tls.replace(tls);
-        self.activate(&detection, &rule_names(&merged, &self.asked));
+        self.activate(&detection, &rule_names(&merged, &self.intent_detection));
         self.pipeline
             .set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
@@ -694,15 +697,15 @@ impl Server {
     }
 
     /// Activates the rules and thresholds of intents. The manager has checked that they fit beside the configured ones.
-    fn detect(&mut self, asked: Arc<Asked>) {
+    fn detect(&mut self, intent_detection: Arc<Asked>) {
         let settings = self.active_config.get();
         match settings
             .collect()
-            .detection(&asked, self.generation.wrapping_add(1))
+            .detection(&intent_detection, self.generation.wrapping_add(1))
         {
             Ok(detection) => {
-                self.activate(&detection, &rule_names(&settings, &asked));
-                self.asked = asked;
+                self.activate(&detection, &rule_names(&settings, &intent_detection));
+                self.intent_detection = intent_detection;
             }
             Err(error) => tracing::error!(error, "the rules and thresholds of intents are not evaluated"),
         }
@@ -715,9 +718,9 @@ impl Server {
         let pending: Vec<_> = workers
             .map(|worker| worker.set_detection(Arc::clone(detection), Arc::clone(rules)))
             .collect();
-        for applied in pending {
+        for reply in pending {
             // A worker that does not answer has ended, which stops the server.
-            let _ = applied.recv_timeout(RELOAD_TIMEOUT);
+            let _ = reply.recv_timeout(RELOAD_TIMEOUT);
         }
     }
 
@@ -747,7 +750,7 @@ impl Server {
         if let Some(memory) = self.memory.take() {
             let handle = memory.handle();
             drop(memory);
-            self.lost |= handle.is_lost();
+            self.lost_state |= handle.is_lost();
         }
         if let Some(collecting) = self.collecting.take() {
             collecting.stop();
@@ -758,12 +761,12 @@ impl Server {
     }
 
     /// Returns whether state for the next start could not be saved when the server stopped; the log names it.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.lost
+    pub(crate) fn has_lost_state(&self) -> bool {
+        self.lost_state
     }
 
     /// Returns the final counters of the store; `None` without a store.
-    pub(crate) fn stored(&self) -> Option<store::Stats> {
+    pub(crate) fn store_stats(&self) -> Option<store::Stats> {
         self.pipeline.gauge().store()
     }
 }
@@ -799,7 +802,7 @@ impl Collecting {
     }
 }
 
-fn bytes(size: Size) -> usize {
+fn byte_count(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
@@ -863,7 +866,7 @@ fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, 
         .transpose()
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
+fn queue_sender(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the server was stopped; make a new one"))
@@ -875,12 +878,12 @@ fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorde
 }
 
 /// Returns the names of all rules, the configured ones first. A rule's index in this list is its number in events.
-fn rule_names(settings: &Settings, asked: &Asked) -> RuleNames {
-    let of_intents = asked.rules.iter().map(|rule| rule.name.clone());
+fn rule_names(settings: &Settings, intent_detection: &Asked) -> RuleNames {
+    let intent_rules = intent_detection.rules.iter().map(|rule| rule.name.clone());
     settings
         .rules
         .iter()
         .map(|rule| rule.name.clone())
-        .chain(of_intents)
+        .chain(intent_rules)
         .collect()
 }

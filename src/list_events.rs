@@ -7,16 +7,16 @@ use dta_role::memory::EventSink;
 /// Sender for the events of Append lists, with the rule names that events refer to.
 #[derive(Debug)]
 pub(crate) struct ListEvents {
-    pub(crate) outlet: QueueSender,
+    pub(crate) sender: QueueSender,
     pub(crate) rules: RuleNames,
 }
 
 impl EventSink for ListEvents {
     fn batch(&self) -> Batch {
-        self.outlet.batch()
+        self.sender.batch()
     }
 
     fn send(&self, batch: &mut Batch) {
-        self.outlet.send(batch, &self.rules);
+        self.sender.send(batch, &self.rules);
     }
 }

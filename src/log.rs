@@ -1,9 +1,8 @@
 //! The log on standard error, as text or JSON lines. A configuration reload can change the level.
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use config::sections::{Level, LogFormat};
 
@@ -18,17 +17,17 @@ impl Log {
     pub(crate) fn start(level: Level, format: LogFormat) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let colour = terminal::Terminal::stderr().colour;
-        let lines = fmt::layer().with_target(false);
-        let lines = match format {
-            LogFormat::Text => lines.with_writer(terminal::stderr).with_ansi(colour).boxed(),
+        let layer = fmt::layer().with_target(false);
+        let layer = match format {
+            LogFormat::Text => layer.with_writer(terminal::stderr).with_ansi(colour).boxed(),
             LogFormat::Json => {
-                let lines = lines.with_writer(terminal::stderr_json).json();
-                lines.flatten_event(true).with_current_span(false).boxed()
+                let layer = layer.with_writer(terminal::stderr_json).json();
+                layer.flatten_event(true).with_current_span(false).boxed()
             }
         };
-        let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
+        let init_result = tracing_subscriber::registry().with(filter).with(layer).try_init();
         Self {
-            handle: started.is_ok().then_some(handle),
+            handle: init_result.is_ok().then_some(handle),
         }
     }
 

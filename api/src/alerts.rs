@@ -22,7 +22,7 @@ use super::{
     query::{history_of, history_permit, respond},
     refusal::Refusal,
     session::Requester,
-    stored::whole,
+    stored::whole_number,
 };
 use history::{
     EventQuery, Permit, RecordingQuery,
@@ -55,33 +55,35 @@ pub(super) const ALERTS: &[Param] = &[
 ];
 const SECOND: u64 = 1_000_000_000;
 /// Default length of a span, ns.
-const USUAL: u64 = 900 * SECOND;
+const DEFAULT_SPAN: u64 = 900 * SECOND;
 /// Maximum age of a span's end, ns, to count as ending now.
-const RECENT: u64 = 30 * SECOND;
+const MAX_LIVE_AGE: u64 = 30 * SECOND;
 /// Time before a span in which the beginning of a lasting alert is searched, ns: 30 days.
-const BEFORE: u64 = 30 * 86_400 * SECOND;
+const ALERT_LOOKBACK: u64 = 30 * 86_400 * SECOND;
 /// Time before a span in which the last values that still hold are searched, ns.
-const LEAD: u64 = 3_600 * SECOND;
+const VALUE_LOOKBACK: u64 = 3_600 * SECOND;
 /// Maximum number of events read of each kind: rule became true, rule became false.
 const MAX_EVENTS: usize = 20_000;
 /// Maximum number of events on which a rule is tried; about 30 MiB.
-const MAX_TRIED: usize = 100_000;
+const MAX_TRIAL_EVENTS: usize = 100_000;
 /// Maximum number of alerts that the collector reports once more at a time.
-const MAX_ASKED: usize = 2_000;
+const REPEAT_BATCH: usize = 2_000;
 /// Maximum number of recordings that are read.
 const MAX_RECORDINGS: usize = 1_000;
 /// Number of intervals of a span in which firings are counted.
-const PARTS: u64 = 120;
+const TRIAL_COLUMNS: u64 = 120;
 /// Maximum length of a comment, characters.
-const MAX_SAID: usize = 500;
+const MAX_COMMENT_CHARS: usize = 500;
+/// Default duration of a silence, seconds.
+const DEFAULT_SILENCE_SECONDS: u64 = 3_600;
 /// Maximum duration of a silence, seconds: a year.
-const LONGEST: u64 = 31_536_000;
+const MAX_SILENCE_SECONDS: u64 = 31_536_000;
 /// Note on the trial of a rule about queues or links.
-const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
+const NOTE_QUEUES_AND_LINKS: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
 /// Note on the trial of a rule with `for`.
-const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
+const NOTE_FOR_IGNORED: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
 /// Note on every trial.
-const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
+const NOTE_STORED_EVENTS: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
 
 /// Returns the alerts of a time span, the worst first.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -96,12 +98,15 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     };
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
-    let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let from: u64 = params
+        .number("from")?
+        .unwrap_or(to.saturating_sub(DEFAULT_SPAN))
+        .min(to);
     let permit = history_permit(&context).await?;
-    let (mut past, known_since) = events(&context, (from, to), &permit).await?;
-    let (confirmed, beyond) = match is_console {
-        true => (false, 0),
-        false => confirm(&context, &mut past, to, now, &permit).await?,
+    let (mut alerts, known_since) = read_alerts(&context, (from, to), &permit).await?;
+    let confirmation = match is_console {
+        true => Confirmation::default(),
+        false => confirm(&context, &mut alerts, to, now, &permit).await?,
     };
     let query = RecordingQuery {
         span: (from, to),
@@ -118,24 +123,28 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     };
     let state = params.text("state").map(str::to_owned);
     let limit = params.limit()?;
-    names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
+    names::look_up(
+        &context,
+        alerts.iter().filter_map(|alert| alert.last.flow.as_ref()),
+    );
     respond(permit, move || {
-        let when: HashMap<&str, &str> = settings
+        let conditions: HashMap<&str, &str> = settings
             .rules
             .iter()
             .map(|rule| (rule.name.as_str(), rule.when.as_str()))
             .collect();
-        let mut views: Vec<AlertView> = past
+        let mut views: Vec<AlertView> = alerts
             .iter()
-            .map(|alert| view(alert, notes.as_deref(), &recordings, &when, now))
+            .map(|alert| view(alert, notes.as_deref(), &recordings, &conditions, now))
             .collect();
-        let firing = views.iter().filter(|one| one.state == *"firing").count() + beyond;
-        let unacknowledged = views.iter().filter(|one| is_open(one)).count() + beyond;
-        // A stable sort: the order of `past`, worst first, is kept within each group.
-        views.sort_by_key(|one| (one.state != *"firing", !is_open(one)));
-        views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
+        let unlisted = confirmation.unlisted;
+        let firing = views.iter().filter(|view| view.state == *"firing").count() + unlisted;
+        let unacknowledged = views.iter().filter(|view| is_open(view)).count() + unlisted;
+        // A stable sort: the order of `alerts`, worst first, is kept within each group.
+        views.sort_by_key(|view| (view.state != *"firing", !is_open(view)));
+        views.retain(|view| state.as_ref().is_none_or(|state| view.state == **state));
         let is_about_firing = state.as_deref() != Some("resolved");
-        let total = views.len() + if is_about_firing { beyond } else { 0 };
+        let total = views.len() + if is_about_firing { unlisted } else { 0 };
         let (alerts, _) = page::fill(views.into_iter(), limit);
         Alerts {
             from,
@@ -145,7 +154,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             firing,
             unacknowledged,
             known_since,
-            confirmed,
+            confirmed: confirmation.is_confirmed,
         }
     })
     .await
@@ -153,12 +162,12 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
 
 /// Reads the alerts of a span from events. The second element is the time since which the events are complete, if there were
 /// too many to read all of them.
-async fn events(
+async fn read_alerts(
     context: &Context,
     span: (u64, u64),
     permit: &Permit,
 ) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
-    let from = Some(span.0.saturating_sub(BEFORE));
+    let from = Some(span.0.saturating_sub(ALERT_LOOKBACK));
     let before = Some(span.1.saturating_add(1));
     let (mut rows, mut known_since): (Vec<RuleEvent>, Option<u64>) = (Vec::new(), None);
     for kind in [Kind::RuleOn, Kind::RuleOff] {
@@ -177,38 +186,49 @@ async fn events(
             .rule_events(query, Arc::clone(permit))
             .await?;
         if rule_events.len() == MAX_EVENTS {
-            known_since = known_since.max(rule_events.last().map(|one| one.row.event.ts));
+            known_since = known_since.max(rule_events.last().map(|oldest| oldest.row.event.ts));
         }
         rows.extend(rule_events.into_iter().rev());
     }
-    rows.retain(|one| known_since.is_none_or(|since| one.row.event.ts >= since));
-    rows.sort_by_key(|one| one.row.event.ts);
+    rows.retain(|event| known_since.is_none_or(|since| event.row.event.ts >= since));
+    rows.sort_by_key(|event| event.row.event.ts);
     let mut past = Past::new(span);
     past.read(rows.into_iter());
     Ok((past.alerts(), known_since))
 }
 
+/// Outcome of comparing alerts with the collector's current state.
+#[derive(Default)]
+struct Confirmation {
+    /// True if the collector has confirmed what fires now.
+    is_confirmed: bool,
+    /// Number of further firing alerts that are not listed.
+    unlisted: usize,
+}
+
 /// Corrects alerts from events by the collector's current state. For a span that ends now, exactly the rules that are true
-/// now fire. For an earlier span, alerts whose end cannot be known do not fire. Returns (true if the collector has confirmed
-/// what fires now, number of further firing alerts that are not listed).
+/// now fire. For an earlier span, alerts whose end cannot be known do not fire.
 async fn confirm(
     context: &Context,
     alerts: &mut Vec<Alert>,
     to: u64,
     now: u64,
     permit: &Permit,
-) -> Result<(bool, usize), Refusal> {
-    let is_now = now.saturating_sub(to) < RECENT;
+) -> Result<Confirmation, Refusal> {
+    let is_now = now.saturating_sub(to) < MAX_LIVE_AGE;
     if !is_now && !alerts.iter().any(Alert::is_firing) {
-        return Ok((false, 0));
+        return Ok(Confirmation::default());
     }
     let Ok(firing) = firing(context).await else {
-        return Ok((false, 0));
+        return Ok(Confirmation::default());
     };
     if is_now {
-        let beyond = firing.beyond;
+        let unlisted = firing.beyond;
         firing.correct(alerts);
-        return Ok((true, beyond));
+        return Ok(Confirmation {
+            is_confirmed: true,
+            unlisted,
+        });
     }
     let filter = EventFilter {
         from: Some(to.saturating_add(1)),
@@ -224,13 +244,13 @@ async fn confirm(
         .rule_events(query, Arc::clone(permit))
         .await?;
     firing.correct_past(alerts, &ends, ends.len() < MAX_EVENTS);
-    Ok((false, 0))
+    Ok(Confirmation::default())
 }
 
 /// Asks the collector which rules are true now, and of which flows.
 async fn firing(context: &Context) -> Result<Firing, Refusal> {
     let mut firing = Firing::default();
-    let walked = context.monitor.walk(
+    let visit = context.monitor.walk(
         |collector, first| {
             let mut firing_flows: Vec<(FlowKey, u64)> = Vec::new();
             let detection = Arc::clone(collector.detection());
@@ -248,7 +268,7 @@ async fn firing(context: &Context) -> Result<Firing, Refusal> {
             }
         },
     );
-    walked.await?;
+    visit.await?;
     Ok(firing)
 }
 
@@ -269,17 +289,17 @@ fn view(
     alert: &Alert,
     notes: Option<&Notes>,
     recordings: &[RecordingRow],
-    when: &HashMap<&str, &str>,
+    conditions: &HashMap<&str, &str>,
     now: u64,
 ) -> AlertView {
     let last = &alert.last;
-    let recorded = recordings
+    let recording = recordings
         .iter()
-        .find(|one| one.rule.as_deref() == Some(&*last.rule) && one.flow == last.flow);
+        .find(|recording| recording.rule.as_deref() == Some(&*last.rule) && recording.flow == last.flow);
     AlertView {
         id: shown::id(last.alert()),
         rule: last.rule.to_string(),
-        when: when.get(&*last.rule).map(|when| (*when).to_owned()),
+        when: conditions.get(&*last.rule).map(|when| (*when).to_owned()),
         flow: last.flow.map(Into::into),
         text: last.flow.map(|flow| flow.to_string()),
         state: if alert.is_firing() { "firing" } else { "resolved" }.into(),
@@ -290,9 +310,9 @@ fn view(
         episodes: alert
             .episodes
             .iter()
-            .map(|one| EpisodeView {
-                since: one.since,
-                until: one.until,
+            .map(|episode| EpisodeView {
+                since: episode.since,
+                until: episode.until,
             })
             .collect(),
         metric: last.metric.map(|metric| metric.name().into()),
@@ -300,9 +320,9 @@ fn view(
         threshold: last.threshold,
         node: last.node,
         queue: last.queue,
-        recorded: recorded.map(|one| EpisodeView {
-            since: Some(one.since),
-            until: Some(one.until),
+        recorded: recording.map(|recording| EpisodeView {
+            since: Some(recording.since),
+            until: Some(recording.until),
         }),
         acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
         silence: notes.and_then(|notes| notes.covering(last, now)),
@@ -332,11 +352,11 @@ pub(crate) struct Acknowledge {
     #[cfg_attr(test, schemars(length(max = 500)))]
     comment: String,
     /// `false` withdraws the acknowledgement.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     acknowledged: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -351,20 +371,19 @@ pub(crate) async fn acknowledge(
         acknowledged,
     }): Body<Acknowledge>,
 ) -> Result<Json<AcknowledgedView>, Refusal> {
-    let number = super::cursor::parse_id(&id);
-    let number = number.ok_or_else(|| {
-        Refusal::bad(format!(
+    let alert_id = super::cursor::parse_id(&id).ok_or_else(|| {
+        Refusal::bad_request(format!(
             "invalid alert id {id:?}; write its 16 hexadecimal digits"
         ))
     })?;
     let note = AcknowledgedView {
         by,
         at: nic::time::now(),
-        comment: said(comment)?,
+        comment: validate_comment(comment)?,
     };
     let notes = notes_of(&context)?;
-    let kept = acknowledged.then(|| note.clone());
-    change(move || notes.acknowledge(number, kept)).await?;
+    let saved_note = acknowledged.then(|| note.clone());
+    change(move || notes.acknowledge(alert_id, saved_note)).await?;
     Ok(Json(note))
 }
 
@@ -387,7 +406,7 @@ pub(crate) struct NewSilence {
     #[cfg_attr(test, schemars(extend("format" = "silence")))]
     filter: String,
     /// Duration from now on, seconds; default: an hour.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(min = 1, max = 31_536_000)))]
     seconds: Option<u64>,
     /// Reason for the silence, shown with it.
@@ -407,19 +426,19 @@ pub(crate) async fn silence(
         comment,
     }): Body<NewSilence>,
 ) -> Result<Json<SilenceView>, Refusal> {
-    let seconds = seconds.unwrap_or(3_600);
+    let seconds = seconds.unwrap_or(DEFAULT_SILENCE_SECONDS);
     if filter.trim().is_empty() {
-        return Err(Refusal::bad(
+        return Err(Refusal::bad_request(
             "a silence needs a filter, such as rule == slow; one of all alerts is rule != \"\"",
         ));
     }
-    if !(1..=LONGEST).contains(&seconds) {
-        return Err(Refusal::bad(format!(
-            "seconds = {seconds} is out of range; write 1 to {LONGEST}"
+    if !(1..=MAX_SILENCE_SECONDS).contains(&seconds) {
+        return Err(Refusal::bad_request(format!(
+            "seconds = {seconds} is out of range; write 1 to {MAX_SILENCE_SECONDS}"
         )));
     }
     let from = nic::time::now();
-    let comment = said(comment)?;
+    let comment = validate_comment(comment)?;
     let until = from.saturating_add(seconds.saturating_mul(SECOND));
     let new_silence = SilenceView {
         filter,
@@ -440,26 +459,25 @@ pub(crate) async fn unsilence(
     _: NoParams,
 ) -> Result<Json<SilenceView>, Refusal> {
     let notes = notes_of(&context)?;
-    let missing =
+    let not_found =
         || Refusal::not_found("no active silence has this number; /api/v1/alerts/silences lists them");
-    let number = id.parse::<u64>().map_err(|_| missing())?;
+    let number = id.parse::<u64>().map_err(|_| not_found())?;
     change(move || notes.end(number, nic::time::now()))
         .await?
         .map(Json)
-        .ok_or_else(missing)
+        .ok_or_else(not_found)
 }
 
 /// Runs a change of notes on a blocking thread, since it writes to disk.
 async fn change<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ChangeError> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|_| {
+    let result = tokio::task::spawn_blocking(work).await.map_err(|_| {
         Refusal::unavailable("nothing was saved; this is a fault in hopwise, please report it")
     })?;
-    done.map_err(|refused| match refused {
+    result.map_err(|failure| match failure {
         ChangeError::InvalidFilter { position, message } => {
-            Refusal::bad(format!("the filter is wrong at character {position}: {message}"))
+            Refusal::bad_request(format!("the filter is wrong at character {position}: {message}"))
         }
         ChangeError::TooManySilences => {
             Refusal::conflict("the maximum number of silences is active; end one first")
@@ -482,11 +500,11 @@ pub(crate) struct TryRule {
     /// The condition, as in `[[rules]]`.
     when: String,
     /// Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     from: Option<u64>,
     /// End of the span, nanoseconds since the Unix epoch; default: now.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     to: Option<u64>,
 }
@@ -499,10 +517,10 @@ pub(crate) async fn try_rule(
 ) -> Result<Prepared, Refusal> {
     let now = nic::time::now();
     let to = to.unwrap_or(now).min(now);
-    let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let from = from.unwrap_or(to.saturating_sub(DEFAULT_SPAN)).min(to);
     let permit = history_permit(&context).await?;
-    let (rules, counts) = match compile(&when) {
-        Ok(tried) => tried,
+    let (rules, is_for_ignored) = match compile(&when) {
+        Ok(compiled) => compiled,
         Err(fault) => {
             return respond(permit, move || TrialView {
                 fault: Some(fault),
@@ -514,9 +532,9 @@ pub(crate) async fn try_rule(
         }
     };
     let filter = EventFilter {
-        from: Some(from.saturating_sub(LEAD)),
+        from: Some(from.saturating_sub(VALUE_LOOKBACK)),
         before: Some(to.saturating_add(1)),
-        limit: MAX_TRIED,
+        limit: MAX_TRIAL_EVENTS,
         ..EventFilter::default()
     };
     let query = EventQuery {
@@ -528,76 +546,81 @@ pub(crate) async fn try_rule(
         .await?
         .rows;
     let collector = &context.active_config.get().collector;
-    let push = collector.push_interval;
+    let push_interval = collector.push_interval;
     let holding = Holding {
-        longest: nanos(push + push / 2),
+        longest: nanos(push_interval + push_interval / 2),
         timeout: nanos(collector.flow_timeout),
     };
-    respond(permit, move || judge(rules, counts, rows, from, to, holding)).await
+    respond(permit, move || {
+        run_trial(rules, is_for_ignored, rows, from, to, holding)
+    })
+    .await
 }
 
-/// Evaluates a rule over events, newest first. `counts` is true if the rule's `for` clause was left out of `rules`.
-fn judge(
+/// Evaluates a rule over events, newest first. `is_for_ignored` is true if the rule's `for` clause was left out of `rules`.
+fn run_trial(
     rules: RuleSet,
-    counts: bool,
+    is_for_ignored: bool,
     rows: Vec<EventRow>,
     from: u64,
     to: u64,
     holding: Holding,
 ) -> TrialView {
-    let mut notes = vec![NOTE.to_owned()];
-    let of_places = [
+    let mut notes = vec![NOTE_STORED_EVENTS.to_owned()];
+    let queue_and_link_metrics = [
         Metric::QueueOccupancy,
         Metric::QueueCongestion,
         Metric::LinkUtilization,
     ];
-    let of_places = of_places.into_iter().any(|metric| rules.uses(metric));
-    if of_places {
-        notes.push(OF_PLACES.to_owned());
+    let uses_queue_or_link = queue_and_link_metrics
+        .into_iter()
+        .any(|metric| rules.uses(metric));
+    if uses_queue_or_link {
+        notes.push(NOTE_QUEUES_AND_LINKS.to_owned());
     }
-    if counts {
-        notes.push(WITHOUT_COUNTS.to_owned());
+    if is_for_ignored {
+        notes.push(NOTE_FOR_IGNORED.to_owned());
     }
     let events = rows.len() as u64;
-    let is_cut = rows.len() == MAX_TRIED;
+    let is_truncated = rows.len() == MAX_TRIAL_EVENTS;
     let oldest = rows.last().map_or(from, |row| row.event.ts);
     // Before the oldest event, the values that have not changed since are unknown.
-    let begin = if is_cut { from.max(oldest) } else { from };
-    if begin > from {
+    let judged_from = if is_truncated { from.max(oldest) } else { from };
+    if judged_from > from {
         notes.push(format!(
-            "The span has more than {MAX_TRIED} events: only its end is judged. Choose a shorter one to judge all of it."
+            "The span has more than {MAX_TRIAL_EVENTS} events: only its end is judged. Choose a shorter one to judge all of it."
         ));
     }
-    let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
+    let column = to.saturating_sub(judged_from).div_ceil(TRIAL_COLUMNS).max(SECOND);
     let mut trial = Trial::new(
         rules,
         TrialRange {
-            from: begin,
+            from: judged_from,
             to,
             column,
         },
     );
-    let mut already = None;
-    let mut judged_to = to;
+    let mut firing_at_start = None;
+    let mut judged_until = to;
     let ends = holding.ends(&rows, to);
     for (row, end) in rows.iter().zip(ends).rev() {
-        if row.event.ts >= begin && already.is_none() {
-            already = Some(trial.firing());
+        if row.event.ts >= judged_from && firing_at_start.is_none() {
+            firing_at_start = Some(trial.firing());
         }
         if !trial.read(row, end) {
-            judged_to = row.event.ts;
+            judged_until = row.event.ts;
             notes.push("Too many events to evaluate: only the beginning of the span was evaluated. Choose a shorter span.".to_owned());
             break;
         }
     }
-    let already = already.unwrap_or_else(|| trial.firing());
-    let at_most = of_places || counts;
+    let firing_at_start = firing_at_start.unwrap_or_else(|| trial.firing());
+    let at_most = uses_queue_or_link || is_for_ignored;
     TrialView {
-        to: judged_to,
+        to: judged_until,
         at_most,
         events,
         notes,
-        ..trial.finish(already)
+        ..trial.finish(firing_at_start)
     }
 }
 
@@ -616,10 +639,10 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
 }
 
 /// Checks the length of a comment and puts it on one line.
-fn said(comment: String) -> Result<String, Refusal> {
-    if comment.chars().count() > MAX_SAID {
-        return Err(Refusal::bad(format!(
-            "the comment is longer than {MAX_SAID} characters; shorten it"
+fn validate_comment(comment: String) -> Result<String, Refusal> {
+    if comment.chars().count() > MAX_COMMENT_CHARS {
+        return Err(Refusal::bad_request(format!(
+            "the comment is longer than {MAX_COMMENT_CHARS} characters; shorten it"
         )));
     }
     Ok(comment

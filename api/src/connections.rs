@@ -26,22 +26,28 @@ use net::tls::{Endpoint, Failure};
 use runtime::lock::lock;
 
 /// Maximum time for a TLS handshake.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Listener that always accepts; it closes an older connection if there are too many.
-pub(super) struct Limited {
+pub(super) struct LimitedListener {
     listener: tokio::net::TcpListener,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
 /// Open connections, at most `max`.
 #[derive(Debug)]
-struct Open {
+struct OpenConnections {
     tls: Arc<Endpoint>,
     max: usize,
     /// Maximum time for a request to arrive, and for a response to be received.
-    limit: Duration,
-    slots: Mutex<(u64, HashMap<u64, Arc<ConnectionHandle>>)>,
+    time_limit: Duration,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default, Debug)]
+struct Slots {
+    next_id: u64,
+    by_id: HashMap<u64, Arc<ConnectionHandle>>,
 }
 
 /// State of a connection, shared by the listener and the handlers.
@@ -51,7 +57,7 @@ pub(super) struct ConnectionHandle(Mutex<ConnectionState>);
 #[derive(Debug)]
 struct ConnectionState {
     phase: Phase,
-    since: Instant,
+    phase_start: Instant,
     /// True once a newer connection has evicted this one.
     evicted: bool,
     waker: Option<Waker>,
@@ -75,7 +81,7 @@ enum Phase {
 impl ConnectionHandle {
     fn set(&self, phase: Phase) {
         let state = &mut *lock(&self.0);
-        (state.phase, state.since) = (phase, Instant::now());
+        (state.phase, state.phase_start) = (phase, Instant::now());
         // The connection's deadline has changed.
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -96,7 +102,7 @@ impl ConnectionHandle {
     fn sent(&self) {
         let state = &mut *lock(&self.0);
         if state.phase == Phase::Sending {
-            (state.phase, state.since) = (Phase::Waiting, Instant::now());
+            (state.phase, state.phase_start) = (Phase::Waiting, Instant::now());
         }
     }
 
@@ -109,21 +115,21 @@ impl ConnectionHandle {
     }
 }
 
-impl Open {
+impl OpenConnections {
     /// Adds a connection. At the limit, evicts the oldest handshake, else the connection that has waited longest for a
     /// request, else the slowest reader. `None` if all are being processed or are live streams.
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
-        let (next, slots) = &mut *lock(&self.slots);
-        if slots.len() >= self.max {
-            let id = oldest(slots, Phase::Handshake)
-                .or_else(|| oldest(slots, Phase::Waiting))
-                .or_else(|| oldest(slots, Phase::Sending))?;
-            if let Some(slot) = slots.remove(&id) {
-                slot.evict();
+        let Slots { next_id, by_id } = &mut *lock(&self.slots);
+        if by_id.len() >= self.max {
+            let id = oldest(by_id, Phase::Handshake)
+                .or_else(|| oldest(by_id, Phase::Waiting))
+                .or_else(|| oldest(by_id, Phase::Sending))?;
+            if let Some(handle) = by_id.remove(&id) {
+                handle.evict();
             }
         }
-        let id = *next;
-        *next += 1;
+        let id = *next_id;
+        *next_id += 1;
         let stream = Transport::new(stream, self.tls.config());
         let phase = if stream.is_pending() {
             Phase::Handshake
@@ -132,37 +138,37 @@ impl Open {
         };
         let state = ConnectionState {
             phase,
-            since: Instant::now(),
+            phase_start: Instant::now(),
             evicted: false,
             waker: None,
         };
-        let slot = Arc::new(ConnectionHandle(Mutex::new(state)));
-        slots.insert(id, Arc::clone(&slot));
-        let deadline = Box::pin(time::sleep(self.limit));
+        let handle = Arc::new(ConnectionHandle(Mutex::new(state)));
+        by_id.insert(id, Arc::clone(&handle));
+        let deadline = Box::pin(time::sleep(self.time_limit));
         Some(Connection {
             stream,
-            slot,
+            handle,
             id,
             open: Arc::clone(self),
             deadline,
-            moved: Instant::now(),
+            last_progress: Instant::now(),
         })
     }
 
     fn is_full(&self) -> bool {
-        lock(&self.slots).1.len() >= self.max
+        lock(&self.slots).by_id.len() >= self.max
     }
 
     fn remove(&self, id: u64) {
-        lock(&self.slots).1.remove(&id);
+        lock(&self.slots).by_id.remove(&id);
     }
 }
 
 /// Returns the id of the connection that has been in a phase for the longest time.
-fn oldest(slots: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u64> {
-    let ages = slots.iter().filter_map(|(id, slot)| {
-        let state = lock(&slot.0);
-        (state.phase == phase).then_some((state.since, *id))
+fn oldest(connections: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u64> {
+    let ages = connections.iter().filter_map(|(id, handle)| {
+        let state = lock(&handle.0);
+        (state.phase == phase).then_some((state.phase_start, *id))
     });
     ages.min().map(|(_, id)| id)
 }
@@ -171,29 +177,29 @@ fn oldest(slots: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Transport,
-    slot: Arc<ConnectionHandle>,
+    handle: Arc<ConnectionHandle>,
     id: u64,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     deadline: Pin<Box<Sleep>>,
     /// Time of the last successful read or write.
-    moved: Instant,
+    last_progress: Instant,
 }
 
 impl Connection {
     /// Completes the TLS handshake, if there is one. A failure is counted once.
-    fn secure(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_handshake(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if !self.stream.is_pending() {
             return Poll::Ready(Ok(()));
         }
         let (outcome, failure) = match self.stream.handshake(cx) {
-            Poll::Pending => (self.watch(cx, Poll::Pending), None),
+            Poll::Pending => (self.enforce_deadline(cx, Poll::Pending), None),
             Poll::Ready(Ok(())) => (Poll::Ready(Ok(())), None),
             Poll::Ready(Err((failure, error))) => (Poll::Ready(Err(error)), Some(failure)),
         };
         match &outcome {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => {
-                self.slot.set(Phase::Waiting);
+                self.handle.set(Phase::Waiting);
                 self.open.tls.count(None);
             }
             Poll::Ready(Err(error)) => {
@@ -208,30 +214,34 @@ impl Connection {
 
     /// Passes on the outcome of a read or write, or an error if the connection was evicted or its phase has timed out. The
     /// deadline starts with the phase, so a client that trickles single bytes does not extend it.
-    fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let (phase, since) = {
-            let state = &mut *lock(&self.slot.0);
+    fn enforce_deadline<T>(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let (phase, phase_start) = {
+            let state = &mut *lock(&self.handle.0);
             if state.evicted {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             state.waker = Some(cx.waker().clone());
-            (state.phase, state.since)
+            (state.phase, state.phase_start)
         };
         if outcome.is_ready() {
-            self.moved = Instant::now();
+            self.last_progress = Instant::now();
             return outcome;
         }
-        let limit = self.open.limit;
-        let due = match phase {
+        let time_limit = self.open.time_limit;
+        let deadline = match phase {
             // No deadline here: requests have their own time limits.
             Phase::Responding => return Poll::Pending,
-            Phase::Handshake => since + limit.min(HANDSHAKE_TIME),
-            Phase::Waiting | Phase::Sending => since + limit,
+            Phase::Handshake => phase_start + time_limit.min(HANDSHAKE_TIMEOUT),
+            Phase::Waiting | Phase::Sending => phase_start + time_limit,
             // Measured from the last write; the server sends a keep-alive comment four times as often.
-            Phase::Streaming => self.moved.max(since) + limit,
+            Phase::Streaming => self.last_progress.max(phase_start) + time_limit,
         };
-        if self.deadline.deadline() != due {
-            self.deadline.as_mut().reset(due);
+        if self.deadline.deadline() != deadline {
+            self.deadline.as_mut().reset(deadline);
         }
         self.deadline
             .as_mut()
@@ -246,27 +256,27 @@ impl Drop for Connection {
     }
 }
 
-impl Limited {
-    /// Accepts at most `max` connections. A request must arrive, and a response be received, within `limit`.
+impl LimitedListener {
+    /// Accepts at most `max` connections. A request must arrive, and a response be received, within `time_limit`.
     pub(super) fn new(
         listener: tokio::net::TcpListener,
         tls: Arc<Endpoint>,
         max: usize,
-        limit: Duration,
+        time_limit: Duration,
     ) -> Self {
         Self {
             listener,
-            open: Arc::new(Open {
+            open: Arc::new(OpenConnections {
                 tls,
                 max,
-                limit,
+                time_limit,
                 slots: Mutex::default(),
             }),
         }
     }
 }
 
-impl Listener for Limited {
+impl Listener for LimitedListener {
     type Io = Connection;
     type Addr = SocketAddr;
 
@@ -297,9 +307,9 @@ impl Listener for Limited {
 #[derive(Clone, Debug)]
 pub(super) struct Peer(pub(super) Arc<ConnectionHandle>);
 
-impl Connected<IncomingStream<'_, Limited>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {
-        Self(Arc::clone(&stream.io().slot))
+impl Connected<IncomingStream<'_, LimitedListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Self {
+        Self(Arc::clone(&stream.io().handle))
     }
 }
 
@@ -309,9 +319,9 @@ impl AsyncRead for Connection {
         cx: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        task::ready!(self.secure(cx))?;
+        task::ready!(self.poll_handshake(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.watch(cx, outcome)
+        self.enforce_deadline(cx, outcome)
     }
 }
 
@@ -321,9 +331,9 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        task::ready!(self.secure(cx))?;
+        task::ready!(self.poll_handshake(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, outcome)
+        self.enforce_deadline(cx, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -334,14 +344,14 @@ impl AsyncWrite for Connection {
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
         if outcome.is_ready() {
             // The kernel has accepted the whole response.
-            self.slot.sent();
+            self.handle.sent();
         }
-        self.watch(cx, outcome)
+        self.enforce_deadline(cx, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.watch(cx, outcome)
+        self.enforce_deadline(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -349,9 +359,9 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        task::ready!(self.secure(cx))?;
+        task::ready!(self.poll_handshake(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, outcome)
+        self.enforce_deadline(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -374,10 +384,13 @@ mod tests {
     }
 
     /// Starts a listener with room for `max`, and returns its address.
-    async fn listening(max: usize, limit: Duration) -> (Limited, SocketAddr) {
+    async fn listening(max: usize, time_limit: Duration) -> (LimitedListener, SocketAddr) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Limited::new(listener, Arc::default(), max, limit), address)
+        (
+            LimitedListener::new(listener, Arc::default(), max, time_limit),
+            address,
+        )
     }
 
     #[test]
@@ -391,24 +404,24 @@ mod tests {
                 servers.push(limited.accept().await.0);
             }
             // The first is being processed: the second is closed.
-            servers[0].slot.start_handler();
+            servers[0].handle.start_handler();
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let mut buffer = [0; 1];
             let read = servers[1].read(&mut buffer).await;
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
-            assert_eq!(lock(&limited.open.slots).1.len(), 2);
+            assert_eq!(lock(&limited.open.slots).by_id.len(), 2);
             // A slow reader is closed before a request that is being processed.
-            servers[2].slot.start_response(false);
+            servers[2].handle.start_response(false);
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let evicted: Vec<bool> = servers
                 .iter()
-                .map(|server| lock(&server.slot.0).evicted)
+                .map(|server| lock(&server.handle.0).evicted)
                 .collect();
             assert_eq!(evicted, [false, true, true, false]);
             drop(servers);
-            assert_eq!(lock(&limited.open.slots).1.len(), 0);
+            assert_eq!(lock(&limited.open.slots).by_id.len(), 0);
         });
     }
 
@@ -443,12 +456,12 @@ mod tests {
     #[test]
     fn a_phase_that_takes_too_long_ends_the_connection() {
         run(async {
-            let limit = Duration::from_millis(20);
-            let (mut limited, address) = listening(8, limit).await;
+            let time_limit = Duration::from_millis(20);
+            let (mut limited, address) = listening(8, time_limit).await;
             let mut client = std::net::TcpStream::connect(address).unwrap();
             let (mut server, _) = limited.accept().await;
             // Single bytes do not extend the time limit.
-            let (begun, mut buffer) = (lock(&server.slot.0).since, [0; 1]);
+            let (begun, mut buffer) = (lock(&server.handle.0).phase_start, [0; 1]);
             for _ in 0..3 {
                 io::Write::write_all(&mut client, b"G").unwrap();
                 assert_eq!(server.read(&mut buffer).await.unwrap(), 1);
@@ -456,11 +469,15 @@ mod tests {
             let error = server.read(&mut buffer).await.unwrap_err();
             assert_eq!(
                 (error.kind(), server.deadline.deadline()),
-                (io::ErrorKind::TimedOut, begun + limit)
+                (io::ErrorKind::TimedOut, begun + time_limit)
             );
             // A response that takes long does not end it.
-            server.slot.start_handler();
-            assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
+            server.handle.start_handler();
+            assert!(
+                time::timeout(3 * time_limit, server.read(&mut buffer))
+                    .await
+                    .is_err()
+            );
             drop(client);
         });
     }

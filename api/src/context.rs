@@ -11,9 +11,9 @@ use net::{dns::Resolver, tls};
 use runtime::{control::Control, current::Current};
 
 /// Maximum number of concurrent reads of past data for the web pages: separate permits, so heavy SQL cannot block them.
-pub const READS: usize = 4;
+pub const MAX_READS: usize = 4;
 /// Memory budget for responses that clients have not received yet, KiB: 256 MiB.
-pub const UNSENT: usize = 256 << 10;
+pub const UNSENT_BUDGET_KIB: usize = 256 << 10;
 /// Maximum size of a request body, bytes; ample for SQL queries.
 pub(crate) const MAX_BODY: usize = 256 << 10;
 
@@ -51,19 +51,19 @@ pub struct Context {
     /// Comments and silences of alerts, if events are stored.
     pub notes: Option<Arc<Notes>>,
     /// True if an export notifies people, so that alerts are repeated when a silence ends.
-    pub reminds: bool,
+    pub repeats_alerts: bool,
     /// Links that were observed: the nodes behind each interface.
     pub known_links: Arc<KnownLinks>,
     /// Path of the configuration file, if there is one.
     pub config_file: Option<PathBuf>,
     /// Lock that serializes additions of rules to the configuration file.
-    pub enabling: Arc<tokio::sync::Mutex<()>>,
+    pub rule_file_lock: Arc<tokio::sync::Mutex<()>>,
     /// Permits for SQL queries.
-    pub queries: Arc<Semaphore>,
+    pub query_permits: Arc<Semaphore>,
     /// Permits for other queries of past data.
-    pub reads: Arc<Semaphore>,
+    pub read_permits: Arc<Semaphore>,
     /// Permits for large responses.
-    pub pages: Arc<Semaphore>,
+    pub page_permits: Arc<Semaphore>,
     /// Budget for responses that clients have not received yet, in KiB.
-    pub unsent: Arc<Semaphore>,
+    pub unsent_budget: Arc<Semaphore>,
 }

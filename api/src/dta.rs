@@ -14,7 +14,7 @@ use tokio::task;
 use super::{
     context::Context,
     params::{Form, NoParams, Param, Params, Segment},
-    query::{read_permit, unanswered},
+    query::{internal_error, read_permit},
     refusal::Refusal,
 };
 use dta::calculate::{self, Calculation};
@@ -43,7 +43,7 @@ pub(super) const STORE: &[Param] = &[SNAPSHOT];
 /// Parameters of `/dta/stores/{name}/count`.
 pub(super) const COUNT: &[Param] = &[
     KEY,
-    copies("Counters that each report adds to.", Some(2)),
+    copies_param("Counters that each report adds to.", Some(2)),
     SNAPSHOT,
 ];
 /// Parameters of `/dta/lists`.
@@ -59,7 +59,7 @@ pub(super) const TAIL: &[Param] = &[
     Param::limit(20, 10_000),
 ];
 
-fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
+fn memory_of(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "this process has no collector memory; add [collector.memory] to its configuration";
     context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
 }
@@ -72,14 +72,14 @@ async fn run_blocking<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let memory = Arc::clone(memory(context)?);
+    let memory = Arc::clone(memory_of(context)?);
     let permit = read_permit(context).await?;
     let work = task::spawn_blocking(move || {
         // Held until the work is done, even if the client disconnects.
         let _permit = permit;
         work(&memory)
     });
-    work.await.unwrap_or_else(|_| Err(unanswered()))
+    work.await.unwrap_or_else(|_| Err(internal_error()))
 }
 
 /// Finds the requested store: the live one or, with `snapshot`, a snapshot of it.
@@ -89,8 +89,8 @@ fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<S
         return Ok(Arc::clone(live));
     };
     let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
-    let opened = SourceStore::open(&memory.snapshot_directory().join(file));
-    opened.map(Arc::new).map_err(|error| {
+    let store = SourceStore::open(&memory.snapshot_directory().join(file));
+    store.map(Arc::new).map_err(|error| {
         Refusal::not_found(format!(
             "there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"
         ))
@@ -100,13 +100,13 @@ fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<S
 fn parse_key(params: &Params) -> Result<Option<Key>, Refusal> {
     params
         .text("key")
-        .map(|text| text.parse::<Key>().map_err(Refusal::bad))
+        .map(|text| text.parse::<Key>().map_err(Refusal::bad_request))
         .transpose()
 }
 
 fn required_key(params: &Params) -> Result<Key, Refusal> {
     parse_key(params)?
-        .ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
+        .ok_or_else(|| Refusal::bad_request(format!("the key is missing; add key={}", ::dta::key::FORMS)))
 }
 
 /// Returns the counters and connections of the collector memory.
@@ -114,7 +114,7 @@ pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     _: NoParams,
 ) -> Result<Json<MemoryView>, Refusal> {
-    Ok(Json(memory(&context)?.view()))
+    Ok(Json(memory_of(&context)?.view()))
 }
 
 /// The response of `/dta/stores`.
@@ -140,7 +140,7 @@ pub(crate) async fn stores(
     .await
 }
 
-const fn copies(about: &'static str, default: Option<u64>) -> Param {
+const fn copies_param(about: &'static str, default: Option<u64>) -> Param {
     Param::new(
         "copies",
         about,
@@ -160,7 +160,7 @@ pub(super) const GET: &[Param] = &[
         "Policy when copies differ; default: as configured.",
         Form::OneOf(|| vec!["first", "majority", "strict"]),
     ),
-    copies("Copies to read.", Some(4)),
+    copies_param("Copies to read.", Some(4)),
     Param::integer(
         "largest",
         "Largest value that a node reports in postcards. With it, a slot in the artifact's layout proves that it holds the path of this key.",
@@ -196,7 +196,7 @@ pub(super) const CALCULATE: &[Param] = &[
         "Number of slots, a power of two; default: as many as needed.",
         Form::Count,
     ),
-    copies("Copies of each key; default: the best number.", None),
+    copies_param("Copies of each key; default: the best number.", None),
     Param::new(
         "data",
         "Bytes of data of a key.",
@@ -237,7 +237,7 @@ pub(crate) async fn get(
     run_blocking(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.name());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
-            Refusal::bad(format!(
+            Refusal::bad_request(format!(
                 "there is no policy {policy:?}; use first, majority or strict"
             ))
         })?;
@@ -250,7 +250,7 @@ pub(crate) async fn get(
         requested_store(memory, &name, &params)?
             .get(&key, query)
             .map(Json)
-            .map_err(Refusal::bad)
+            .map_err(Refusal::bad_request)
     })
     .await
 }
@@ -268,7 +268,7 @@ pub(crate) async fn count(
         requested_store(memory, &name, &params)?
             .count(&key, copies)
             .map(Json)
-            .map_err(Refusal::bad)
+            .map_err(Refusal::bad_request)
     })
     .await
 }
@@ -287,7 +287,7 @@ pub(crate) async fn sketch(
         requested_store(memory, &name, &params)?
             .sketch(key.as_ref(), epoch, samples)
             .map(Json)
-            .map_err(Refusal::bad)
+            .map_err(Refusal::bad_request)
     })
     .await
 }
@@ -331,7 +331,7 @@ pub(crate) async fn tail(
     let params = params.only(TAIL)?;
     let list = list
         .parse::<u32>()
-        .map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
+        .map_err(|_| Refusal::bad_request("invalid list number; /api/v1/dta/lists lists them"))?;
     let limit = params.limit()?;
     let from = params.number("from")?;
     let reasons = context.active_config.get().collect().drop_reasons();
@@ -385,7 +385,7 @@ pub(crate) async fn snapshots(
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SnapshotRequest"))]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct SnapshotRequest {
     /// Names of stores; none: those of the schedule, or all.
     #[serde(default)]
     stores: Vec<String>,
@@ -395,17 +395,17 @@ pub(crate) struct Wanted {
 pub(crate) async fn snapshot(
     State(context): State<Arc<Context>>,
     _: NoParams,
-    wanted: Result<Json<Wanted>, JsonRejection>,
+    request: Result<Json<SnapshotRequest>, JsonRejection>,
 ) -> Result<Json<Snapshots>, Refusal> {
-    let Json(wanted) = wanted.map_err(|error| {
-        Refusal::bad(format!(
+    let Json(request) = request.map_err(|error| {
+        Refusal::bad_request(format!(
             "the body cannot be read: {}; send {{\"stores\": [\"NAME\"]}}",
             error.body_text()
         ))
     })?;
     run_blocking(&context, move |memory| {
-        let taken = memory.snapshot(&wanted.stores).map_err(Refusal::bad)?;
-        Ok(Json(Snapshots { snapshots: taken }))
+        let snapshots = memory.snapshot(&request.stores).map_err(Refusal::bad_request)?;
+        Ok(Json(Snapshots { snapshots }))
     })
     .await
 }
@@ -413,14 +413,16 @@ pub(crate) async fn snapshot(
 /// Calculates the size and answer probability of a store that need not exist.
 pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
     let params = params.only(CALCULATE)?;
-    let plan = calculate::Requirements {
+    let requirements = calculate::Requirements {
         keys: params
             .count("keys")
-            .ok_or_else(|| Refusal::bad("the number of keys is missing; add keys=1000000"))?,
+            .ok_or_else(|| Refusal::bad_request("the number of keys is missing; add keys=1000000"))?,
         slots: params.count("slots"),
         copies: params.number("copies")?,
         data: params.required_number("data")?,
         answered: params.share("answered")?,
     };
-    calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
+    calculate::calculate(&requirements)
+        .map(Json)
+        .map_err(Refusal::bad_request)
 }

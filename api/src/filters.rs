@@ -35,7 +35,7 @@ pub(super) const FILTER: &[Param] = &[
 ];
 
 /// Parses the parameter `filter` of a request; `None` if it is absent.
-pub(super) async fn condition(
+pub(super) async fn parse_condition(
     context: &Context,
     params: &Params,
     view: View,
@@ -44,15 +44,15 @@ pub(super) async fn condition(
         return Ok(None);
     };
     // Parse twice: node names may require a request to the manager, which is made only if the filter contains one.
-    let asks_names = Cell::new(false);
-    let without = Filter::parse(text, view, &|_| {
-        asks_names.set(true);
+    let has_node_names = Cell::new(false);
+    let placeholder_filter = Filter::parse(text, view, &|_| {
+        has_node_names.set(true);
         Some(0)
     });
-    let filter = match asks_names.get() {
-        false => without,
+    let filter = match has_node_names.get() {
+        false => placeholder_filter,
         true => {
-            let names = Names::new(names::known(context).await);
+            let names = Names::new(names::loader(context).await);
             Filter::parse(text, view, &|name| names.id(name))
         }
     };
@@ -61,7 +61,7 @@ pub(super) async fn condition(
             .get(..fault.position)
             .map_or(0, |before| before.chars().count())
             + 1;
-        Refusal::bad(format!(
+        Refusal::bad_request(format!(
             "the filter is wrong at character {column}: {}",
             fault.message
         ))
@@ -78,10 +78,10 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
         View::Events
     };
     let text = params.text("text").unwrap_or_default().to_owned();
-    let at = params.number::<usize>("at")?.unwrap_or(usize::MAX);
-    let make = names::known(&context).await;
+    let cursor = params.number::<usize>("at")?.unwrap_or(usize::MAX);
+    let load_names = names::loader(&context).await;
     page::make(&context, move || {
-        let names = Names::new(make);
+        let names = Names::new(load_names);
         let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
         let fault = fault.map(
             |Fault {
@@ -90,8 +90,8 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
                  message,
              }| fault_view(&text, position, length, message),
         );
-        let end = byte_of(&text, at);
-        let completions = complete(&text[..end], view, &names.all());
+        let end = byte_offset(&text, cursor);
+        let completions = complete(&text[..end], view, &names.sorted());
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
@@ -103,7 +103,7 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
                          text: completion,
                          about,
                      }| CompletionView {
-                        from: units(&text, from),
+                        from: utf16_len(&text, from),
                         text: completion,
                         about,
                     },
@@ -121,48 +121,52 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
 }
 
 /// Counts the UTF-16 code units before a byte offset; browsers count positions that way.
-fn units(text: &str, byte: usize) -> usize {
+fn utf16_len(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).encode_utf16().count()
 }
 
 /// Builds the view of a fault at byte `position` with `length` bytes, in UTF-16 code units.
 pub(super) fn fault_view(text: &str, position: usize, length: usize, message: String) -> FaultView {
-    let start = units(text, position);
+    let start = utf16_len(text, position);
     FaultView {
         position: start,
-        length: units(text, position + length) - start,
+        length: utf16_len(text, position + length) - start,
         message,
     }
 }
 
 /// Converts a position in UTF-16 code units to a byte offset.
-fn byte_of(text: &str, unit: usize) -> usize {
+fn byte_offset(text: &str, unit: usize) -> usize {
     let mut units = 0;
     let character_at_unit = text.char_indices().find(|(_, character)| {
-        let is_there = units >= unit;
+        let is_at_unit = units >= unit;
         units += character.len_utf16();
-        is_there
+        is_at_unit
     });
     character_at_unit.map_or(text.len(), |(byte, _)| byte)
 }
 
 /// Node names, computed when the first one is needed.
 struct Names<F> {
-    make: Cell<Option<F>>,
-    known: OnceCell<HashMap<String, u32>>,
+    load_names: Cell<Option<F>>,
+    ids: OnceCell<HashMap<String, u32>>,
 }
 
 impl<F: FnOnce() -> NamesView> Names<F> {
-    fn new(make: F) -> Self {
+    fn new(load_names: F) -> Self {
         Self {
-            make: Cell::new(Some(make)),
-            known: OnceCell::new(),
+            load_names: Cell::new(Some(load_names)),
+            ids: OnceCell::new(),
         }
     }
 
-    fn known(&self) -> &HashMap<String, u32> {
-        self.known.get_or_init(|| {
-            let nodes = self.make.take().map(|make| make().nodes).unwrap_or_default();
+    fn ids(&self) -> &HashMap<String, u32> {
+        self.ids.get_or_init(|| {
+            let nodes = self
+                .load_names
+                .take()
+                .map(|load| load().nodes)
+                .unwrap_or_default();
             nodes
                 .into_iter()
                 .filter_map(|node| Some((node.name?, node.node)))
@@ -171,11 +175,11 @@ impl<F: FnOnce() -> NamesView> Names<F> {
     }
 
     fn id(&self, name: &str) -> Option<u32> {
-        self.known().get(name).copied()
+        self.ids().get(name).copied()
     }
 
-    fn all(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.known().keys().map(String::as_str).collect();
+    fn sorted(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.ids().keys().map(String::as_str).collect();
         names.sort_unstable();
         names
     }
@@ -188,7 +192,7 @@ mod tests {
     #[test]
     fn places_are_counted_as_browsers_do() {
         let text = "a\u{e9}\u{1f600}b";
-        let bytes = [0, 1, 2, 3, 4, 5, 6].map(|at| byte_of(text, at));
+        let bytes = [0, 1, 2, 3, 4, 5, 6].map(|cursor| byte_offset(text, cursor));
         assert_eq!(
             bytes,
             [0, 1, 3, 7, 7, 8, 8],

@@ -54,11 +54,11 @@ pub(super) const FLOWS: &[Param] = &[
 /// Parameters of `/flows/{id}`.
 pub(super) const FLOW: &[Param] = &[PAST_FROM, PAST_TO];
 /// Maximum number of flows per request to the workers.
-const FLOWS_AT_ONCE: usize = 256;
+const WORKER_CHUNK: usize = 256;
 /// Number of flows looked up per chunk for a filter on node values.
-const LOOKED_UP_AT_ONCE: usize = 2_048;
+const LOOKUP_CHUNK: usize = 2_048;
 /// Maximum number of flows looked up for one page; the page then ends early, with a cursor.
-const MAX_LOOKED_UP: usize = 16_384;
+const MAX_LOOKUPS: usize = 16_384;
 /// Number of hops that certainly fills a page of JSON, in which each takes at least two bytes.
 const MAX_HOPS: usize = 2 << 20;
 
@@ -73,7 +73,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     };
     let after = params.text("after").and_then(parse_cursor);
     let limit = params.limit()?;
-    let condition = filters::condition(&context, &params, View::Flows).await?;
+    let condition = filters::parse_condition(&context, &params, View::Flows).await?;
     if let Some(span) = past::span(&context, &params)? {
         let filter = FlowFilter {
             span,
@@ -99,29 +99,30 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
         }
         condition => select_by_summary(&context, index, query, condition).await?,
     };
-    let asked = Arc::clone(&context);
+    let page_context = Arc::clone(&context);
     page::make(&context, move || {
         let MatchingFlows {
             rows,
-            whole,
-            last,
-            more,
+            is_complete,
+            last_rank,
+            has_more,
             total,
-            at_least,
+            is_lower_bound,
         } = matching;
-        names::look_up(&asked, rows.iter().map(|(_, copy)| &copy.row.flow));
-        let (flows, cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
-        let shown = rows
+        names::look_up(&page_context, rows.iter().map(|(_, copy)| &copy.row.flow));
+        let (flows, is_cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
+        let last_shown = rows
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        // After a full lookup, `last` may be after the last row (flows expire); a cut page continues after its last row.
-        let last = if cut || !whole { shown } else { last };
-        let next = last.filter(|_| more || cut || !whole).map(format_cursor);
+        // After a full lookup, `last_rank` may be after the last row (flows expire); a cut page continues after its last row.
+        let is_partial = is_cut || !is_complete;
+        let last_rank = if is_partial { last_shown } else { last_rank };
+        let next = last_rank.filter(|_| has_more || is_partial).map(format_cursor);
         Flows {
             flows,
             total,
-            at_least: at_least.then_some(true),
+            at_least: is_lower_bound.then_some(true),
             as_of,
             next,
             range: None,
@@ -135,14 +136,14 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
 struct MatchingFlows {
     rows: Vec<(FlowRank, FlowCopy)>,
     /// True if all selected flows were looked up; false if the page was full before.
-    whole: bool,
+    is_complete: bool,
     /// Rank of the last flow that was looked up.
-    last: Option<FlowRank>,
-    /// True if flows follow after `last`.
-    more: bool,
+    last_rank: Option<FlowRank>,
+    /// True if flows follow after `last_rank`.
+    has_more: bool,
     total: u64,
     /// True if more than `total` flows may match.
-    at_least: bool,
+    is_lower_bound: bool,
 }
 
 /// Selects flows by their summaries alone.
@@ -160,16 +161,14 @@ async fn select_by_summary(
         })
     })
     .await?;
-    let (rows, whole) = copy_current(context, &page).await?;
-    let FlowPage { flows, more, total } = page;
-    let last = flows.last().map(|(rank, _)| *rank);
+    let current = copy_current(context, &page).await?;
     Ok(MatchingFlows {
-        rows,
-        whole,
-        last,
-        more,
-        total,
-        at_least: false,
+        rows: current.copies,
+        is_complete: current.is_complete,
+        last_rank: page.flows.last().map(|(rank, _)| *rank),
+        has_more: page.more,
+        total: page.total,
+        is_lower_bound: false,
     })
 }
 
@@ -180,50 +179,51 @@ async fn select_by_hops(
     mut query: FlowQuery,
     condition: &Arc<Filter>,
 ) -> Result<MatchingFlows, Refusal> {
-    let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
-    let begins = query.after.is_none();
-    let mut listed = MatchingFlows {
-        at_least: true,
+    let limit = std::mem::replace(&mut query.limit, LOOKUP_CHUNK);
+    let is_first_page = query.after.is_none();
+    let mut result = MatchingFlows {
+        is_lower_bound: true,
         ..MatchingFlows::default()
     };
     let mut looked_up = 0;
     loop {
-        let copy = Arc::clone(index);
-        let asked = query.clone();
-        let condition_of_copy = Arc::clone(condition);
+        let chunk_index = Arc::clone(index);
+        let chunk_query = query.clone();
+        let chunk_condition = Arc::clone(condition);
         let page = page::compute(context, move || {
-            FlowPage::select_where(copy.flows(), &asked, |flow| {
-                !condition_of_copy.excludes(&facts_of(flow))
+            FlowPage::select_where(chunk_index.flows(), &chunk_query, |flow| {
+                !chunk_condition.excludes(&facts_of(flow))
             })
         })
         .await?;
-        let (rows, whole) = copy_current(context, &page).await?;
-        let last = rows.last().map(|(rank, _)| *rank);
-        let matching = rows
+        let current = copy_current(context, &page).await?;
+        let last_copied = current.copies.last().map(|(rank, _)| *rank);
+        let matches = current
+            .copies
             .into_iter()
             .filter(|(_, copy)| condition.matches(&copy.facts()));
-        listed.rows.extend(matching.take(limit + 1 - listed.rows.len()));
+        result.rows.extend(matches.take(limit + 1 - result.rows.len()));
         looked_up += page.flows.len();
-        listed.whole = true;
-        (listed.more, listed.last) = if whole {
+        result.is_complete = true;
+        (result.has_more, result.last_rank) = if current.is_complete {
             (page.more, page.flows.last().map(|(rank, _)| *rank))
         } else {
-            (true, last)
+            (true, last_copied)
         };
-        if listed.rows.len() > limit {
-            listed.rows.truncate(limit);
-            (listed.more, listed.last) = (true, listed.rows.last().map(|(rank, _)| *rank));
-        } else if listed.more
-            && listed.rows.len() < limit
-            && looked_up < MAX_LOOKED_UP
-            && listed.last.is_some()
+        if result.rows.len() > limit {
+            result.rows.truncate(limit);
+            (result.has_more, result.last_rank) = (true, result.rows.last().map(|(rank, _)| *rank));
+        } else if result.has_more
+            && result.rows.len() < limit
+            && looked_up < MAX_LOOKUPS
+            && result.last_rank.is_some()
         {
-            query.after = listed.last;
+            query.after = result.last_rank;
             continue;
         }
-        listed.total = listed.rows.len() as u64;
-        listed.at_least = listed.more || !begins;
-        return Ok(listed);
+        result.total = result.rows.len() as u64;
+        result.is_lower_bound = result.has_more || !is_first_page;
+        return Ok(result);
     }
 }
 
@@ -252,7 +252,7 @@ struct FlowCopy {
 }
 
 impl FlowCopy {
-    fn of(flow: &collector::FlowView<'_>) -> Self {
+    fn from_view(flow: &collector::FlowView<'_>) -> Self {
         Self {
             row: flow.row,
             path: flow.path().collect(),
@@ -260,7 +260,7 @@ impl FlowCopy {
             path_length: flow.path_length,
             incomplete: flow.incomplete || flow.path_length == 0 && (flow.hop_limit || flow.mtu),
             truncated: flow.truncated,
-            values: greatest(flow),
+            values: max_values(flow),
         }
     }
 
@@ -276,7 +276,7 @@ impl FlowCopy {
 }
 
 /// Returns the values of a flow by metric; for node metrics, the maximum over its hops.
-fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
+fn max_values(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.row.flow_latency;
     for hop in flow.hops() {
@@ -292,34 +292,44 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     values
 }
 
-/// Copies the state of a page's flows, without expired ones. The second element is false if the page was full too early.
-async fn copy_current(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
-    let mut copies = Vec::new();
+/// Current state of a page's flows, without expired ones.
+struct CurrentFlows {
+    copies: Vec<(FlowRank, FlowCopy)>,
+    /// False if the copies filled a page before all flows were looked up.
+    is_complete: bool,
+}
+
+async fn copy_current(context: &Context, page: &FlowPage) -> Result<CurrentFlows, Busy> {
+    let mut current = CurrentFlows {
+        copies: Vec::new(),
+        is_complete: true,
+    };
     let mut hops = 0;
-    for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
+    for chunk in page.flows.chunks(WORKER_CHUNK) {
         // The flows so far fill more than one page.
         if hops > MAX_HOPS {
-            return Ok((copies, false));
+            current.is_complete = false;
+            break;
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
-        let mut workers = context
+        let mut answers = context
             .monitor
             .ask(move |collector: &Collector| {
                 keys.iter()
-                    .map(|key| collector.flow(key).as_ref().map(FlowCopy::of))
+                    .map(|key| collector.flow(key).as_ref().map(FlowCopy::from_view))
                     .collect::<Vec<_>>()
             })
             .await?;
         for (index, (rank, _)) in chunk.iter().enumerate() {
-            let copy = workers
+            let copy = answers
                 .iter_mut()
                 .find_map(|flows| flows.get_mut(index).and_then(Option::take));
             let Some(copy) = copy else { continue };
             hops += copy.path.len();
-            copies.push((*rank, copy));
+            current.copies.push((*rank, copy));
         }
     }
-    Ok((copies, true))
+    Ok(current)
 }
 
 fn flow_view(copy: &FlowCopy) -> FlowView {
@@ -359,7 +369,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
     FlowDetail {
-        flow: flow_view(&FlowCopy::of(flow)),
+        flow: flow_view(&FlowCopy::from_view(flow)),
         hops: hops.collect(),
         intents: None,
         range: None,
@@ -384,24 +394,24 @@ pub(crate) async fn flow(
 
 /// Returns the current state of a flow, hop by hop; `None` if no worker has it.
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
-    let flow_view = context
+    let details = context
         .monitor
         .ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow)))
         .await?;
-    let mut flow_view = flow_view.into_iter().flatten().next();
-    if flow_view.is_some() {
+    let mut detail = details.into_iter().flatten().next();
+    if detail.is_some() {
         names::look_up(context, [&key]);
     }
-    if let (Some(detail), Some(manager)) = (&mut flow_view, &context.manager) {
+    if let (Some(detail), Some(manager)) = (&mut detail, &context.manager) {
         detail.intents = manager.ask(move |core, _| core.served(&key)).await;
     }
-    Ok(flow_view)
+    Ok(detail)
 }
 
 /// Finds a flow by its id.
 pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
-    let wanted = u64::from_str_radix(id, 16).map_err(|_| {
-        Refusal::bad(format!(
+    let flow_id = u64::from_str_radix(id, 16).map_err(|_| {
+        Refusal::bad_request(format!(
             "{id:?} is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
         ))
     })?;
@@ -409,13 +419,13 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
     // First the latest copy, which is cheap; a flow that it does not have may be in a new one.
     for current in [false, true] {
         let index = context.monitor.flow_index(arrival, current).await?;
-        let complete = index.is_since(arrival);
-        if let Some(key) = page::compute(context, move || index.find(wanted)).await?
+        let is_latest = index.is_since(arrival);
+        if let Some(key) = page::compute(context, move || index.find(flow_id)).await?
             && let Some(detail) = detail(context, key).await?
         {
             return Ok((key, detail));
         }
-        if complete {
+        if is_latest {
             break;
         }
     }

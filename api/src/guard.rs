@@ -33,7 +33,7 @@ use settings::values::{Secret, rounded_text};
 use terminal::text::unescaped;
 
 /// Maximum time for the body of a request to arrive.
-const BODY_TIME: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Routes that a console serves, below `/api/v1/`; also all routes of a single flow or queue.
 const CONSOLE_ROUTES: &[&str] = &[
@@ -101,7 +101,7 @@ async fn handle(
     if let Some(connection) = connection {
         connection.start_handler();
     }
-    Ok(bounded(context, next.run(request).await))
+    Ok(charge_unsent(context, next.run(request).await))
 }
 
 /// Returns the session of a request that is allowed.
@@ -120,33 +120,33 @@ fn authorize(settings: &Settings, request: &Request) -> Result<Session, Refusal>
 /// Receives the whole body, so that handlers never wait for a client.
 async fn read_body(request: Request) -> Result<Request, Refusal> {
     let (parts, body) = request.into_parts();
-    let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
+    let bytes = match time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
             let message = format!(
                 "the body of the request is incomplete, or longer than {} KiB",
                 MAX_BODY >> 10
             );
-            return Err(Refusal::bad(message));
+            return Err(Refusal::bad_request(message));
         }
         Err(_) => {
             let message = format!(
                 "the body of the request did not arrive within {}",
-                rounded_text(BODY_TIME)
+                rounded_text(BODY_TIMEOUT)
             );
-            return Err(Refusal::bad(message));
+            return Err(Refusal::bad_request(message));
         }
     };
     Ok(Request::from_parts(parts, bytes.into()))
 }
 
 /// Counts a response of known size against the memory budget for slow clients; without budget, the response is 503.
-fn bounded(context: &Context, response: Response) -> Response {
+fn charge_unsent(context: &Context, response: Response) -> Response {
     let Some(size) = response.body().size_hint().exact() else {
         return response;
     };
     let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
-    match Arc::clone(&context.unsent).try_acquire_many_owned(kib) {
+    match Arc::clone(&context.unsent_budget).try_acquire_many_owned(kib) {
         Ok(permit) => response.map(|inner| {
             Body::new(CountedBody {
                 inner,
@@ -190,7 +190,7 @@ impl HttpBody for CountedBody {
 fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
     // RFC 9112, section 3.2. With two Host headers, a proxy may have checked the other one.
     if headers.get_all(header::HOST).iter().count() > 1 {
-        return Err(Refusal::bad(
+        return Err(Refusal::bad_request(
             "the request has more than one Host header; send one",
         ));
     }
@@ -203,7 +203,7 @@ fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Resul
         return Err(Refusal::forbidden(message));
     }
     if let Some(origin) = header_str(headers, &header::ORIGIN)
-        && origin.split_once("://").map(|(_, rest)| rest) != Some(host)
+        && origin.split_once("://").map(|(_, route)| route) != Some(host)
     {
         return Err(Refusal::forbidden(
             "requests from other web sites are refused; open the pages of hopwise itself",
@@ -255,10 +255,10 @@ pub fn is_token_valid(settings: &ApiSettings, token: Option<&Secret>) -> bool {
 
 /// Returns whether a console serves this path.
 fn is_served_by_console(path: &str) -> bool {
-    let Some(rest) = path.strip_prefix("/api/v1/") else {
+    let Some(route) = path.strip_prefix("/api/v1/") else {
         return true;
     };
-    CONSOLE_ROUTES.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
+    CONSOLE_ROUTES.contains(&route) || route.starts_with("flows/") || route.starts_with("queues/")
 }
 
 /// Returns whether a path needs the token. Pages and the health check contain no data, so they do not.
@@ -269,7 +269,7 @@ fn needs_token(path: &str) -> bool {
 /// Returns whether a Host header names this machine, or a host that the configuration allows.
 fn is_local(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        Some(route) => route.split_once(']').map_or("", |(address, _)| address),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
     let loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());

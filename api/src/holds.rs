@@ -6,7 +6,7 @@
 //! - rollups have the greatest hop latency of all flows per node and second. If the flow's latency at a node is well above
 //!   that maximum, none of its packets passed in that second.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use detect::Metric;
 use store::{FlowHistory, FlowPoint, RollupFilter};
@@ -17,33 +17,33 @@ use history::{History, Permit};
 const SECOND: u64 = 1_000_000_000;
 /// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
 /// changes detected in the kernel reach rollups once a second.
-const SECONDS: u64 = 2;
+const SILENT_SECONDS: u64 = 2;
 /// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
 /// detected in the kernel.
-const THRESHOLDS: u64 = 3;
+const MARGIN_THRESHOLDS: u64 = 3;
 /// Time, ns, for which the last value before a silence of unknown length holds: visible in a chart of 15 minutes.
-const VISIBLE: u64 = 3 * SECOND;
+const VISIBLE_HOLD: u64 = 3 * SECOND;
 /// Maximum number of nodes whose rollups are read for one response.
 const MAX_NODES: usize = 16;
 /// Maximum number of rollups per node for one response, the latest.
-const MAX_SECONDS: usize = 10_000;
+const MAX_ROLLUPS: usize = 10_000;
 
 /// Evidence for the silence of a flow.
 #[derive(Default, Debug)]
-pub(super) struct Silences {
+pub(super) struct SilenceEvidence {
     /// Maximum interval between stored latest values while reports arrive, ns; 0 if they are not stored.
-    longest: u64,
+    storing_interval: u64,
     /// Maximum difference between an unstored latency and the stored one, ns.
     margin: u64,
     /// Greatest hop latency of all flows, ns, by (node, second).
-    greatest: BTreeMap<(u32, u64), u64>,
+    max_latencies: BTreeMap<(u32, u64), u64>,
 }
 
 /// Time span, ns, for which the rollups of each node are needed.
-type Needed = BTreeMap<u32, (u64, u64)>;
+type RollupSpans = BTreeMap<u32, Range<u64>>;
 
-impl Silences {
-    /// Reads the rollups for `flow`, whose last value may hold until `end`. `push` is `[collector] push_interval`.
+impl SilenceEvidence {
+    /// Reads the rollups for `flow`, whose last value may hold until `end`. `push_interval` is `[collector] push_interval`.
     ///
     /// # Errors
     /// The history cannot be read.
@@ -51,24 +51,28 @@ impl Silences {
         history: &dyn History,
         permit: &Permit,
         flow: &FlowHistory,
-        push: Duration,
+        push_interval: Duration,
         end: u64,
     ) -> Result<Self, Refusal> {
-        let longest = nanos(push).saturating_add(nanos(push) / 2);
-        let margin = flow.threshold.saturating_mul(THRESHOLDS);
+        let storing_interval = nanos(push_interval).saturating_add(nanos(push_interval) / 2);
+        let margin = flow.threshold.saturating_mul(MARGIN_THRESHOLDS);
         let mut silences = Self {
-            longest,
+            storing_interval,
             margin,
             ..Self::default()
         };
-        for (node, (from, to)) in silences.needed(&flow.series, end).into_iter().take(MAX_NODES) {
+        for (node, span) in silences
+            .rollup_spans(&flow.series, end)
+            .into_iter()
+            .take(MAX_NODES)
+        {
             let filter = RollupFilter {
-                from: Some(from),
-                to: Some(to),
+                from: Some(span.start),
+                to: Some(span.end),
                 metric: Some(Metric::HopLatency),
                 node: Some(node),
                 interval: Some(1),
-                limit: MAX_SECONDS,
+                limit: MAX_ROLLUPS,
                 ..RollupFilter::default()
             };
             for rollup in history.rollups(filter, Arc::clone(permit)).await? {
@@ -78,89 +82,90 @@ impl Silences {
         Ok(silences)
     }
 
-    /// Creates evidence without rollups: the latest value is stored at least every `longest` ns, or never if 0.
+    /// Creates evidence without rollups: the latest value is stored at least every `storing_interval` ns, or never if 0.
     #[cfg(test)]
-    pub(super) fn stored_every(longest: u64) -> Self {
+    pub(super) fn stored_every(storing_interval: u64) -> Self {
         Self {
-            longest,
+            storing_interval,
             ..Self::default()
         }
     }
 
     /// Adds a one-second rollup. Every worker has its own, so the greatest counts.
     fn add(&mut self, node: u32, ts: u64, max: u64) {
-        let greatest = self.greatest.entry((node, ts / SECOND)).or_default();
-        *greatest = max.max(*greatest);
+        let latency = self.max_latencies.entry((node, ts / SECOND)).or_default();
+        *latency = max.max(*latency);
     }
 
     /// Returns the nodes and spans whose rollups could show that a value did not hold until the next one.
-    fn needed(&self, series: &[FlowPoint], end: u64) -> Needed {
-        let mut needed = Needed::new();
+    fn rollup_spans(&self, series: &[FlowPoint], end: u64) -> RollupSpans {
+        let mut spans = RollupSpans::new();
         for (point, next) in with_next(series, end) {
-            let next = self.pushed_until(point, next);
-            let (first, last) = whole_seconds(point.ts, next);
-            if last < first.saturating_add(SECONDS) {
+            let next = self.end_by_interval(point, next);
+            let seconds = whole_seconds(point.ts, next);
+            if seconds.end < seconds.start.saturating_add(SILENT_SECONDS) {
                 continue;
             }
-            let from = first * SECOND;
-            let to = last * SECOND;
-            for (node, _) in self.high(point) {
-                needed
-                    .entry(node)
-                    .and_modify(|span| span.1 = to)
-                    .or_insert((from, to));
+            let span = seconds.start * SECOND..seconds.end * SECOND;
+            for (node, _) in self.slow_hops(point) {
+                spans.entry(node).or_insert_with(|| span.clone()).end = span.end;
             }
         }
-        needed
+        spans
     }
 
     /// Returns (node, minimum latency of another packet of the flow) of the hops with a latency that shows in rollups.
-    fn high(&self, point: &FlowPoint) -> impl Iterator<Item = (u32, u64)> {
+    fn slow_hops(&self, point: &FlowPoint) -> impl Iterator<Item = (u32, u64)> {
         // Without a threshold, nothing is known about unstored values.
         let margin = (self.margin > 0).then_some(self.margin);
         point
             .hops
             .iter()
             .filter_map(move |(node, latency)| Some((*node, latency.checked_sub(margin?)?)))
-            .filter(|(_, least)| *least > 0)
+            .filter(|(_, min_latency)| *min_latency > 0)
     }
 
     /// Returns the time until which each value holds; for the last one, at most `end`.
     pub(super) fn ends(&self, series: &[FlowPoint], end: u64) -> Vec<u64> {
         with_next(series, end)
-            .map(|(point, next)| self.seen_until(point, self.pushed_until(point, next)))
+            .map(|(point, next)| self.end_by_rollups(point, self.end_by_interval(point, next)))
             .collect()
     }
 
     /// Returns the time until which a point holds according to the storing interval: `next`, or shortly after the point if
     /// nothing was stored for longer than the interval.
-    fn pushed_until(&self, point: &FlowPoint, next: u64) -> u64 {
-        match self.longest {
-            1.. if next.saturating_sub(point.ts) > self.longest => point.ts.saturating_add(VISIBLE),
+    fn end_by_interval(&self, point: &FlowPoint, next: u64) -> u64 {
+        match self.storing_interval {
+            1.. if next.saturating_sub(point.ts) > self.storing_interval => {
+                point.ts.saturating_add(VISIBLE_HOLD)
+            }
             _ => next,
         }
     }
 
     /// Returns the start of the first seconds in which no packet was as slow at a node of the path; `next` if there are none.
-    fn seen_until(&self, point: &FlowPoint, next: u64) -> u64 {
-        let (first, last) = whole_seconds(point.ts, next);
-        if last <= first {
+    fn end_by_rollups(&self, point: &FlowPoint, next: u64) -> u64 {
+        let seconds = whole_seconds(point.ts, next);
+        if seconds.is_empty() {
             return next;
         }
-        let silent = self.high(point).filter_map(|(node, least)| {
-            let mut run = 0;
-            let mut expected = first;
-            for ((_, second), greatest) in self.greatest.range((node, first)..(node, last)) {
-                run = if *greatest >= least {
+        let silent = self.slow_hops(point).filter_map(|(node, min_latency)| {
+            let mut silent_seconds = 0;
+            let mut expected = seconds.start;
+            for ((_, second), max_latencies) in self
+                .max_latencies
+                .range((node, seconds.start)..(node, seconds.end))
+            {
+                silent_seconds = if *max_latencies >= min_latency {
                     0
                 } else if *second == expected {
-                    run + 1
+                    silent_seconds + 1
                 } else {
                     1
                 };
                 expected = second + 1;
-                if run == SECONDS {
-                    return Some((expected - SECONDS) * SECOND);
+                if silent_seconds == SILENT_SECONDS {
+                    return Some((expected - SILENT_SECONDS) * SECOND);
                 }
             }
             None
@@ -169,9 +174,9 @@ impl Silences {
     }
 }
 
-/// Returns the whole seconds within a time span as (first, last + 1).
-fn whole_seconds(from: u64, to: u64) -> (u64, u64) {
-    (from / SECOND + 1, to / SECOND)
+/// Returns the whole seconds within a time span.
+fn whole_seconds(from: u64, to: u64) -> Range<u64> {
+    from / SECOND + 1..to / SECOND
 }
 
 /// Pairs each point with the time of the next one; the last with `end`.
@@ -197,19 +202,19 @@ mod tests {
         }
     }
 
-    fn silences(longest: u64, margin: u64, greatest: &[(u32, u64, u64)]) -> Silences {
-        let mut silences = Silences {
-            longest: longest * SECOND,
+    fn silences(storing_interval: u64, margin: u64, max_latencies: &[(u32, u64, u64)]) -> SilenceEvidence {
+        let mut silences = SilenceEvidence {
+            storing_interval: storing_interval * SECOND,
             margin,
-            ..Silences::default()
+            ..SilenceEvidence::default()
         };
-        for (node, second, max) in greatest {
+        for (node, second, max) in max_latencies {
             silences.add(*node, second * SECOND, *max);
         }
         silences
     }
 
-    fn ends(silences: &Silences, series: &[FlowPoint], end: u64) -> Vec<u64> {
+    fn ends(silences: &SilenceEvidence, series: &[FlowPoint], end: u64) -> Vec<u64> {
         silences
             .ends(series, end * SECOND)
             .into_iter()
@@ -226,16 +231,16 @@ mod tests {
         ];
         let series = [&series[..], &[point(30_490, &[(102, 300), (201, 90)])]].concat();
         let fast = (11..40).flat_map(|second| [(102, second, 90), (201, second, 120)]);
-        let mut greatest: Vec<_> = fast.chain([(201, 10, 9_900), (201, 30, 9_900)]).collect();
+        let mut max_latencies: Vec<_> = fast.chain([(201, 10, 9_900), (201, 30, 9_900)]).collect();
         assert_eq!(
-            ends(&silences(90, 300, &greatest), &series, 40),
+            ends(&silences(90, 300, &max_latencies), &series, 40),
             [10_508, 11_000, 40_000]
         );
         // Another worker has seen a packet that was as slow in this second, and not in the others.
-        greatest.push((201, 12, 9_600));
-        greatest.retain(|(node, ..)| *node == 201);
+        max_latencies.push((201, 12, 9_600));
+        max_latencies.retain(|(node, ..)| *node == 201);
         assert_eq!(
-            ends(&silences(90, 300, &greatest), &series, 40),
+            ends(&silences(90, 300, &max_latencies), &series, 40),
             [10_508, 13_000, 40_000]
         );
     }
@@ -249,24 +254,24 @@ mod tests {
         };
         assert_eq!(ends(&silences(0, 300, below), &series, 30), [11_000]);
         // Some packet took as long, within the margin; no rollups; no threshold; a value that is not above the margin.
-        for (margin, greatest) in [(300, &within[..]), (300, &[]), (0, fast), (5_000, fast)] {
+        for (margin, max_latencies) in [(300, &within[..]), (300, &[]), (0, fast), (5_000, fast)] {
             assert_eq!(
-                ends(&silences(0, margin, greatest), &series, 30),
+                ends(&silences(0, margin, max_latencies), &series, 30),
                 [30_000],
-                "{margin} {greatest:?}"
+                "{margin} {max_latencies:?}"
             );
         }
         // One second alone, or two with an unknown one between them, may be those of a late report.
         for seconds in [&[14][..], &[14, 16, 18]] {
-            let greatest: Vec<_> = seconds.iter().map(|second| (1, *second, 10)).collect();
+            let max_latencies: Vec<_> = seconds.iter().map(|second| (1, *second, 10)).collect();
             assert_eq!(
-                ends(&silences(0, 300, &greatest), &series, 30),
+                ends(&silences(0, 300, &max_latencies), &series, 30),
                 [30_000],
                 "{seconds:?}"
             );
         }
-        let greatest = [(1, 14, 10), (1, 16, 10), (1, 17, 10)];
-        assert_eq!(ends(&silences(0, 300, &greatest), &series, 30), [16_000]);
+        let max_latencies = [(1, 14, 10), (1, 16, 10), (1, 17, 10)];
+        assert_eq!(ends(&silences(0, 300, &max_latencies), &series, 30), [16_000]);
     }
 
     #[test]
@@ -290,10 +295,13 @@ mod tests {
             point(20_500, &[(1, 100), (2, 200), (3, 301)]),
             point(30_000, &[(1, 200)]),
         ];
-        let needed = silences(0, 300, &[]).needed(&series, 40 * SECOND);
-        let expected = [(1, (3 * SECOND, 20 * SECOND)), (3, (21 * SECOND, 30 * SECOND))];
-        assert_eq!(needed, Needed::from(expected));
-        assert_eq!(silences(0, 0, &[]).needed(&series, 40 * SECOND), Needed::new());
+        let spans = silences(0, 300, &[]).rollup_spans(&series, 40 * SECOND);
+        let expected = [(1, 3 * SECOND..20 * SECOND), (3, 21 * SECOND..30 * SECOND)];
+        assert_eq!(spans, RollupSpans::from(expected));
+        assert_eq!(
+            silences(0, 0, &[]).rollup_spans(&series, 40 * SECOND),
+            RollupSpans::new()
+        );
         // Extreme times.
         let late = [FlowPoint {
             ts: u64::MAX,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use store::{FlowHistory, FlowPoint};
 
-use super::holds::Silences;
+use super::holds::SilenceEvidence;
 use view::{HopLatencies, LatencySpread, node};
 
 /// Maximum number of time bins, and of nodes with a distribution each, in a response.
@@ -78,7 +78,7 @@ impl TimeGrid {
 }
 
 /// Computes the latency distributions of a flow and of its hops.
-pub(super) fn latencies(history: &FlowHistory, silences: &Silences, grid: TimeGrid) -> HopLatencies {
+pub(super) fn latencies(history: &FlowHistory, silences: &SilenceEvidence, grid: TimeGrid) -> HopLatencies {
     let mut hops: BTreeMap<u32, Samples> = BTreeMap::new();
     let mut flow = Samples::default();
     for (point, end) in history.series.iter().zip(silences.ends(&history.series, grid.to)) {
@@ -142,8 +142,8 @@ fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
             bin.push(*sample);
         }
     }
-    let mut all = samples.weighted.clone();
-    let overall = quantiles(&mut all).unwrap_or_default();
+    let mut sorted = samples.weighted.clone();
+    let overall = quantiles(&mut sorted).unwrap_or_default();
     let by_bin: Vec<Option<Quantiles>> = bins.iter_mut().map(|bin| quantiles(bin)).collect();
     LatencySpread {
         node: None,
@@ -152,8 +152,8 @@ fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
         p50: overall.p50,
         p90: overall.p90,
         p99: overall.p99,
-        max: all.last().map_or(0, |sample| sample.value),
-        mean: mean(&all).unwrap_or(0),
+        max: sorted.last().map_or(0, |sample| sample.value),
+        mean: mean(&sorted).unwrap_or(0),
         means: bins.iter().map(|bin| mean(bin)).collect(),
         medians: by_bin.iter().map(|bin| bin.map(|bin| bin.p50)).collect(),
         p90s: by_bin.iter().map(|bin| bin.map(|bin| bin.p90)).collect(),
@@ -261,7 +261,7 @@ mod tests {
             to: 30 * SECOND,
             step: 10 * SECOND,
         };
-        super::latencies(history, &Silences::default(), grid)
+        super::latencies(history, &SilenceEvidence::default(), grid)
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
             to: 30 * SECOND,
             step: 10 * SECOND,
         };
-        let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), grid);
+        let found = super::latencies(&history, &SilenceEvidence::stored_every(10 * SECOND), grid);
         assert_eq!(found.hops[0].time, 3 * SECOND);
         assert_eq!(found.hops[0].means, [Some(5), None]);
         assert!(found.truncated);

@@ -36,7 +36,7 @@ pub(crate) async fn list(
     State(context): State<Arc<Context>>,
     _: NoParams,
 ) -> Result<Json<IntentsView>, Refusal> {
-    ask(&context, |core, now| Ok(core.intents(now))).await
+    query_manager(&context, |core, now| Ok(core.intents(now))).await
 }
 
 /// Adds or replaces an intent; `If-Match` and `If-None-Match: *` make that conditional.
@@ -62,10 +62,10 @@ pub(crate) async fn dry_run(
     _: NoParams,
     Body(body): Body<Value>,
 ) -> Result<Json<PlanView>, Refusal> {
-    let wanted = body.clone();
-    let Json(expecting) = ask(&context, move |core, now| core.expecting(&wanted, now)).await?;
+    let intent = body.clone();
+    let Json(expecting) = query_manager(&context, move |core, now| core.expecting(&intent, now)).await?;
     let expected = manager_role::expect(&*context.monitor, expecting).await;
-    ask(&context, move |core, now| core.dry_run(&body, &expected, now)).await
+    query_manager(&context, move |core, now| core.dry_run(&body, &expected, now)).await
 }
 
 /// Returns one intent with its version.
@@ -74,7 +74,7 @@ pub(crate) async fn show(
     Segment(name): Segment,
     _: NoParams,
 ) -> Result<Json<IntentView>, Refusal> {
-    ask(&context, move |core, now| core.intent(&name, now)).await
+    query_manager(&context, move |core, now| core.intent(&name, now)).await
 }
 
 /// Removes an intent from the manager.
@@ -98,7 +98,7 @@ pub(crate) async fn devices(
     State(context): State<Arc<Context>>,
     _: NoParams,
 ) -> Result<Json<DevicesView>, Refusal> {
-    ask(&context, |core, now| Ok(core.devices(now))).await
+    query_manager(&context, |core, now| Ok(core.devices(now))).await
 }
 
 /// Returns one device of the inventory.
@@ -107,7 +107,7 @@ pub(crate) async fn device(
     Segment(name): Segment,
     _: NoParams,
 ) -> Result<Json<DeviceView>, Refusal> {
-    ask(&context, move |core, now| core.device(&name, now)).await
+    query_manager(&context, move |core, now| core.device(&name, now)).await
 }
 
 /// Forgets a device that was removed from the inventory but still has INT entries.
@@ -128,7 +128,7 @@ pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
     _: NoParams,
 ) -> Result<Json<PlanView>, Refusal> {
-    ask(&context, |core, _| Ok(core.plan())).await
+    query_manager(&context, |core, _| Ok(core.plan())).await
 }
 
 /// Approves the pending plan.
@@ -145,7 +145,7 @@ pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
     _: NoParams,
 ) -> Result<Json<DomainView>, Refusal> {
-    ask(&context, |core, now| Ok(core.domain(now))).await
+    query_manager(&context, |core, now| Ok(core.domain(now))).await
 }
 
 /// Returns the state that a standby manager copies; 304 if it already has this version.
@@ -154,8 +154,9 @@ pub(crate) async fn copy(
     _: NoParams,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let known = etag(&headers, header::IF_NONE_MATCH);
-    let Json((etag, copy)) = ask(&context, move |core, _| Ok(core.copy(known.as_deref()))).await?;
+    let known_etag = etag(&headers, header::IF_NONE_MATCH);
+    let Json((etag, copy)) =
+        query_manager(&context, move |core, _| Ok(core.copy(known_etag.as_deref()))).await?;
     let etag = [(header::ETAG, format!("\"{etag}\""))];
     Ok(match copy {
         Some(copy) => (etag, Json(copy)).into_response(),
@@ -189,7 +190,7 @@ pub(crate) async fn history(
     let params = params.only(HISTORY)?;
     let subject = params.text("subject").map(str::to_owned);
     let limit = params.limit()?;
-    ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
+    query_manager(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 
 /// Returns the entity tag in a header, without quotes.
@@ -202,7 +203,7 @@ fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 }
 
 /// Runs a query on the manager's thread, under one of the permits for queries.
-async fn ask<T: Send + 'static>(
+async fn query_manager<T: Send + 'static>(
     context: &Context,
     query: impl FnOnce(&mut Core, Now) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
@@ -231,11 +232,11 @@ fn busy() -> Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error {
-            Error::Wrong(message) => Self::bad(message),
+            Error::Wrong(message) => Self::bad_request(message),
             Error::Unknown(message) => Self::not_found(message),
             Error::Conflict(message) => Self::conflict(message),
             Error::NotSaved(message) => Self::unavailable(message),
-            Error::Stale(message) => Self::stale(message),
+            Error::Stale(message) => Self::precondition_failed(message),
         }
     }
 }

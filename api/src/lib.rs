@@ -44,7 +44,7 @@ mod switch;
 mod traffic;
 mod transport;
 
-pub use context::{Context, READS, UNSENT};
+pub use context::{Context, MAX_READS, UNSENT_BUDGET_KIB};
 pub use guard::is_token_valid;
-pub use page::PAGES;
+pub use page::MAX_PAGES;
 pub use server::Api;

@@ -24,14 +24,14 @@ use view::{DropsView, LinkLoss, LossMap, ReporterView};
 /// Parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
 /// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
-const UNSETTLED: u64 = 5_000_000_000;
+const SETTLE_DELAY: u64 = 5_000_000_000;
 // Reasons that the loss of a link is unknown, as users read them.
 const NO_NODE_SEEN: &str =
     "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
 const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";
-const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
+const SEVERAL_NODES: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
 const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
-const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
+const UNEQUAL_SHARES: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
 
 /// Returns the packets lost in a span, by place (node, interface, queue, reason) and by link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -44,51 +44,51 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let evidence = match settings.console {
         Some(_) => Evidence::Exported,
         None if settings.store.reports => Evidence::Reports,
-        None => Evidence::Some,
+        None => Evidence::Sampled,
     };
-    let settled = nic::time::now().saturating_sub(UNSETTLED);
+    let settled = nic::time::now().saturating_sub(SETTLE_DELAY);
     let count_until = (evidence == Evidence::Reports).then_some(settled);
     let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
     let query = LossQuery { span, count_until };
     let losses = history.losses(query, Arc::clone(&permit)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
-    let known = Arc::clone(&context.known_links);
-    let in_use = context.monitor.links().await?;
-    let (exported, has_more) = history.ends(span, Arc::clone(&permit)).await?;
+    let known_links = Arc::clone(&context.known_links);
+    let current_links = context.monitor.links().await?;
+    let (exported, has_more_ends) = history.ends(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
-        let ends = match evidence {
-            Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
-            Evidence::Reports | Evidence::Some => {
-                let mut memory = known.memory();
-                memory.learn(&in_use);
-                Ends::of(&losses, &memory)
+        let peers = match evidence {
+            Evidence::Exported => Peers::from_losses(&losses, &link_memory(&exported, span)),
+            Evidence::Reports | Evidence::Sampled => {
+                let mut memory = known_links.memory();
+                memory.learn(&current_links);
+                Peers::from_losses(&losses, &memory)
             }
         };
         let links = past::link_views(&paths).into_keys().collect();
-        let drops = drops(&losses, &reasons, &ends, evidence);
+        let drops = drops(&losses, &reasons, &peers, evidence);
         let (drops, more) = page::fill(drops.into_iter(), limit);
-        let judged = judge(&losses, links, &ends, evidence);
-        let left = losses.drops.len().saturating_sub(drops.len()) + judged.len().saturating_sub(limit);
-        let (links, more_links) = page::fill(judged.into_iter(), limit);
+        let by_link = link_losses(&losses, links, &peers, evidence);
+        let omitted = losses.drops.len().saturating_sub(drops.len()) + by_link.len().saturating_sub(limit);
+        let (links, more_links) = page::fill(by_link.into_iter(), limit);
         LossMap {
-            more: left.max(usize::from(more || more_links)),
+            more: omitted.max(usize::from(more || more_links)),
             drops,
-            unplaced: ends.unplaced(&losses),
+            unplaced: peers.unplaced(&losses),
             links,
             reporters: reporters(&losses),
             counted: !losses.links.is_empty(),
-            uncounted: losses.links.is_empty().then(|| needs(evidence).to_owned()),
+            uncounted: losses.links.is_empty().then(|| requirement(evidence).to_owned()),
             left_out: losses.left_out,
             counted_until: losses.counted_until,
-            range: past::range(span, truncated || losses.truncated || has_more),
+            range: past::range(span, truncated || losses.truncated || has_more_ends),
         }
     })
     .await
 }
 
 /// Learns from exported hops which node is behind each interface.
-fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
+fn link_memory(exported: &[LinkEnds], span: Span) -> LinkMemory {
     let mut memory = LinkMemory::default();
     for ends in exported {
         if let Some(interface) = ends.egress_if {
@@ -101,15 +101,15 @@ fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
 
 /// Node behind the egress interface of each drop place, at the time of its drops.
 #[derive(Default, Debug)]
-struct Ends(BTreeMap<DropKey, Behind>);
+struct Peers(BTreeMap<DropKey, Behind>);
 
-impl Ends {
-    fn of(losses: &Losses, memory: &LinkMemory) -> Self {
-        let ends = losses.drops.iter().filter_map(|(place, sum)| {
+impl Peers {
+    fn from_losses(losses: &Losses, memory: &LinkMemory) -> Self {
+        let peers = losses.drops.iter().filter_map(|(place, sum)| {
             let (node, interface) = place.node.zip(place.egress_if)?;
             Some((*place, memory.behind(node, interface, sum.first, sum.last)))
         });
-        Self(ends.collect())
+        Self(peers.collect())
     }
 
     fn node(&self, place: &DropKey) -> Option<u32> {
@@ -121,13 +121,13 @@ impl Ends {
 
     /// Returns the reason that the node is unknown; `None` if it is known.
     fn unknown(&self, place: &DropKey, evidence: Evidence) -> Option<String> {
-        let words = match (self.0.get(place)?, evidence) {
+        let reason = match (self.0.get(place)?, evidence) {
             (Behind::Node(_), _) => return None,
             (Behind::Unknown, Evidence::Exported) => NO_HOPS,
-            (Behind::Unknown, Evidence::Reports | Evidence::Some) => NO_NODE_SEEN,
-            (Behind::Several, _) => SEVERAL,
+            (Behind::Unknown, Evidence::Reports | Evidence::Sampled) => NO_NODE_SEEN,
+            (Behind::Several, _) => SEVERAL_NODES,
         };
-        Some(words.to_owned())
+        Some(reason.to_owned())
     }
 
     /// Counts the dropped packets that cannot be assigned to a link.
@@ -141,12 +141,17 @@ impl Ends {
 }
 
 /// Returns the dropped packets by place, the most first.
-fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
+fn drops(
+    losses: &Losses,
+    reasons: &BTreeMap<u8, String>,
+    peers: &Peers,
+    evidence: Evidence,
+) -> Vec<DropsView> {
     let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
-        to: ends.node(place),
-        to_unknown: ends.unknown(place, evidence),
+        to: peers.node(place),
+        to_unknown: peers.unknown(place, evidence),
         queue: place.queue,
         reason: place.reason,
         reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),
@@ -155,23 +160,23 @@ fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence:
         first: sum.first,
         last: sum.last,
     });
-    let mut all: Vec<DropsView> = views.collect();
-    all.sort_by_key(|drops| std::cmp::Reverse(drops.packets));
-    all
+    let mut views: Vec<DropsView> = views.collect();
+    views.sort_by_key(|drops| std::cmp::Reverse(drops.packets));
+    views
 }
 
 fn reporters(losses: &Losses) -> Vec<ReporterView> {
-    let mut all: Vec<ReporterView> = losses
+    let mut views: Vec<ReporterView> = losses
         .reporters
         .iter()
         .map(|(node, loss)| reporter_view(Some(*node), loss))
         .collect();
     if losses.unknown_reporters != ReporterLoss::default() {
-        all.push(reporter_view(None, &losses.unknown_reporters));
+        views.push(reporter_view(None, &losses.unknown_reporters));
     }
-    all.retain(|reporter| reporter.lost > 0 || reporter.duplicated > 0);
-    all.sort_by_key(|reporter| std::cmp::Reverse(reporter.lost));
-    all
+    views.retain(|reporter| reporter.lost > 0 || reporter.duplicated > 0);
+    views.sort_by_key(|reporter| std::cmp::Reverse(reporter.lost));
+    views
 }
 
 fn reporter_view(node: Option<u32>, loss: &ReporterLoss) -> ReporterView {
@@ -183,15 +188,20 @@ fn reporter_view(node: Option<u32>, loss: &ReporterLoss) -> ReporterView {
 }
 
 /// Returns the losses of each link with their evidence: most losses first, unknown losses last.
-fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence: Evidence) -> Vec<LinkLoss> {
+fn link_losses(
+    losses: &Losses,
+    mut links: BTreeSet<(u32, u32)>,
+    peers: &Peers,
+    evidence: Evidence,
+) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
-        if let Some(link) = place.node.zip(ends.node(place)) {
+        if let Some(link) = place.node.zip(peers.node(place)) {
             *dropped.entry(link).or_default() += sum.packets;
         }
     }
     links.extend(dropped.keys().chain(losses.links.keys()));
-    let mut all: Vec<LinkLoss> = links
+    let mut views: Vec<LinkLoss> = links
         .into_iter()
         .map(|(from, to)| {
             let link = LinkLoss {
@@ -200,10 +210,10 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence
                 dropped: *dropped.get(&(from, to)).unwrap_or(&0),
                 ..LinkLoss::default()
             };
-            counted(losses, link, evidence)
+            with_counts(losses, link, evidence)
         })
         .collect();
-    all.sort_by_key(|link| {
+    views.sort_by_key(|link| {
         let lost = link.lost.unwrap_or(0).saturating_add(link.dropped);
         (
             std::cmp::Reverse(lost),
@@ -212,16 +222,16 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence
             link.to,
         )
     });
-    all
+    views
 }
 
 /// Adds both ends' packet counts. `lost` and `lost_most` are bounds of the loss, given lost and duplicated reports.
-fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
+fn with_counts(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let ends = (link.from, link.to);
     let Some(count) = losses.links.get(&ends) else {
         let unknown = match losses.silent.contains(&ends) {
             true => ONE_END,
-            false => needs(evidence),
+            false => requirement(evidence),
         };
         return LinkLoss {
             unknown: Some(unknown.to_owned()),
@@ -235,7 +245,7 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let hides = sender.lost.saturating_add(receiver.duplicated);
     if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
         return LinkLoss {
-            unknown: Some(UNEQUAL.to_owned()),
+            unknown: Some(UNEQUAL_SHARES.to_owned()),
             ..link
         };
     }
@@ -254,18 +264,18 @@ enum Evidence {
     /// The store has all reports.
     Reports,
     /// The store has some reports or none.
-    Some,
+    Sampled,
     /// A console: collectors do not export reports.
     Exported,
 }
 
 /// Returns a sentence on what is missing to count packets.
-fn needs(evidence: Evidence) -> &'static str {
+fn requirement(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Reports => {
             "needs reports of each node about each packet (postcards): in this time, no node reported the same flow as the node before it"
         }
-        Evidence::Some => {
+        Evidence::Sampled => {
             "needs `[store] reports = true`, and reports of each node about each packet (postcards)"
         }
         Evidence::Exported => {

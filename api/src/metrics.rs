@@ -85,11 +85,11 @@ impl Format {
 
 /// Returns whether an element of `Accept` names OpenMetrics 1 without excluding it by `q=0`.
 fn is_open_metrics(range: &str) -> bool {
-    let mut parts = range.split(';').map(str::trim);
-    let name = parts.next().unwrap_or("");
-    let is_named = name.eq_ignore_ascii_case("application/openmetrics-text");
-    is_named
-        && parts.all(|part| match part.split_once('=') {
+    let mut sources = range.split(';').map(str::trim);
+    let name = sources.next().unwrap_or("");
+    let names_open_metrics = name.eq_ignore_ascii_case("application/openmetrics-text");
+    names_open_metrics
+        && sources.all(|part| match part.split_once('=') {
             Some(("q", weight)) => weight.parse() != Ok(0.0),
             Some(("version", version)) => version.starts_with("1."),
             _ => true,
@@ -107,10 +107,10 @@ impl Text {
     /// Writes HELP and TYPE of a metric, once before its samples. The suffix of the name determines the type.
     fn metric(&mut self, name: &str, help: &str) {
         // In OpenMetrics the suffix belongs to the sample, not to the family name. The Prometheus format has no type `info`.
-        let is_open = self.format == Format::OpenMetrics;
+        let open_metrics = self.format == Format::OpenMetrics;
         let (family, kind) = if let Some(family) = name.strip_suffix("_total") {
-            (if is_open { family } else { name }, "counter")
-        } else if let Some(family) = name.strip_suffix("_info").filter(|_| is_open) {
+            (if open_metrics { family } else { name }, "counter")
+        } else if let Some(family) = name.strip_suffix("_info").filter(|_| open_metrics) {
             (family, "info")
         } else {
             (name, "gauge")
@@ -152,7 +152,7 @@ fn prefix(name: &str) -> &'static str {
 
 /// Sources of the document besides the monitor; `None` for roles that do not run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct Sources<'a> {
     /// State of the switch role.
     pub(crate) switch: Option<&'a SwitchView>,
     /// State of the aggregator role.
@@ -176,9 +176,9 @@ pub(crate) struct Parts<'a> {
 }
 
 /// Writes the document with all metrics.
-pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
+pub(crate) fn render(monitor: &Monitor, sources: Sources<'_>, format: Format) -> String {
     let detail = monitor.detail();
-    let Parts {
+    let Sources {
         switch,
         aggregator,
         exports,
@@ -189,7 +189,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         names,
         dns,
         tls,
-    } = parts;
+    } = sources;
     let mut document = Text {
         format,
         ..Text::default()
@@ -203,7 +203,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         &[monitor.stages(detail.losses), Vec::from_iter(export)].concat(),
     );
     inputs(text, &monitor.inputs());
-    collecting(text, monitor);
+    write_collector(text, monitor);
     losses(text, &detail.streams);
     metrics!(text [for (table, counts) in &detail.tables] ["table" = table] {
         "table_entries" => counts.used, "Entries in a table.";
@@ -212,7 +212,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         "table_refused_total" => counts.refused, "New entries refused because a table was full.";
     });
     network(text, &detail);
-    named(text, names, dns);
+    write_names(text, names, dns);
     store(text, monitor);
     let streams = monitor.hub().stats();
     metrics!(text {
@@ -224,16 +224,16 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     metrics!(text [for failure in Failure::ALL] ["reason" = failure.name()] {
         "tls_handshakes_failed_total" => tls.failed(failure), "TLS handshakes of clients of the API that failed.";
     });
-    switching::switching(text, switch);
-    switching::devices(text, devices);
-    reporting::reporting(text, switch.and_then(|switch| switch.dta.as_ref()));
-    aggregating(text, aggregator);
-    exporting::exporting(text, exports);
-    recording::recording(text, monitor.flight_recorder());
-    reporting::reporter(text, reporter);
-    dta::translating(text, translator);
-    dta::keeping(text, memory);
-    process::process(text);
+    switching::write_switch(text, switch);
+    switching::write_devices(text, devices);
+    reporting::write_switch_dta(text, switch.and_then(|switch| switch.dta.as_ref()));
+    write_aggregator(text, aggregator);
+    exporting::write_exports(text, exports);
+    recording::write_flight_recorder(text, monitor.flight_recorder());
+    reporting::write_reporter(text, reporter);
+    dta::write_translator(text, translator);
+    dta::write_memory(text, memory);
+    process::write_process(text);
     if format == Format::OpenMetrics {
         document.out.push_str("# EOF\n");
     }
@@ -309,7 +309,7 @@ fn postcards(text: &mut Text, view: &view::PostcardsView) {
     });
 }
 
-fn collecting(text: &mut Text, monitor: &Monitor) {
+fn write_collector(text: &mut Text, monitor: &Monitor) {
     metrics!(text { "reports_total" => monitor.total(|stats| stats.reports), "Valid reports."; });
     metrics!(text [for (reason, count) in monitor.refused()] ["reason" = reason] {
         "reports_refused_total" => count, "Reports, or remainders of datagrams, refused, by reason.";
@@ -369,11 +369,11 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
 fn network(text: &mut Text, detail: &Detail) {
     let entries = &detail.entries;
     let latencies = merged(entries.iter().map(|entries| &entries.nodes));
-    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p50] ["node" = one.node] {
+    metrics!(text [for entry in latencies.values().take(MAX_SERIES); for value in entry.last.p50] ["node" = entry.node] {
         "hop_latency_median_seconds" => value as f64 / 1e9,
             "Time inside a node, median over the last second that had values.";
     });
-    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p99] ["node" = one.node] {
+    metrics!(text [for entry in latencies.values().take(MAX_SERIES); for value in entry.last.p99] ["node" = entry.node] {
         "hop_latency_p99_seconds" => value as f64 / 1e9,
             "Time inside a node, 99th percentile over the last second that had values.";
     });
@@ -393,7 +393,7 @@ fn network(text: &mut Text, detail: &Detail) {
 }
 
 /// Writes names of nodes and interfaces as info metrics, to be joined with metrics that have ids.
-fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
+fn write_names(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     metrics!(text [for node in names.nodes.iter().take(MAX_NAMES); for name in &node.name] [
         "node" = node.node, "name" = name
     ] {
@@ -402,9 +402,9 @@ fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
     let interfaces = names
         .nodes
         .iter()
-        .flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
-    metrics!(text [for (node, one) in interfaces.take(MAX_NAMES)] [
-        "node" = node, "interface" = one.interface, "name" = one.name
+        .flat_map(|node| node.interfaces.iter().map(|entry| (node.node, entry)));
+    metrics!(text [for (node, entry) in interfaces.take(MAX_NAMES)] [
+        "node" = node, "interface" = entry.interface, "name" = entry.name
     ] {
         "interface_info" => 1, "Name of an interface of a node; 1.";
     });
@@ -451,7 +451,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
 }
 
 /// Writes the metrics of the aggregator role.
-fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
+fn write_aggregator(text: &mut Text, view: Option<&AggregatorView>) {
     metrics!(text [for view in view] [] {
         "aggregator_datagrams_total" => view.datagrams, "Datagrams received by the aggregator.";
         "aggregator_kernel_drops_total" => view.kernel_drops,

@@ -16,10 +16,10 @@ use view::NamesView;
 
 /// Returns the names of nodes, interfaces and hosts.
 pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
-    let make = known(&context).await;
+    let load = loader(&context).await;
     let dns = context.dns.clone();
     page::make(&context, move || {
-        let mut view = make();
+        let mut view = load();
         if let Some(dns) = dns {
             view.add_hosts(dns.names(), "dns");
         }
@@ -31,11 +31,11 @@ pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> R
 /// Returns the inventory labels by node id.
 pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
     let settings = context.active_config.get();
-    let known = match &context.manager {
+    let reported = match &context.manager {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
         None => None,
     };
-    let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
+    let inventory = reported.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
     inventory
         .devices()
         .map(|device| (device.node, device.labels.clone()))
@@ -43,15 +43,15 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
 }
 
 /// Prepares the names without DNS. Run the returned function outside the async runtime, since names may be many.
-pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
+pub(super) async fn loader(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
     let settings = context.active_config.get();
     // The manager's inventory includes names that devices report; without an answer, the configured names are used.
-    let known = match &context.manager {
+    let reported = match &context.manager {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
         None => None,
     };
     move || {
-        let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
+        let inventory = reported.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
         NamesView::new(settings.collect().node_names(), &inventory)
     }
 }
@@ -59,7 +59,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
 /// Queues the hosts of the flows in a response for reverse DNS lookup, if enabled.
 pub(super) fn look_up<'a>(context: &Context, flows: impl IntoIterator<Item = &'a FlowKey>) {
     if let Some(dns) = &context.dns {
-        let with_addresses = flows.into_iter().filter(|flow| flow.known_id().is_none());
-        dns.want(with_addresses.flat_map(|flow| -> [IpAddr; 2] { [flow.src(), flow.dst()] }));
+        let flows = flows.into_iter().filter(|flow| flow.known_id().is_none());
+        dns.want(flows.flat_map(|flow| -> [IpAddr; 2] { [flow.src(), flow.dst()] }));
     }
 }

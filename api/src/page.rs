@@ -13,7 +13,7 @@ use super::{context::Context, refusal::Refusal};
 /// Maximum size of a page, bytes.
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of responses built at the same time.
-pub const PAGES: usize = 2;
+pub const MAX_PAGES: usize = 2;
 /// Maximum wait for a permit.
 const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);
 
@@ -49,18 +49,18 @@ pub(super) async fn compute<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
-    let permit = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
+    let permit = time::timeout(PERMIT_TIMEOUT, context.page_permits.clone().acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
         return Err(Refusal::unavailable(
             "too many large responses are in progress; try again in a moment",
         ));
     };
-    let made = task::spawn_blocking(move || {
+    let response = task::spawn_blocking(move || {
         // Held until the work is done, even if the client disconnects.
         let _permit = permit;
         work()
     });
-    made.await.map_err(|_| fault())
+    response.await.map_err(|_| fault())
 }
 
 fn fault() -> Refusal {

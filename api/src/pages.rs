@@ -10,7 +10,7 @@ use axum::{
 /// Content Security Policy: only our own scripts, styles and API, nothing inline, and no embedding in frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const WITHOUT_PAGES: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hopwise</title>
+const NO_UI_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hopwise</title>
 <h1>hopwise is running</h1>
 <p>The pages are not in this build. To get them, build once more with Node.js installed:</p>
 <pre>make ui &amp;&amp; cargo build --release</pre>
@@ -40,7 +40,7 @@ pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     match find(path) {
         Some(asset) => asset.respond(request),
         None if PAGES.is_empty() && path == "index.html" => {
-            (StatusCode::OK, headers("index.html"), WITHOUT_PAGES).into_response()
+            (StatusCode::OK, headers("index.html"), NO_UI_PAGE).into_response()
         }
         None => (StatusCode::NOT_FOUND, "there is no such page; start at /\n").into_response(),
     }
@@ -73,7 +73,7 @@ impl Asset {
             }
         }
         let unchanged = list(request, &header::IF_NONE_MATCH)
-            .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag);
+            .any(|etag| etag == "*" || etag.strip_prefix("W/").unwrap_or(etag) == tag);
         // Hexadecimal digits in quotes are always a valid header value.
         headers.extend(HeaderValue::from_str(&tag).ok().map(|tag| (header::ETAG, tag)));
         if unchanged {
@@ -92,7 +92,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 }
 
 /// Returns the weight of a coding that `Accept-Encoding` names; `None` if it does not.
-fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
+fn quality(request: &HeaderMap, encoding: &str) -> Option<f32> {
     list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
         let weight = parameters
@@ -100,7 +100,7 @@ fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
             .strip_prefix("q=")
             .and_then(|q| q.trim().parse::<f32>().ok());
         name.trim()
-            .eq_ignore_ascii_case(wanted)
+            .eq_ignore_ascii_case(encoding)
             .then(|| weight.unwrap_or(1.0))
     })
 }
@@ -246,16 +246,16 @@ mod tests {
 
     #[test]
     fn a_client_that_has_the_content_gets_no_body() {
-        let with = |known| {
+        let with = |etag| {
             let gzip = (header::ACCEPT_ENCODING, "gzip");
-            asset(Some(b"gz")).respond(&request(&[gzip, (header::IF_NONE_MATCH, known)]))
+            asset(Some(b"gz")).respond(&request(&[gzip, (header::IF_NONE_MATCH, etag)]))
         };
-        for known in ["\"0a-gzip\"", "W/\"0a-gzip\"", "\"x\", \"0a-gzip\"", "*"] {
-            let response = with(known);
+        for etag in ["\"0a-gzip\"", "W/\"0a-gzip\"", "\"x\", \"0a-gzip\"", "*"] {
+            let response = with(etag);
             assert_eq!(
                 (response.status(), length(&response)),
                 (StatusCode::NOT_MODIFIED, 0),
-                "{known}"
+                "{etag}"
             );
             assert_eq!(header_of(&response, header::ETAG), Some("\"0a-gzip\""));
         }

@@ -184,13 +184,15 @@ impl Param {
                 Err(_) if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     self.unreadable(text, "a whole number")
                 }
-                _ => Err(Refusal::bad(format!(
+                _ => Err(Refusal::bad_request(format!(
                     "{name} = {text} is out of range; write {min} to {max}"
                 ))),
             },
             Form::Time => match time(text) {
                 Ok(_) => Ok(()),
-                Err(Some(meant)) => self.unreadable(text, &format!("{meant} if you mean that: {TIMES}")),
+                Err(Some(likely_time)) => {
+                    self.unreadable(text, &format!("{likely_time} if you mean that: {TIMES}"))
+                }
                 Err(None) => self.unreadable(text, TIMES),
             },
             Form::Share { .. } => match text.parse::<f64>() {
@@ -206,12 +208,12 @@ impl Param {
             Form::Count if dta::settings::Count::parse(text).is_none() => {
                 self.unreadable(text, "a number such as 1000000 or 1M")
             }
-            Form::Names(names, most)
-                if text.split(',').count() > most || !text.split(',').all(|name| names().contains(&name)) =>
+            Form::Names(names, max)
+                if text.split(',').count() > max || !text.split(',').all(|name| names().contains(&name)) =>
             {
                 self.unreadable(
                     text,
-                    &format!("1 to {most} of {}, separated by commas", names().join(", ")),
+                    &format!("1 to {max} of {}, separated by commas", names().join(", ")),
                 )
             }
             Form::Cursor { check, .. } if !check(text) => {
@@ -228,7 +230,7 @@ impl Param {
     }
 
     fn unreadable(&self, text: &str, remedy: &str) -> Result<(), Refusal> {
-        Err(Refusal::bad(format!(
+        Err(Refusal::bad_request(format!(
             "{} = {text:?} cannot be read; write {remedy}",
             self.name
         )))
@@ -239,7 +241,7 @@ impl Param {
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pairs: Vec<(String, String)>,
-    known: &'static [Param],
+    declared: &'static [Param],
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
@@ -249,22 +251,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
         let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
             .await
             .map_err(|error| {
-                Refusal::bad(format!(
+                Refusal::bad_request(format!(
                     "the query string cannot be read: {error}; encode it as name=value&…"
                 ))
             })?;
-        Ok(Self { pairs, known: &[] })
+        Ok(Self { pairs, declared: &[] })
     }
 }
 
 impl Params {
-    /// Rejects names that are not in `known`, repeated names, and invalid values.
-    pub(crate) fn only(mut self, known: &'static [Param]) -> Result<Self, Refusal> {
-        self.known = known;
+    /// Rejects names that are not in `declared`, repeated names, and invalid values.
+    pub(crate) fn only(mut self, declared: &'static [Param]) -> Result<Self, Refusal> {
+        self.declared = declared;
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
-            match known.iter().find(|param| param.name == name) {
+            match declared.iter().find(|param| param.name == name) {
                 Some(_) if self.pairs.iter().filter(|(other, _)| other == name).count() > 1 => {
-                    return Err(Refusal::bad(format!(
+                    return Err(Refusal::bad_request(format!(
                         "{name} is given more than once; remove all but one"
                     )));
                 }
@@ -273,7 +275,7 @@ impl Params {
                     param.check(value)?
                 }
                 Some(_) => {}
-                None => return Err(unknown(name, known)),
+                None => return Err(unknown(name, declared)),
             }
         }
         Ok(self)
@@ -289,7 +291,7 @@ impl Params {
     }
 
     fn form(&self, name: &str) -> Option<Form> {
-        let param = self.known.iter().find(|param| param.name == name);
+        let param = self.declared.iter().find(|param| param.name == name);
         param.map(|param| param.form)
     }
 
@@ -308,7 +310,7 @@ impl Params {
         // `only` has checked the bounds; this fails only if `T` is narrower than they are.
         text.parse()
             .map(Some)
-            .map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
+            .map_err(|_| Refusal::bad_request(format!("{name} = {text} is out of range")))
     }
 
     /// Returns the value of a number, or else its default.
@@ -364,19 +366,19 @@ impl Params {
 /// may contain the time that a bare number probably means.
 fn time(text: &str) -> Result<u64, Option<String>> {
     settings::time::parse(text)
-        .or_else(|meant| settings::time::nanoseconds(&text.replace(' ', "+")).ok_or(meant))
+        .or_else(|likely_time| settings::time::nanoseconds(&text.replace(' ', "+")).ok_or(likely_time))
 }
 
 fn missing(name: &str) -> Refusal {
-    Refusal::bad(format!("{name} is missing; add {name}=NUMBER"))
+    Refusal::bad_request(format!("{name} is missing; add {name}=NUMBER"))
 }
 
-fn unknown(name: &str, known: &[Param]) -> Refusal {
-    if known.is_empty() {
-        return Refusal::bad(format!("there is no parameter `{name}` here; remove it"));
+fn unknown(name: &str, declared: &[Param]) -> Refusal {
+    if declared.is_empty() {
+        return Refusal::bad_request(format!("there is no parameter `{name}` here; remove it"));
     }
-    let names: Vec<&str> = known.iter().map(|param| param.name).collect();
-    Refusal::bad(format!(
+    let names: Vec<&str> = declared.iter().map(|param| param.name).collect();
+    Refusal::bad_request(format!(
         "there is no parameter `{name}` here; use {}",
         names.join(", ")
     ))
@@ -392,7 +394,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
-            .map_err(|error| Refusal::bad(format!("the path cannot be read: {}", error.body_text())))?;
+            .map_err(|error| {
+                Refusal::bad_request(format!("the path cannot be read: {}", error.body_text()))
+            })?;
         Ok(Self(text))
     }
 }
@@ -421,13 +425,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let Json(value) = Json::<Value>::from_request(request, state)
             .await
             .map_err(|error| {
-                Refusal::bad(format!(
+                Refusal::bad_request(format!(
                     "the body is not JSON: {}; send it with content-type: application/json",
                     error.body_text()
                 ))
             })?;
         serde_json::from_value(value).map(Self).map_err(|error| {
-            Refusal::bad(format!(
+            Refusal::bad_request(format!(
                 "{error}; /api/v1/openapi.json describes the body of this request"
             ))
         })
@@ -443,11 +447,11 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Params { pairs, known: &[] }
+        Params { pairs, declared: &[] }
     }
 
-    fn refused(known: &'static [Param], name: &str, value: &str) -> Option<Refusal> {
-        params(&[(name, value)]).only(known).err()
+    fn refused(declared: &'static [Param], name: &str, value: &str) -> Option<Refusal> {
+        params(&[(name, value)]).only(declared).err()
     }
 
     #[test]
@@ -470,11 +474,12 @@ mod tests {
         let forms = "a time such as 2026-11-26T03:10Z or 2026-11-26, or nanoseconds since the Unix epoch (years 2000 to 2199)";
         for text in ["-1", "17", "18446744073709551616", "2026-11-26T", "now"] {
             let expected = format!("from = {text:?} cannot be read; write {forms}");
-            assert_eq!(read(text), Err(Refusal::bad(expected)));
+            assert_eq!(read(text), Err(Refusal::bad_request(expected)));
         }
-        for (text, meant) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
-            let expected = format!("from = {text:?} cannot be read; write {meant} if you mean that: {forms}");
-            assert_eq!(read(text), Err(Refusal::bad(expected)));
+        for (text, likely_time) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
+            let expected =
+                format!("from = {text:?} cannot be read; write {likely_time} if you mean that: {forms}");
+            assert_eq!(read(text), Err(Refusal::bad_request(expected)));
         }
     }
 
@@ -484,21 +489,23 @@ mod tests {
         let unknown = params(&[("token", "x"), ("limt", "1")]).only(LIMIT).err();
         assert_eq!(
             unknown,
-            Some(Refusal::bad("there is no parameter `limt` here; use limit"))
+            Some(Refusal::bad_request(
+                "there is no parameter `limt` here; use limit"
+            ))
         );
         let names = "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest, packet_loss";
-        let kind = Refusal::bad(format!("kind = \"nwe\" cannot be read; write one of {names}"));
+        let kind = Refusal::bad_request(format!("kind = \"nwe\" cannot be read; write one of {names}"));
         assert_eq!(refused(&[KIND], "kind", "nwe"), Some(kind));
         for value in ["0", "101", "18446744073709551616"] {
-            let range = Refusal::bad(format!("limit = {value} is out of range; write 1 to 100"));
+            let range = Refusal::bad_request(format!("limit = {value} is out of range; write 1 to 100"));
             assert_eq!(refused(LIMIT, "limit", value), Some(range));
         }
-        let number = Refusal::bad("limit = \"-1\" cannot be read; write a whole number");
+        let number = Refusal::bad_request("limit = \"-1\" cannot be read; write a whole number");
         assert_eq!(refused(LIMIT, "limit", "-1"), Some(number));
         assert!(refused(LIMIT, "limit", "").is_some());
         assert_eq!(params(&[]).only(LIMIT).unwrap().limit(), Ok(10));
         assert_eq!(params(&[("limit", "100")]).only(LIMIT).unwrap().limit(), Ok(100));
-        let twice = Refusal::bad("limit is given more than once; remove all but one");
+        let twice = Refusal::bad_request("limit is given more than once; remove all but one");
         assert_eq!(
             params(&[("limit", "9"), ("limit", "9")]).only(LIMIT).err(),
             Some(twice)

@@ -36,13 +36,13 @@ pub(super) const ACTIVITY: &[Param] = &[
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 /// Default length of a span, ns.
-const USUAL: u64 = 15 * MINUTE;
+const DEFAULT_SPAN: u64 = 15 * MINUTE;
 /// Maximum length of a span in which single events are counted, ns.
-const LONGEST_COUNTED: u64 = 30 * MINUTE;
+const MAX_COUNTED_SPAN: u64 = 30 * MINUTE;
 /// Time before a span in which the last value of a hop is searched, ns.
-const BEFORE: u64 = 60 * MINUTE;
+const HOP_LOOKBACK: u64 = 60 * MINUTE;
 /// Maximum number of points of a flow's history that are read for the values of its hops.
-const POINTS: usize = 200;
+const MAX_POINTS: usize = 200;
 
 /// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
@@ -50,18 +50,18 @@ pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, R
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
         return Ok(None);
     }
-    Ok(Some(whole(from, to)))
+    Ok(Some(complete_span(from, to)))
 }
 
 /// Returns the requested time span, by default the last 15 minutes.
 pub(super) fn span_or_default(params: &Params) -> Result<Span, Refusal> {
-    Ok(whole(params.number("from")?, params.number("to")?))
+    Ok(complete_span(params.number("from")?, params.number("to")?))
 }
 
 /// Completes a span: the default end is now, the default length 15 minutes.
-fn whole(from: Option<u64>, to: Option<u64>) -> Span {
+fn complete_span(from: Option<u64>, to: Option<u64>) -> Span {
     let to = to.unwrap_or_else(nic::time::now);
-    Span::new(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
+    Span::new(from.unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN)), to)
 }
 
 pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
@@ -80,7 +80,7 @@ pub(crate) async fn activity(
     let params = params.only(ACTIVITY)?;
     let span = span_or_default(&params)?;
     let columns = params.required_number("columns")?;
-    let column = column(span.length(), columns);
+    let column = column_width(span.length(), columns);
     let permit = history_permit(&context).await?;
     let now = nic::time::now();
     let reports_to = reports_known_to(now).min(span.to());
@@ -117,14 +117,14 @@ pub(crate) async fn activity(
 }
 
 /// Returns the length of an interval, ns: a divisor of a minute, or a number of minutes.
-fn column(length: u64, columns: u64) -> u64 {
-    let least = length.div_ceil(columns);
-    let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
+fn column_width(length: u64, columns: u64) -> u64 {
+    let min_width = length.div_ceil(columns);
+    let sub_minute_widths = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
     // The store has counts per minute; finer intervals count single events and are allowed only for short spans.
-    let short = parts
+    let sub_minute_width = sub_minute_widths
         .into_iter()
-        .find(|part| *part >= least && length <= LONGEST_COUNTED);
-    short.unwrap_or_else(|| least.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
+        .find(|part| *part >= min_width && length <= MAX_COUNTED_SPAN);
+    sub_minute_width.unwrap_or_else(|| min_width.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
 }
 
 /// Lists the matching flows of a span, sorted.
@@ -135,13 +135,13 @@ pub(super) async fn flows(context: &Arc<Context>, query: FlowsQuery) -> Result<P
     let spans = history_of(context)?.flows(query, Arc::clone(&permit)).await?;
     names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
     respond(permit, move || {
-        let (flows, cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
+        let (flows, is_cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
         let last = spans
             .flows
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        let next = last.filter(|_| cut || spans.more).map(cursor::format_cursor);
+        let next = last.filter(|_| is_cut || spans.more).map(cursor::format_cursor);
         let range = range(span, spans.truncated);
         Flows {
             flows,
@@ -189,7 +189,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     let key = name.parse::<FlowKey>().ok();
     let id = key.map(|key| key.id()).or_else(|| cursor::parse_id(name));
     let id = id.ok_or_else(|| {
-        Refusal::bad(format!(
+        Refusal::bad_request(format!(
             "{name:?} is not a flow; write a text such as 10.0.0.1:5000>10.0.0.2:80/17, or an id of 16 hexadecimal digits"
         ))
     })?;
@@ -209,23 +209,23 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         condition: None,
     };
     let spans = history.flows(query, Arc::clone(&permit)).await?;
-    let Some((_, found)) = spans.flows.into_iter().next() else {
+    let Some((_, flow_span)) = spans.flows.into_iter().next() else {
         return Err(Refusal::not_found(format!(
             "there were no reports of flow {name} with a latency in this time; choose another flow or time"
         )));
     };
-    names::look_up(context, [&found.flow]);
+    names::look_up(context, [&flow_span.flow]);
     // An unstored value has not changed by more than its threshold, so older values are needed.
-    let from = Some(span.from().saturating_sub(BEFORE));
+    let from = Some(span.from().saturating_sub(HOP_LOOKBACK));
     let query = FlowQuery {
-        flow: found.flow,
+        flow: flow_span.flow,
         from,
         to: Some(span.to().saturating_sub(1)),
-        limit: POINTS,
+        limit: MAX_POINTS,
     };
-    let past = history.flow(query, permit).await?;
-    let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
-    let hops = found.path.iter().map(|node| HopView {
+    let points = history.flow(query, permit).await?.series;
+    let last = points.last().map_or(&[][..], |point| &point.hops[..]);
+    let hops = flow_span.path.iter().map(|node| HopView {
         node: shown::node(*node),
         hop_latency: last
             .iter()
@@ -235,7 +235,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     });
     let hops = hops.collect();
     Ok(FlowDetail {
-        flow: flow_view(&found),
+        flow: flow_view(&flow_span),
         hops,
         intents: None,
         range: range(span, spans.truncated),
@@ -254,10 +254,10 @@ pub(super) async fn nodes(
     let spans = history_of(context)?.nodes(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
         let views = node_views(&spans, &settings);
-        let rest = views
+        let nodes_after = views
             .into_values()
             .filter(|node| after.is_none_or(|after| node.node > after));
-        let (nodes, more) = page::fill(rest, limit);
+        let (nodes, more) = page::fill(nodes_after, limit);
         let next = nodes.last().map(|node| node.node).filter(|_| more);
         Nodes {
             nodes,
@@ -275,10 +275,10 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         .into_iter()
         .map(|(node, profile)| (node, profile.queue_unit))
         .collect();
-    let usual = settings.collect().resolve_profiles().0.queue_unit;
+    let default_unit = settings.collect().resolve_profiles().0.queue_unit;
     let mut views: BTreeMap<u32, NodeView> = BTreeMap::new();
     for (key, sum) in &spans.series {
-        let view = views.entry(key.node).or_insert_with(|| blank(settings, key.node));
+        let view = views.entry(key.node).or_insert_with(|| empty(settings, key.node));
         view.last_seen = view.last_seen.max(sum.last);
         if key.metric == Metric::HopLatency as u8 {
             view.reports = sum.count;
@@ -288,7 +288,7 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
                 ..Spread::default()
             };
         } else if key.metric == Metric::QueueOccupancy as u8 {
-            let unit = units.get(&key.node).unwrap_or(&usual).clone();
+            let unit = units.get(&key.node).unwrap_or(&default_unit).clone();
             view.queues.push(QueueView {
                 queue: key.queue,
                 occupancy: sum.mean(),
@@ -298,12 +298,12 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         }
     }
     for (id, drops) in &spans.drops {
-        views.entry(*id).or_insert_with(|| blank(settings, *id)).drops = *drops;
+        views.entry(*id).or_insert_with(|| empty(settings, *id)).drops = *drops;
     }
     views
 }
 
-fn blank(settings: &Settings, id: u32) -> NodeView {
+fn empty(settings: &Settings, id: u32) -> NodeView {
     NodeView {
         node: id,
         name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
@@ -325,9 +325,9 @@ pub(super) async fn links(
     let spans = history.nodes(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
         let mut links = link_views(&paths);
-        for known in ends {
-            if let Some(link) = links.get_mut(&(known.from, known.to)) {
-                (link.egress_if, link.ingress_if) = (known.egress_if, known.ingress_if);
+        for link_end in ends {
+            if let Some(link) = links.get_mut(&(link_end.from, link_end.to)) {
+                (link.egress_if, link.ingress_if) = (link_end.egress_if, link_end.ingress_if);
             }
         }
         for link in links.values_mut() {
@@ -360,8 +360,8 @@ pub(super) async fn link_ends(
     permit: &Permit,
 ) -> Result<(Vec<LinkEnds>, bool), Refusal> {
     let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(permit)).await?;
-    let now = context.monitor.topology().await?;
-    ends.extend(now.links().map(|link| LinkEnds {
+    let topology = context.monitor.topology().await?;
+    ends.extend(topology.links().map(|link| LinkEnds {
         from: link.from,
         to: link.to,
         egress_if: link.egress_if,
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_part_is_a_divisor_of_a_minute_or_whole_minutes() {
-        let seconds = |length: u64, columns| column(length * SECOND, columns) / SECOND;
+        let seconds = |length: u64, columns| column_width(length * SECOND, columns) / SECOND;
         assert_eq!(
             [60, 180, 900, 1800].map(|length| seconds(length, 180)),
             [1, 1, 5, 10]

@@ -8,7 +8,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    holds::{Silences, nanos},
+    holds::{SilenceEvidence, nanos},
     hops::{self, TimeGrid},
     names,
     page::{self, Prepared},
@@ -22,7 +22,7 @@ use history::{FlowQuery, PathQuery};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// Parameters of `/paths/changes` and `/paths/uses`.
-pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
+pub(super) const FLOW_SELECTION: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
 
 /// Parameters of `/flows/{id}/latencies`.
 pub(super) const LATENCIES: &[Param] = &[
@@ -61,12 +61,15 @@ pub(crate) async fn changes(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Prepared, Refusal> {
-    let params = params.only(OF_FLOWS)?;
+    let params = params.only(FLOW_SELECTION)?;
     let span = past::span_or_default(&params)?;
-    let of = selected_flows(&params);
     let limit = params.limit()?;
     let permit = history_permit(&context).await?;
-    let query = PathQuery { span, of, limit };
+    let query = PathQuery {
+        span,
+        of: selected_flows(&params),
+        limit,
+    };
     let path_changes = history_of(&context)?
         .path_changes(query, Arc::clone(&permit))
         .await?;
@@ -104,33 +107,36 @@ fn change_view(change: &PathChange) -> PathChangeView {
 
 /// Returns the paths that flows used, in both directions.
 pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
-    let params = params.only(OF_FLOWS)?;
+    let params = params.only(FLOW_SELECTION)?;
     let span = past::span_or_default(&params)?;
-    let of = selected_flows(&params);
-    let limit = params.limit()?;
+    let query = PathQuery {
+        span,
+        of: selected_flows(&params),
+        limit: params.limit()?,
+    };
     let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
-    let reverse_selector = reverse(&of);
-    let query = PathQuery { span, of, limit };
+    let reverse_selector = reverse_selector(&query.of);
     let forward = history.path_uses(query.clone(), Arc::clone(&permit)).await?;
     let reverse_uses = match reverse_selector.clone() {
-        Some(of) => {
-            let query = PathQuery { span, of, limit };
-            Some(history.path_uses(query, Arc::clone(&permit)).await?)
+        Some(selector) => {
+            let mut reverse_query = query.clone();
+            reverse_query.of = selector;
+            Some(history.path_uses(reverse_query, Arc::clone(&permit)).await?)
         }
         None => None,
     };
     respond(permit, move || {
         let truncated = forward.truncated || reverse_uses.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
-            forward: direction(
+            forward: direction_view(
                 &query.of,
                 &forward,
                 "there were no reports of this direction with a latency in this time",
             ),
             reverse: reverse_selector
                 .zip(reverse_uses)
-                .map(|(selector, uses)| direction(&selector, &uses, NOT_MEASURED)),
+                .map(|(selector, uses)| direction_view(&selector, &uses, NOT_MEASURED)),
             range: past::range(span, truncated),
         }
     })
@@ -138,7 +144,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
 }
 
 /// Returns the selector of the reverse direction; `None` if all flows are selected, or if only a flow's id is known.
-fn reverse(selector: &FlowSelector) -> Option<FlowSelector> {
+fn reverse_selector(selector: &FlowSelector) -> Option<FlowSelector> {
     match (selector.flow, &selector.src, &selector.dst) {
         (Some(flow), ..) => Some(FlowSelector {
             flow: Some(reverse_flow(flow)?),
@@ -163,7 +169,7 @@ fn reverse_flow(flow: FlowKey) -> Option<FlowKey> {
 }
 
 /// Builds the view of one direction. `if_unmeasured` explains an empty one.
-fn direction(selector: &FlowSelector, uses: &store::PathUses, if_unmeasured: &str) -> DirectionView {
+fn direction_view(selector: &FlowSelector, uses: &store::PathUses, if_unmeasured: &str) -> DirectionView {
     let total = uses
         .uses
         .iter()
@@ -189,7 +195,7 @@ pub(crate) async fn latencies(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(LATENCIES)?;
     let span = past::span_or_default(&params)?;
-    let steps = params.required_number("columns")?;
+    let columns = params.required_number("columns")?;
     let flow = stored::resolve_flow(&context, &id).await?;
     let push_interval = context.active_config.get().collector.push_interval;
     let permit = history_permit(&context).await?;
@@ -198,22 +204,22 @@ pub(crate) async fn latencies(
         to: span.to().min(nic::time::now().max(span.from())),
         step: span
             .length()
-            .div_ceil(steps)
+            .div_ceil(columns)
             .div_ceil(SECOND)
             .max(1)
             .saturating_mul(SECOND),
     };
     // Values are stored at least every 1.5 `push_interval` (with jitter): start that much earlier, to find the first value.
-    let earlier = nanos(push_interval + push_interval / 2).max(SECOND);
+    let lookback = nanos(push_interval + push_interval / 2).max(SECOND);
     let query = FlowQuery {
         flow,
-        from: Some(span.from().saturating_sub(earlier)),
+        from: Some(span.from().saturating_sub(lookback)),
         to: Some(span.to().saturating_sub(1)),
         limit: MAX_POINTS,
     };
     let history = history_of(&context)?;
     let series = history.flow(query, Arc::clone(&permit)).await?;
-    let silences = Silences::read(history, &permit, &series, push_interval, grid.to).await?;
+    let silences = SilenceEvidence::read(history, &permit, &series, push_interval, grid.to).await?;
     respond(permit, move || hops::latencies(&series, &silences, grid)).await
 }
 
@@ -227,10 +233,10 @@ mod tests {
             flow: Some(text.parse().unwrap()),
             ..FlowSelector::default()
         };
-        let found = reverse(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
+        let found = reverse_selector(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
         assert_eq!(found, of("10.0.0.2:80>10.0.0.1:5000/17"));
-        assert_eq!(reverse(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
-        assert_eq!(reverse(&of("flow-id:0x0000f10a")), None);
+        assert_eq!(reverse_selector(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
+        assert_eq!(reverse_selector(&of("flow-id:0x0000f10a")), None);
         let pair = FlowSelector {
             src: Some("10.0.0.1".to_owned()),
             ..FlowSelector::default()
@@ -239,7 +245,7 @@ mod tests {
             dst: Some("10.0.0.1".to_owned()),
             ..FlowSelector::default()
         };
-        assert_eq!(reverse(&pair), Some(back));
-        assert_eq!(reverse(&FlowSelector::default()), None);
+        assert_eq!(reverse_selector(&pair), Some(back));
+        assert_eq!(reverse_selector(&FlowSelector::default()), None);
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn history_permit(context: &Context) -> Result<Permit, Refusal>
 /// No permit became free in time.
 pub(super) async fn read_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
     let busy = "too many queries are in progress; try again in a moment";
-    permit(&context.reads, busy).await
+    permit(&context.read_permits, busy).await
 }
 
 /// Waits at most [`PERMIT_TIMEOUT`] for a permit to run a user's SQL.
@@ -48,7 +48,7 @@ pub(super) async fn read_permit(context: &Context) -> Result<OwnedSemaphorePermi
 /// No permit became free in time.
 pub(super) async fn sql_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
     let busy = "too many queries are running; wait for one to end, or raise [api] max_queries";
-    permit(&context.queries, busy).await
+    permit(&context.query_permits, busy).await
 }
 
 async fn permit(permits: &Arc<Semaphore>, busy: &str) -> Result<OwnedSemaphorePermit, Refusal> {
@@ -67,25 +67,25 @@ pub(super) async fn respond<T: Serialize>(
     permit: Permit,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {
-    let made = task::spawn_blocking(move || {
+    let response = task::spawn_blocking(move || {
         let _permit = permit;
         serde_json::to_vec(&make())
     });
-    match made.await {
-        Ok(Ok(answer)) => Ok(Prepared(answer)),
-        Ok(Err(_)) | Err(_) => Err(unanswered()),
+    match response.await {
+        Ok(Ok(json)) => Ok(Prepared(json)),
+        Ok(Err(_)) | Err(_) => Err(internal_error()),
     }
 }
 
 /// Returns the error for a query that ended without a response.
-pub(super) fn unanswered() -> Refusal {
+pub(super) fn internal_error() -> Refusal {
     Refusal::unavailable("the query was not answered; this is a fault in hopwise, please report it")
 }
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Query(failure) => Self::bad(failure.message),
+            Failure::Query(failure) => Self::bad_request(failure.message),
             Failure::Unavailable(message) => Self::unavailable(message),
         }
     }

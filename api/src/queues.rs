@@ -46,7 +46,7 @@ const METRICS: [Metric; 4] = [
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 /// Latest time that the store can represent, ns: SQLite integers are signed.
-const LATEST: u64 = i64::MAX as u64;
+const MAX_TIME: u64 = i64::MAX as u64;
 /// Maximum span for which one-second rollups are read: half an hour.
 const MAX_FINE_SPAN: u64 = 1_800 * SECOND;
 /// Default length of a span: 15 minutes.
@@ -92,7 +92,10 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
     let (from, to) = span(&params)?;
     let columns = params.required_number("columns")?;
-    let (column, interval) = column_width(to - from, columns);
+    let Columns {
+        width: column,
+        interval,
+    } = column_grid(to - from, columns);
     // Columns begin at multiples of their width, so that they stay the same while time passes.
     let from = from / column * column;
     let to = to.div_ceil(column).saturating_mul(column);
@@ -124,17 +127,25 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// Returns (column width in ns, interval of the rollups to read in seconds). `columns` is at least [`MIN_COLUMNS`].
-fn column_width(span: u64, columns: u64) -> (u64, u32) {
+/// Columns of a heat map.
+struct Columns {
+    /// Width of a column, ns.
+    width: u64,
+    /// Interval of the rollups to read, seconds.
+    interval: u32,
+}
+
+/// Divides a span into at most `columns` columns; `columns` is at least [`MIN_COLUMNS`].
+fn column_grid(span: u64, columns: u64) -> Columns {
     let unit = if span <= MAX_FINE_SPAN { SECOND } else { MINUTE };
     // `columns - 1`: rounding both ends of the span may add one column.
-    let column = span.div_ceil(columns - 1).div_ceil(unit).max(1) * unit;
+    let width = span.div_ceil(columns - 1).div_ceil(unit).max(1) * unit;
     // The longest rollup interval that divides the column.
     let interval = [3600, 600, 60]
         .into_iter()
-        .find(|interval| unit > SECOND && column.is_multiple_of(u64::from(*interval) * SECOND))
+        .find(|interval| unit > SECOND && width.is_multiple_of(u64::from(*interval) * SECOND))
         .unwrap_or(1);
-    (column, interval)
+    Columns { width, interval }
 }
 
 /// Lists the recordings of the flight recorder, and its counters.
@@ -147,15 +158,15 @@ pub(crate) async fn recordings(
     let to = params.number("to")?.unwrap_or(u64::MAX);
     let node = params.number("node")?;
     let limit = params.limit()?;
-    let recorder = context.monitor.flight_recorder().map(|counts| RecorderView {
-        memory: counts.memory,
-        reports: counts.reports,
-        recorded: counts.stats.recorded,
-        repeated: counts.stats.repeated,
-        subjects_full: counts.stats.subjects_full,
-        over_budget: counts.stats.over_budget,
-        late: counts.stats.late,
-        shed: counts.shed,
+    let recorder = context.monitor.flight_recorder().map(|recorder| RecorderView {
+        memory: recorder.memory,
+        reports: recorder.reports,
+        recorded: recorder.stats.recorded,
+        repeated: recorder.stats.repeated,
+        subjects_full: recorder.stats.subjects_full,
+        over_budget: recorder.stats.over_budget,
+        late: recorder.stats.late,
+        shed: recorder.shed,
     });
     let permit = history_permit(&context).await?;
     let query = RecordingQuery {
@@ -186,7 +197,7 @@ pub(crate) async fn burst(
     let params = params.only(BURST)?;
     let node = node
         .parse::<u32>()
-        .map_err(|_| Refusal::bad("invalid node id; /api/v1/nodes lists them"))?;
+        .map_err(|_| Refusal::bad_request("invalid node id; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
     let (from, to) = span(&params)?;
     let query = QueueQuery {
@@ -226,12 +237,12 @@ fn missing_parts(exported: &Exported) -> Vec<String> {
         "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
     };
     let recordings = "Recordings of the flight recorder are at the collectors.";
-    let more = exported
+    let more_note = exported
         .more
         .then_some("More collectors than are named here received reports of the node in this time.");
     [packets, recordings]
         .into_iter()
-        .chain(more)
+        .chain(more_note)
         .map(str::to_owned)
         .collect()
 }
@@ -254,22 +265,22 @@ fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, Strin
 }
 
 fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
-    let mut flows: HashMap<Option<FlowKey>, (u64, u64)> = HashMap::new();
+    let mut by_flow: HashMap<Option<FlowKey>, ChangeView> = HashMap::new();
     for row in &records.changes {
-        let (changes, latency) = flows.entry(row.event.flow).or_default();
-        *changes += 1;
-        *latency = (*latency).max(row.event.value.unwrap_or(0));
+        let flow = row.event.flow;
+        let view = by_flow.entry(flow).or_insert_with(|| ChangeView {
+            flow: flow.map(Flow::from),
+            text: flow.map(|flow| flow.to_string()),
+            changes: 0,
+            latency: 0,
+        });
+        view.changes += 1;
+        view.latency = view.latency.max(row.event.value.unwrap_or(0));
     }
-    let views = flows.into_iter().map(|(flow, (changes, latency))| ChangeView {
-        flow: flow.map(Flow::from),
-        text: flow.map(|flow| flow.to_string()),
-        changes,
-        latency,
-    });
-    let mut all: Vec<ChangeView> = views.collect();
-    all.sort_by(|one, other| other.latency.cmp(&one.latency).then(one.text.cmp(&other.text)));
-    all.truncate(max_flows);
-    all
+    let mut views: Vec<ChangeView> = by_flow.into_values().collect();
+    views.sort_by(|left, right| right.latency.cmp(&left.latency).then(left.text.cmp(&right.text)));
+    views.truncate(max_flows);
+    views
 }
 
 /// Builds the view of the burst that the stored reports of a queue show. `ticks` has the tick lengths of each report.
@@ -349,30 +360,30 @@ fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) ->
 
 /// Returns the sampling factor at `ts` (1 in this many reports is stored): the largest of the windows that cover `ts`.
 fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
-    let begun = &windows[..windows.partition_point(|window| window.since <= ts)];
-    let covering = begun.iter().rev().take_while(|window| window.until >= ts);
+    let begun_before = &windows[..windows.partition_point(|window| window.since <= ts)];
+    let covering = begun_before.iter().rev().take_while(|window| window.until >= ts);
     covering.map(|window| window.one_in).max().unwrap_or(1)
 }
 
 /// Unwraps device timestamps, in order of arrival. If all fit into 32 bits, they wrap every 4.3 s (ns), and each is assumed
 /// to be within half a wrap of the previous one.
 fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
-    let are_narrow = rows
+    let fit_32_bits = rows
         .iter()
         .filter(|row| row.by_device)
         .all(|row| row.passage.ts <= u64::from(u32::MAX));
     let mut last: Option<u64> = None;
-    let mut all = Vec::with_capacity(rows.len());
+    let mut unwrapped_ticks = Vec::with_capacity(rows.len());
     for row in rows {
         let ticks = row.by_device.then_some(row.passage.ts);
         let unwrapped = match ticks {
-            Some(ticks) if are_narrow => Some(unwrap_ticks(last, ticks)),
+            Some(ticks) if fit_32_bits => Some(unwrap_ticks(last, ticks)),
             other => other,
         };
         last = unwrapped.or(last);
-        all.push(unwrapped);
+        unwrapped_ticks.push(unwrapped);
     }
-    all
+    unwrapped_ticks
 }
 
 /// Extends a 32-bit timestamp to 64 bits. `last` is the previous extended timestamp.
@@ -402,15 +413,15 @@ fn packets(
         .map(|(index, part)| (part.flow, index))
         .collect();
     passages.sort_by_key(|passage| passage.ts);
-    let every = passages.len().div_ceil(MAX_PACKETS).max(1);
+    let stride = passages.len().div_ceil(MAX_PACKETS).max(1);
     let peak = burst
         .peak
         .and_then(|(ts, _)| passages.iter().position(|passage| passage.ts == ts));
-    let chosen = passages
+    let thinned = passages
         .iter()
         .enumerate()
-        .filter(|(index, _)| index % every == 0 || Some(*index) == peak);
-    chosen
+        .filter(|(index, _)| index % stride == 0 || Some(*index) == peak);
+    thinned
         .map(|(_, passage)| PassageView {
             ts: clock.to_local(passage.ts),
             flow: flow_index.get(&passage.flow).copied(),
@@ -498,10 +509,10 @@ impl TickResolver {
 
     /// Returns the tick lengths of each row. Each source is looked up once, since few sources report on one node.
     fn for_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<TickLengths> {
-        let mut known: HashMap<&str, TickLengths> = HashMap::new();
+        let mut by_source: HashMap<&str, TickLengths> = HashMap::new();
         rows.iter()
             .map(|row| {
-                *known
+                *by_source
                     .entry(&row.source)
                     .or_insert_with(|| self.for_source(node, &row.source))
             })
@@ -513,11 +524,11 @@ impl TickResolver {
             return *ticks;
         }
         let address = source.parse().ok();
-        let found = self
+        let matching = self
             .sources
             .iter()
             .filter(|(prefix, _)| address.is_some_and(|address| prefix.contains(address)));
-        found
+        matching
             .max_by_key(|(prefix, _)| prefix.len())
             .map_or(self.default, |(_, ticks)| *ticks)
     }
@@ -525,7 +536,7 @@ impl TickResolver {
 
 /// Parses the time span; the default is the last 15 minutes. A span that would end before its start is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
-    let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
+    let to = params.number("to")?.unwrap_or_else(nic::time::now).min(MAX_TIME);
     let from = params
         .number("from")?
         .unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN));
@@ -553,7 +564,7 @@ mod tests {
         ];
         for span in spans {
             for columns in [min, 3, 180, max] {
-                let (column, _) = column_width(span, columns);
+                let column = column_grid(span, columns).width;
                 // The worst start is just before the end of a column.
                 for from in [0, 1, column - 1, 7 * column - 1] {
                     let count = (from + span).div_ceil(column) - from / column;

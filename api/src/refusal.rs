@@ -33,7 +33,7 @@ impl Refusal {
     }
 
     /// Rejects an invalid request (400).
-    pub(crate) fn bad(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
@@ -53,7 +53,7 @@ impl Refusal {
     }
 
     /// Rejects a method that the path does not support (405).
-    pub(crate) fn method(message: impl Into<String>) -> Self {
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
@@ -63,7 +63,7 @@ impl Refusal {
     }
 
     /// Rejects a request whose precondition names another version of the resource (412).
-    pub(crate) fn stale(message: impl Into<String>) -> Self {
+    pub(crate) fn precondition_failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_FAILED, message)
     }
 

@@ -21,7 +21,7 @@ pub(crate) async fn aggregator(
     _: NoParams,
 ) -> Result<Json<AggregatorView>, Refusal> {
     let view = context.aggregator.as_ref().map(aggregate_role::role::view);
-    shown(
+    respond(
         view,
         "this process runs no aggregator; add [aggregator] to its configuration",
     )
@@ -33,7 +33,7 @@ pub(crate) async fn reporter(
     _: NoParams,
 ) -> Result<Json<ReporterView>, Refusal> {
     let view = context.reporter.as_ref().map(dta_role::reporter::view);
-    shown(
+    respond(
         view,
         "this process runs no DTA reporter; add [reporter] to its configuration",
     )
@@ -45,12 +45,12 @@ pub(crate) async fn translator(
     _: NoParams,
 ) -> Result<Json<TranslatorView>, Refusal> {
     let view = context.translator.as_ref().map(dta_role::translator::view);
-    shown(
+    respond(
         view,
         "this process runs no translator; add [translator] to its configuration",
     )
 }
 
-fn shown<V>(view: Option<V>, missing: &str) -> Result<Json<V>, Refusal> {
+fn respond<V>(view: Option<V>, missing: &str) -> Result<Json<V>, Refusal> {
     view.map(Json).ok_or_else(|| Refusal::not_found(missing))
 }

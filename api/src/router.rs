@@ -149,7 +149,7 @@ async fn fallback(
 }
 
 async fn wrong_method(uri: Uri) -> Refusal {
-    Refusal::method(format!(
+    Refusal::method_not_allowed(format!(
         "{} does not support this method; /api/v1/openapi.json lists the methods",
         uri.path()
     ))

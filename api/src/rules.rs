@@ -17,7 +17,7 @@ use super::{
     params::{Body, Form, NoParams, Param, Params},
     refusal::Refusal,
     session::Session,
-    switch::{handle, silent},
+    switch::{handle, no_answer},
 };
 use config::sections::Role;
 use switch_role::role::{Proposal, Refused, Requester, RulesError};
@@ -89,7 +89,7 @@ pub(crate) async fn renew(
     let renewed = handle(&context)?
         .ask(move |forwarder| forwarder.renew(election).map(|()| forwarder.counters_view()))
         .await;
-    Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
+    Ok(Json(renewed.ok_or_else(no_answer)?.map_err(RulesError::Refused)?))
 }
 
 /// Changes rules, all or none, if the switch still has the version in `If-Match`.
@@ -104,13 +104,13 @@ pub(crate) async fn change(
         .and_then(|value| value.to_str().ok());
     let etag = etag.map(|etag| Etag(etag.trim_matches('"').to_owned()));
     let etag = etag.ok_or_else(|| {
-        Refusal::bad(
+        Refusal::bad_request(
             "a change needs the version that it was made from; send the `etag` as If-Match: \"ETAG\"",
         )
     })?;
     let Body(ChangesBody { election, changes }) = body?;
     let changes: Result<Vec<Change>, String> = changes.iter().map(Change::try_from).collect();
-    let changes = changes.map_err(Refusal::bad)?;
+    let changes = changes.map_err(Refusal::bad_request)?;
     let proposal = Proposal::Apply {
         election,
         etag,
@@ -122,7 +122,7 @@ pub(crate) async fn change(
 impl From<RulesError> for Refusal {
     fn from(error: RulesError) -> Self {
         match error {
-            RulesError::Silent => silent(),
+            RulesError::Silent => no_answer(),
             RulesError::NotSaved(message) => Self::unavailable(message),
             RulesError::Refused(Refused::NotManaged) => Self::not_found(
                 "no manager configures this switch; add [switch.managed] to its configuration",
@@ -132,9 +132,9 @@ impl From<RulesError> for Refusal {
                 election.term, election.epoch
             )),
             RulesError::Refused(Refused::Stale) => {
-                Self::stale("the rules have changed since they were read; read them again")
+                Self::precondition_failed("the rules have changed since they were read; read them again")
             }
-            RulesError::Refused(Refused::Wrong(message)) => Self::bad(message),
+            RulesError::Refused(Refused::Wrong(message)) => Self::bad_request(message),
         }
     }
 }

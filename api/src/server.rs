@@ -15,7 +15,7 @@ use tokio::{runtime, sync::oneshot, task, time};
 
 use super::{
     alerts,
-    connections::{Limited, Peer},
+    connections::{LimitedListener, Peer},
     context::Context,
     router::service,
 };
@@ -25,17 +25,17 @@ use terminal::CliError;
 use view::Name;
 
 /// Interval between two checks of the drop counters, seconds.
-const DROPS_EVERY: u64 = 10;
+const DROP_CHECK_SECONDS: u64 = 10;
 /// Interval between two reads of the links in use.
-const LEARN_EVERY: Duration = Duration::from_secs(5);
+const LEARN_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of blocking threads, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
 const BLOCKING_THREADS: usize = 72;
 /// Maximum number of connections; another one evicts the connection that has been idle longest.
 const MAX_CONNECTIONS: usize = 512;
 /// Maximum time for a request to arrive, and for a response to be received.
-const CONNECTION_TIME: Duration = Duration::from_secs(60);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for running responses when the program stops.
-const LAST_RESPONSES: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The API with its thread.
 #[derive(Debug)]
@@ -81,16 +81,16 @@ impl Api {
             .build();
         let runtime = runtime
             .map_err(|error| CliError::io("cannot start the API", error, "raise the limit on open files"))?;
-        let (stop, stopped) = oneshot::channel();
+        let (stop, stop_signal) = oneshot::channel();
         let context = Arc::clone(&self.context);
         let control = context.control.clone();
         {
             // Before the address is announced: until then, a signal would kill the process without cleanup.
-            let _within = runtime.enter();
+            let _runtime_guard = runtime.enter();
             control::signals(&control);
         }
         let thread = control.spawn("api", move || {
-            runtime.block_on(serve(listener, context, stopped));
+            runtime.block_on(serve(listener, context, stop_signal));
             // A query that still runs is abandoned; it only reads.
             runtime.shutdown_timeout(Duration::from_millis(100));
         })?;
@@ -124,79 +124,79 @@ impl Api {
     }
 }
 
-/// Serves until `stopped` resolves; then ends the streams and gives open responses a limited time.
-async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
-    if context.reminds {
+/// Serves until `stop_signal` resolves; then ends the streams and gives open responses a limited time.
+async fn serve(listener: TcpListener, context: Arc<Context>, stop_signal: oneshot::Receiver<()>) {
+    if context.repeats_alerts {
         tokio::spawn(alerts::remind(Arc::downgrade(&context)));
     }
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => Limited::new(
+        Ok(listener) => LimitedListener::new(
             listener,
             Arc::clone(&context.tls),
             MAX_CONNECTIONS,
-            CONNECTION_TIME,
+            CONNECTION_TIMEOUT,
         ),
         Err(error) => {
             context.control.failed(format!("the API cannot serve: {error}"));
             return;
         }
     };
-    tokio::spawn(sample(Arc::clone(&context)));
-    tokio::spawn(learn(Arc::downgrade(&context)));
+    tokio::spawn(sample_counters(Arc::clone(&context)));
+    tokio::spawn(learn_links(Arc::downgrade(&context)));
     let (end, ended) = oneshot::channel::<()>();
     let ending = async {
         // `end` is dropped, never sent: the error is the signal to stop.
         let _ = ended.await;
     };
     let service = service(Arc::clone(&context)).into_make_service_with_connect_info::<Peer>();
-    let served = axum::serve(listener, service).with_graceful_shutdown(ending);
-    let served = tokio::spawn(served.into_future());
-    let _ = stopped.await;
+    let server = axum::serve(listener, service).with_graceful_shutdown(ending);
+    let server = tokio::spawn(server.into_future());
+    let _ = stop_signal.await;
     context.hub.close();
     drop(end);
-    let _ = time::timeout(LAST_RESPONSES, served).await;
-    let known = Arc::clone(&context.known_links);
+    let _ = time::timeout(SHUTDOWN_TIMEOUT, server).await;
+    let known_links = Arc::clone(&context.known_links);
     // With a timeout: the blocking threads may be busy with abandoned queries.
     let _ = time::timeout(
-        LAST_RESPONSES,
-        tokio::task::spawn_blocking(move || known.save(true)),
+        SHUTDOWN_TIMEOUT,
+        tokio::task::spawn_blocking(move || known_links.save(true)),
     )
     .await;
 }
 
 /// Learns the links in use every few seconds, so that a failed link is recognized.
-async fn learn(context: Weak<Context>) {
+async fn learn_links(context: Weak<Context>) {
     loop {
-        time::sleep(LEARN_EVERY).await;
+        time::sleep(LEARN_INTERVAL).await;
         let Some(context) = context.upgrade() else { return };
         // A worker that does not answer is asked again next time.
         let Ok(links) = context.monitor.links().await else {
             continue;
         };
-        let known = Arc::clone(&context.known_links);
-        let learning = tokio::task::spawn_blocking(move || {
-            known.memory().learn(&links);
-            known.save(false);
+        let known_links = Arc::clone(&context.known_links);
+        let update = tokio::task::spawn_blocking(move || {
+            known_links.memory().learn(&links);
+            known_links.save(false);
         });
-        let _ = learning.await;
+        let _ = update.await;
     }
 }
 
 /// Samples the counters once a second, for rates, and checks for drops and store problems.
-async fn sample(context: Arc<Context>) {
-    let mut every = time::interval(Duration::from_secs(1));
+async fn sample_counters(context: Arc<Context>) {
+    let mut ticks = time::interval(Duration::from_secs(1));
     // A late tick delays the following ones: rates need at least a second between samples.
-    every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-    let mut drops = Drops::default();
+    ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut drops = DropLog::default();
     let mut store = StoreLog::default();
     let mut restoring: Option<task::JoinHandle<()>> = None;
     for second in 1_u64.. {
-        every.tick().await;
+        ticks.tick().await;
         context.monitor.sample();
         if let Some(stats) = context.monitor.pipeline().store() {
             store.report(&stats);
         }
-        if second.is_multiple_of(DROPS_EVERY) {
+        if second.is_multiple_of(DROP_CHECK_SECONDS) {
             drops.report(&context.monitor);
             // On a blocking thread, since it may wait for the disk.
             if restoring.as_ref().is_none_or(task::JoinHandle::is_finished) {
@@ -211,17 +211,17 @@ async fn sample(context: Arc<Context>) {
 
 /// Drop counts as of the last log lines.
 #[derive(Default)]
-struct Drops {
+struct DropLog {
     reported: BTreeMap<(Name, Name), u64>,
     /// True once the line about truncated paths was logged.
-    truncation: bool,
+    logged_truncation: bool,
 }
 
-impl Drops {
+impl DropLog {
     /// Logs one line per stage and reason whose drops have increased, so that losses are visible without flooding the log.
     fn report(&mut self, monitor: &Monitor) {
         let flows = monitor.total(|stats| stats.truncated_flows);
-        if flows > 0 && !std::mem::replace(&mut self.truncation, true) {
+        if flows > 0 && !std::mem::replace(&mut self.logged_truncation, true) {
             tracing::warn!(
                 flows,
                 "paths are truncated: the table of hops is full; raise [collector] max_flows"
@@ -254,9 +254,9 @@ impl Drops {
 struct StoreLog {
     state: Option<store::State>,
     /// Number of the latest logged problem of a file.
-    problem: u64,
+    last_problem: u64,
     /// True if there were more problems than the list holds.
-    has_more: bool,
+    logged_more: bool,
 }
 
 impl StoreLog {
@@ -266,7 +266,7 @@ impl StoreLog {
             .problems
             .list()
             .iter()
-            .filter(|problem| problem.number > self.problem)
+            .filter(|problem| problem.number > self.last_problem)
         {
             tracing::error!(
                 file = &*problem.file,
@@ -276,20 +276,20 @@ impl StoreLog {
                 "a file of the store has a problem"
             );
         }
-        self.problem = stats
+        self.last_problem = stats
             .problems
             .list()
             .last()
-            .map_or(self.problem, |last| self.problem.max(last.number));
+            .map_or(self.last_problem, |last| self.last_problem.max(last.number));
         let more = stats.problems.more();
-        if more > 0 && !self.has_more {
+        if more > 0 && !self.logged_more {
             tracing::error!(more, "more files of the store have problems than are listed");
         }
-        self.has_more = more > 0;
+        self.logged_more = more > 0;
         let message = stats.message.as_deref();
-        let before = self.state.replace(stats.state).unwrap_or(store::State::Ok);
+        let previous = self.state.replace(stats.state).unwrap_or(store::State::Ok);
         match stats.state {
-            state if state == before => {}
+            state if state == previous => {}
             store::State::Ok => tracing::info!("the store works again"),
             store::State::Closed => {}
             store::State::Full => {

@@ -15,7 +15,7 @@ use super::{context::Context, params::NoParams, refusal::Refusal};
 use config::sections::Role;
 
 /// POST routes that only read, such as dry runs.
-const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
+const READ_ONLY_POSTS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
 /// Role and name that the token of a request proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub(super) struct Session {
 
 /// Returns whether a request may change something.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {
-    !(matches!(*method, Method::GET | Method::HEAD) || method == Method::POST && QUESTIONS.contains(&path))
+    !(matches!(*method, Method::GET | Method::HEAD)
+        || method == Method::POST && READ_ONLY_POSTS.contains(&path))
 }
 
 impl Session {
@@ -110,19 +111,19 @@ impl<S: Sync> FromRequestParts<S> for Requester {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let proven = parts
+        let token_name = parts
             .extensions
             .get::<Session>()
             .and_then(|session| session.name.clone());
-        if let Some(name) = proven {
+        if let Some(name) = token_name {
             return Ok(Self(name));
         }
-        let claimed = parts
+        let claimed_name = parts
             .headers
             .get("x-requested-by")
             .and_then(|value| value.to_str().ok())
             .unwrap_or("api");
-        let plain = claimed.chars().filter(|c| !c.is_control());
-        Ok(Self(plain.take(64).collect()))
+        let printable = claimed_name.chars().filter(|c| !c.is_control());
+        Ok(Self(printable.take(64).collect()))
     }
 }

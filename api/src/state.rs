@@ -117,11 +117,11 @@ fn node_view(
 
 fn spread(series: &SeriesView) -> Spread {
     let last = &series.last;
-    let known = last.count > 0;
+    let has_values = last.count > 0;
     Spread {
         latest: (series.values > 0).then_some(series.latest),
-        min: known.then_some(last.min),
-        max: known.then_some(last.max),
+        min: has_values.then_some(last.min),
+        max: has_values.then_some(last.max),
         p50: last.p50,
         p99: last.p99,
     }
@@ -207,7 +207,7 @@ pub(crate) async fn reload(
             reloaded: true,
             restart_required,
         })),
-        Ok(Err(error)) => Err(Refusal::bad(error)),
+        Ok(Err(error)) => Err(Refusal::bad_request(error)),
         Err(_) => Err(Refusal::unavailable("hopwise is stopping; start it again")),
     }
 }
@@ -242,10 +242,10 @@ pub(crate) async fn metrics(
         None => Vec::new(),
     };
     // On a blocking thread, since there may be many names; without a thread, no names.
-    let names = tokio::task::spawn_blocking(super::names::known(&context).await)
+    let names = tokio::task::spawn_blocking(super::names::loader(&context).await)
         .await
         .unwrap_or_default();
-    let parts = metrics::Parts {
+    let sources = metrics::Sources {
         switch: switch.as_ref(),
         aggregator: aggregator.as_ref(),
         exports: exports.as_ref(),
@@ -257,7 +257,7 @@ pub(crate) async fn metrics(
         dns: context.dns.as_ref().map(|dns| dns.counts()),
         tls: &context.tls,
     };
-    let text = metrics::text(&context.monitor, parts, format);
+    let text = metrics::render(&context.monitor, sources, format);
     ([(header::CONTENT_TYPE, format.content_type())], text)
 }
 

@@ -17,7 +17,7 @@ use super::{
     context::Context,
     cursor::{self, event_cursor, parse_event_cursor},
     filters, flows,
-    holds::Silences,
+    holds::SilenceEvidence,
     names,
     page::{self, Prepared},
     params::{EVENT_FILTER, FLOW, FROM, Form, KIND, METRIC, NODE, Param, Params, Segment, TO},
@@ -76,7 +76,7 @@ const MAX_ROWS: u64 = 10_000;
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
-    let condition = filters::condition(&context, &params, View::Events).await?;
+    let condition = filters::parse_condition(&context, &params, View::Events).await?;
     let required = condition
         .as_deref()
         .map(filter::Filter::required)
@@ -104,9 +104,9 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
     respond(permit, move || {
         let views = rows.iter().map(|row| EventView::from_row(row, &reasons));
-        let (events, cut) = page::fill(views, filter.limit);
+        let (events, is_cut) = page::fill(views, filter.limit);
         let last = events.len().checked_sub(1).and_then(|last| rows.get(last));
-        let last = last.filter(|_| cut || events.len() == filter.limit);
+        let last = last.filter(|_| is_cut || events.len() == filter.limit);
         Events {
             next: last
                 .map(|row| EventRank::of_event(&row.event))
@@ -160,7 +160,7 @@ pub(crate) async fn history(
     let to = params.number("to")?;
     let limit = params.limit()?;
     let flow = resolve_flow(&context, &id).await?;
-    let push = context.active_config.get().collector.push_interval;
+    let push_interval = context.active_config.get().collector.push_interval;
     let permit = history_permit(&context).await?;
     let query = FlowQuery {
         flow,
@@ -168,15 +168,15 @@ pub(crate) async fn history(
         to,
         limit,
     };
-    let stored = history_of(&context)?;
-    let history = stored.flow(query, Arc::clone(&permit)).await?;
+    let store = history_of(&context)?;
+    let history = store.flow(query, Arc::clone(&permit)).await?;
     let last = history.series.last().map_or(0, |point| point.ts);
-    let silences = Silences::read(stored, &permit, &history, push, last).await?;
+    let silences = SilenceEvidence::read(store, &permit, &history, push_interval, last).await?;
     respond(permit, move || {
         let ends = silences.ends(&history.series, last).into_iter();
         let nexts = history.series.iter().skip(1).map(|point| point.ts);
         let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));
-        let silent = times
+        let silence_ends = times
             .filter(|(_, (end, next))| end < next)
             .map(|(ts, (end, _))| (ts, end))
             .collect();
@@ -202,7 +202,7 @@ pub(crate) async fn history(
         let (mut paths, more_paths) = page::fill(paths, limit);
         series.reverse();
         paths.reverse();
-        let series = with_silences(series.into_iter(), &silent);
+        let series = with_silences(series.into_iter(), &silence_ends);
         HistoryView {
             series,
             paths,
@@ -216,19 +216,22 @@ pub(crate) async fn history(
 pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
     match id.parse::<FlowKey>() {
         Ok(flow) => Ok(flow),
-        Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad(format!(
+        Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad_request(format!(
             "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
         ))),
         Err(_) => Ok(flows::flow_by_id(context, id).await?.0),
     }
 }
 
-/// Inserts a point without values where the flow fell silent. `silent` maps the time of a value to its end, if that is before
-/// the next value.
-fn with_silences(series: impl Iterator<Item = PointView>, silent: &BTreeMap<u64, u64>) -> Vec<PointView> {
+/// Inserts a point without values where the flow fell silent. `silence_ends` maps the time of a value to its end, if that is
+/// before the next value.
+fn with_silences(
+    series: impl Iterator<Item = PointView>,
+    silence_ends: &BTreeMap<u64, u64>,
+) -> Vec<PointView> {
     let mut points = Vec::new();
     for point in series {
-        let end = silent.get(&point.ts).copied();
+        let end = silence_ends.get(&point.ts).copied();
         let basis = point.basis.clone();
         points.push(point);
         points.extend(end.map(|ts| PointView {
@@ -250,21 +253,21 @@ pub(crate) struct SqlQuery {
     #[cfg_attr(test, schemars(extend("format" = "sql")))]
     sql: String,
     /// Only files with records at or after, nanoseconds since the Unix epoch.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     from: Option<u64>,
     /// Only files with records at or before, nanoseconds since the Unix epoch.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     to: Option<u64>,
     /// Maximum number of rows; at most `[api] query_rows`.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     limit: Option<usize>,
 }
 
 /// Deserializes a whole number, which JSON may write with a zero fraction, such as 488.0.
-pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+pub(super) fn whole_number<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
@@ -291,19 +294,19 @@ pub(crate) async fn query(
     query: Result<Json<SqlQuery>, JsonRejection>,
 ) -> Result<Prepared, Refusal> {
     let Json(query) = query.map_err(|error| {
-        Refusal::bad(format!(
+        Refusal::bad_request(format!(
             "{}; send {{\"sql\": \"SELECT …\"}} as application/json",
             error.body_text()
         ))
     })?;
     let history = history_of(&context)?;
     let settings = context.active_config.get();
-    let most = settings.api.query_rows;
+    let max_rows = settings.api.query_rows;
     let request = Request {
         sql: query.sql,
         from: query.from,
         to: query.to,
-        max_rows: query.limit.unwrap_or(most).min(most),
+        max_rows: query.limit.unwrap_or(max_rows).min(max_rows),
         timeout: settings.api.query_timeout,
         notes: Vec::new(),
     };

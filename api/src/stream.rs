@@ -39,7 +39,7 @@ pub(crate) async fn events(
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let params = params.only(EVENTS)?;
-    let condition = filters::condition(&context, &params, View::Events).await?;
+    let condition = filters::parse_condition(&context, &params, View::Events).await?;
     let filter = Filter {
         kind: params.kind(),
         node: params.number("node")?,
@@ -76,15 +76,15 @@ fn subscribe(
             "this token is no longer valid; send another one of [api]",
         ));
     }
-    Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    Ok(Sse::new(EventStream { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 /// Subscription of a client as a stream of server-sent events.
-struct Events {
+struct EventStream {
     subscription: Subscription,
 }
 
-impl Stream for Events {
+impl Stream for EventStream {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
@@ -97,10 +97,10 @@ impl Stream for Events {
         self.subscription
             .events
             .poll_recv(task)
-            .map(|next| next.map(|message| Ok(named(message.name).data(&*message.text))))
+            .map(|message| message.map(|message| Ok(sse_event(message.name).data(&*message.text))))
     }
 }
 
-fn named(name: Option<&str>) -> Event {
+fn sse_event(name: Option<&str>) -> Event {
     name.map_or_else(Event::default, |name| Event::default().event(name))
 }

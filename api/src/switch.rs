@@ -22,7 +22,7 @@ pub(crate) async fn view(
     _: NoParams,
 ) -> Result<Json<SwitchView>, Refusal> {
     let view = handle(&context)?.ask(|forwarder| forwarder.view()).await;
-    view.map(Json).ok_or_else(silent)
+    view.map(Json).ok_or_else(no_answer)
 }
 
 /// Returns the current INT counters; a short response, for frequent polling.
@@ -31,7 +31,7 @@ pub(crate) async fn counters(
     _: NoParams,
 ) -> Result<Json<CountersView>, Refusal> {
     let view = handle(&context)?.ask(|forwarder| forwarder.counters_view()).await;
-    view.map(Json).ok_or_else(silent)
+    view.map(Json).ok_or_else(no_answer)
 }
 
 /// Replaces the watched flows until the configuration is reloaded.
@@ -77,7 +77,7 @@ async fn change(
             Ok(forwarder.view())
         })
         .await;
-    done(changed)
+    respond(changed)
 }
 
 /// Changes a port (rate, delay, loss, up or down) until the configuration is reloaded.
@@ -89,10 +89,10 @@ pub(crate) async fn port(
 ) -> Result<Json<PortView>, Refusal> {
     let handle = handle(&context)?;
     let number = number.parse::<u16>().ok();
-    let known = handle
+    let existing_port = handle
         .ask(move |forwarder| number.filter(|&number| forwarder.port_settings(number).is_some()))
         .await;
-    let Some(number) = known.ok_or_else(silent)? else {
+    let Some(number) = existing_port.ok_or_else(no_answer)? else {
         return Err(Refusal::not_found(
             "there is no such port; /api/v1/switch lists the ports",
         ));
@@ -107,7 +107,7 @@ pub(crate) async fn port(
                 .ok_or_else(|| "the port was removed".to_owned())
         })
         .await;
-    done(changed)
+    respond(changed)
 }
 
 /// Clears the SF-INT registers of all flows.
@@ -121,7 +121,7 @@ pub(crate) async fn wipe(
             forwarder.view()
         })
         .await;
-    wiped.map(Json).ok_or_else(silent)
+    wiped.map(Json).ok_or_else(no_answer)
 }
 
 pub(super) fn handle(context: &Context) -> Result<&Handle, Refusal> {
@@ -129,10 +129,13 @@ pub(super) fn handle(context: &Context) -> Result<&Handle, Refusal> {
     context.switch.as_ref().ok_or_else(|| Refusal::not_found(missing))
 }
 
-fn done<T>(result: Option<Result<T, String>>) -> Result<Json<T>, Refusal> {
-    result.ok_or_else(silent)?.map(Json).map_err(Refusal::bad)
+fn respond<T>(result: Option<Result<T, String>>) -> Result<Json<T>, Refusal> {
+    result
+        .ok_or_else(no_answer)?
+        .map(Json)
+        .map_err(Refusal::bad_request)
 }
 
-pub(super) fn silent() -> Refusal {
+pub(super) fn no_answer() -> Refusal {
     Refusal::unavailable("the switch does not answer; try again")
 }

@@ -76,9 +76,9 @@ pub(super) const TRAFFIC: &[Param] = &[
 /// Maximum number of groups in a response.
 const MAX_GROUPS: u64 = 100;
 /// Default length of a span, ns: 15 minutes.
-const USUAL: u64 = 900_000_000_000;
+const DEFAULT_SPAN: u64 = 900_000_000_000;
 /// Latest time that the store can represent, ns: SQLite integers are signed.
-const LATEST: u64 = i64::MAX as u64;
+const MAX_TIME: u64 = i64::MAX as u64;
 
 /// Returns the measure over time for the largest groups, and for all others together.
 pub(crate) async fn traffic(
@@ -97,17 +97,19 @@ pub(crate) async fn traffic(
 /// Parses the parameters. Filters apply to flows or to events, depending on what the measure counts.
 async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refusal> {
     let measure = params.text("measure");
-    let measure = Measure::ALL.into_iter().find(|one| Some(one.name()) == measure);
+    let measure = Measure::ALL
+        .into_iter()
+        .find(|candidate| Some(candidate.name()) == measure);
     let measure = measure.unwrap_or(Measure::Reports);
-    let mut by: Vec<Dimension> = Vec::new();
+    let mut dimensions: Vec<Dimension> = Vec::new();
     for dimension in params
         .text("by")
         .unwrap_or("node")
         .split(',')
         .filter_map(Dimension::from_name)
     {
-        if !by.contains(&dimension) {
-            by.push(dimension);
+        if !dimensions.contains(&dimension) {
+            dimensions.push(dimension);
         }
     }
     let view = if measure.source() == Source::Flows {
@@ -115,16 +117,16 @@ async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refus
     } else {
         View::Events
     };
-    let condition = filters::condition(context, params, view).await?;
-    let labels = match by.contains(&Dimension::Label) {
+    let condition = filters::parse_condition(context, params, view).await?;
+    let labels = match dimensions.contains(&Dimension::Label) {
         true => names::labels(context).await,
         false => BTreeMap::new(),
     };
     let now = nic::time::now();
-    let to = params.number("to")?.unwrap_or(now).min(LATEST);
+    let to = params.number("to")?.unwrap_or(now).min(MAX_TIME);
     let from = params
         .number("from")?
-        .unwrap_or_else(|| to.saturating_sub(USUAL))
+        .unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN))
         .min(to);
     let prefixes = Prefixes {
         v4: params.required_number("prefix4")?,
@@ -135,7 +137,7 @@ async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refus
         now,
         columns: params.required_number("columns")?,
         measure,
-        by,
+        by: dimensions,
         prefixes,
         top: params.required_number("top")?,
         condition,
@@ -146,7 +148,7 @@ async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refus
 fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
     let measure = query.measure;
     let rows = answer.groups.iter();
-    let rows = rows.map(|(parts, values)| row(query, parts, values));
+    let rows = rows.map(|(parts, values)| row_view(query, parts, values));
     let (groups, is_cut) = page::fill(rows, query.top);
     TrafficView {
         by: query.by.iter().map(|dimension| dimension.name().into()).collect(),
@@ -158,9 +160,9 @@ fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
         column: answer.columns.column(),
         known_to: query.known_to().min(answer.columns.to()),
         groups,
-        others: numbers(measure, &answer.others.1),
+        others: summary_row(measure, &answer.others.1),
         other_groups: answer.others.0,
-        total: numbers(measure, &answer.total),
+        total: summary_row(measure, &answer.total),
         overlapping: query.overlaps(),
         counted_from: answer.counted_from,
         truncated: answer.truncated || is_cut,
@@ -168,7 +170,7 @@ fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
     }
 }
 
-fn row(query: &TrafficQuery, parts: &[Part], values: &[Option<Sums>]) -> TrafficRow {
+fn row_view(query: &TrafficQuery, parts: &[Part], values: &[Option<Sums>]) -> TrafficRow {
     let mut key = Vec::new();
     let mut filters = Vec::new();
     for (dimension, part) in query.by.iter().zip(parts) {
@@ -178,22 +180,22 @@ fn row(query: &TrafficQuery, parts: &[Part], values: &[Option<Sums>]) -> Traffic
     TrafficRow {
         key,
         filters,
-        ..numbers(query.measure, values)
+        ..summary_row(query.measure, values)
     }
 }
 
-fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
-    let all = Sums::total(values);
-    let is_valued = !measure.is_count() && all.valued > 0;
+fn summary_row(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
+    let total = Sums::total(values);
+    let has_values = !measure.is_count() && total.valued > 0;
     let by_column = values.iter().map(|sums| match sums {
         Some(sums) if measure.is_count() => Some(sums.count),
         Some(sums) => sums.sum.checked_div(sums.valued),
         None => None,
     });
     TrafficRow {
-        count: all.count,
-        mean: all.sum.checked_div(all.valued).filter(|_| is_valued),
-        max: is_valued.then_some(all.max),
+        count: total.count,
+        mean: total.sum.checked_div(total.valued).filter(|_| has_values),
+        max: has_values.then_some(total.max),
         values: by_column.collect(),
         ..TrafficRow::default()
     }

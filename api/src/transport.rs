@@ -20,9 +20,9 @@ use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream};
 use net::tls::Failure;
 
 /// First byte of a TLS connection: record type `handshake` (RFC 8446, section 5.1).
-const HANDSHAKE: u8 = 22;
+const TLS_HANDSHAKE_RECORD: u8 = 22;
 /// Response to a client that sends plain HTTP to the TLS port.
-const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
+const NOT_TLS_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
                        {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
 
 /// Transport of one connection, and the state of its handshake.
@@ -56,19 +56,20 @@ impl Transport {
     /// Advances the handshake; ready once it has succeeded or failed.
     pub(super) fn handshake(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), (Failure, io::Error)>> {
         loop {
-            let done = match self {
+            let result = match self {
                 Self::Plain(_) | Self::Tls(_) => return Poll::Ready(Ok(())),
                 Self::Failed => {
                     return Poll::Ready(Err((Failure::Closed, io::ErrorKind::NotConnected.into())));
                 }
                 Self::New(stream, _) => ready!(first_byte(stream, cx)).map(|()| None),
                 Self::Handshake(accept) => {
-                    let done = ready!(Pin::new(accept).poll(cx));
-                    done.map(Some)
+                    let result = ready!(Pin::new(accept).poll(cx));
+                    result
+                        .map(Some)
                         .map_err(|error| (Failure::from_error(&error), error))
                 }
             };
-            *self = match (std::mem::replace(self, Self::Failed), done) {
+            *self = match (std::mem::replace(self, Self::Failed), result) {
                 (_, Err(failed)) => return Poll::Ready(Err(failed)),
                 (_, Ok(Some(stream))) => Self::Tls(Box::new(stream)),
                 (Self::New(stream, config), Ok(None)) => {
@@ -87,13 +88,13 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
     let peeked = ready!(stream.poll_peek(cx, &mut buffer));
     match peeked {
         Ok(0) => Poll::Ready(Err((Failure::Closed, io::ErrorKind::UnexpectedEof.into()))),
-        Ok(_) if byte[0] == HANDSHAKE => Poll::Ready(Ok(())),
+        Ok(_) if byte[0] == TLS_HANDSHAKE_RECORD => Poll::Ready(Ok(())),
         Ok(_) => {
             // Read what has arrived: otherwise closing would send a reset, and the client might lose the response. The send
             // buffer of a new connection has room for it.
             let _ = stream.try_read(&mut [0; 4096]);
             if byte[0].is_ascii_uppercase() {
-                let _ = stream.try_write(NOT_TLS.as_bytes());
+                let _ = stream.try_write(NOT_TLS_RESPONSE.as_bytes());
             }
             Poll::Ready(Err((Failure::NotTls, io::ErrorKind::InvalidData.into())))
         }
@@ -102,7 +103,7 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
 }
 
 /// Calls a method of the underlying stream.
-macro_rules! carried {
+macro_rules! with_stream {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {
             Self::Plain($stream) => $call,
@@ -119,21 +120,21 @@ impl AsyncRead for Transport {
         cx: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        carried!(self, stream => Pin::new(stream).poll_read(cx, buf))
+        with_stream!(self, stream => Pin::new(stream).poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut task::Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        carried!(self, stream => Pin::new(stream).poll_write(cx, buf))
+        with_stream!(self, stream => Pin::new(stream).poll_write(cx, buf))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        carried!(self, stream => Pin::new(stream).poll_flush(cx))
+        with_stream!(self, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        carried!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        with_stream!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 
     fn poll_write_vectored(
@@ -141,7 +142,7 @@ impl AsyncWrite for Transport {
         cx: &mut task::Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        carried!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+        with_stream!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

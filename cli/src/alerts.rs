@@ -166,22 +166,25 @@ fn table(alerts: &Alerts) -> String {
         ("since", Align::Left),
         ("times", Align::Right),
     ]);
-    for one in &alerts.alerts {
-        let place = match (one.node, one.queue) {
+    for alert in &alerts.alerts {
+        let location = match (alert.node, alert.queue) {
             (Some(node), Some(queue)) => format!("{node} queue {queue}"),
             (Some(node), None) => node.to_string(),
             _ => String::new(),
         };
         table.row([
-            one.id.clone(),
-            state(one).to_owned(),
-            one.rule.clone(),
-            one.text.clone().unwrap_or_default(),
-            place,
-            one.value.map_or(String::new(), |value| value_text(one, value)),
-            one.since
+            alert.id.clone(),
+            state(alert).to_owned(),
+            alert.rule.clone(),
+            alert.text.clone().unwrap_or_default(),
+            location,
+            alert
+                .value
+                .map_or(String::new(), |value| value_text(alert, value)),
+            alert
+                .since
                 .map_or_else(|| "not stored".to_owned(), units::date_time),
-            units::count(one.count),
+            units::count(alert.count),
         ]);
     }
     let mut text = table.render();
@@ -218,7 +221,7 @@ fn value_text(alert: &AlertView, value: u64) -> String {
 
 fn silences(show: &Show) -> Result<ExitCode, CliError> {
     let Silences { mut silences } = fetch(&show.api.client()?, "/alerts/silences")?;
-    silences.retain(|one| one.active);
+    silences.retain(|silence| silence.active);
     if show.json {
         return print(&json_line(&Silences { silences })?);
     }
@@ -233,13 +236,13 @@ fn silences(show: &Show) -> Result<ExitCode, CliError> {
         ("comment", Align::Left),
     ];
     let mut table = Table::new(columns);
-    for one in silences {
+    for silence in silences {
         table.row([
-            one.id.to_string(),
-            one.filter,
-            units::date_time(one.until),
-            one.by,
-            one.comment,
+            silence.id.to_string(),
+            silence.filter,
+            units::date_time(silence.until),
+            silence.by,
+            silence.comment,
         ]);
     }
     print(&table.render())

@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(manager) = &settings.manager {
         check_state_folder(manager.state.as_deref())?;
     }
-    let intents = intents::compiled(&settings);
+    let intents = intents::compile(&settings);
     let roles = intents::roles(&settings);
     let exposed_tokens = args
         .config
@@ -67,8 +67,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     for warning in warnings(&settings)
         .iter()
         .chain(&exposed_tokens)
-        .chain(&intents.refused)
-        .chain(&roles.refused)
+        .chain(&intents.problems)
+        .chain(&roles.problems)
     {
         terminal::note(format_args!("warning: {warning}"));
     }
@@ -89,10 +89,10 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     let destination = console
         .destination()
-        .map_err(|wrong| format!("{}: {}", wrong.0, wrong.1))?;
+        .map_err(|error| format!("{}: {}", error.0, error.1))?;
     let tables = console
         .tables()
-        .map_err(|wrong| format!("{}: {}", wrong.0, wrong.1))?;
+        .map_err(|error| format!("{}: {}", error.0, error.1))?;
     export_role::probe_console(destination, tables)
 }
 
@@ -100,8 +100,8 @@ fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     let exports = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
-    for (name, probed) in &exports {
-        let line = match probed {
+    for (name, result) in &exports {
+        let line = match result {
             Ok(authority) => format!("export {name}: {authority} has what is needed"),
             Err(error) => format!("export {name}: {error}"),
         };
@@ -119,11 +119,11 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         .as_ref()
         .map(export_role::probe_outlet)
         .transpose()?;
-    for (side, probed) in ["from Kafka", "to ClickHouse"]
+    for (side, result) in ["from Kafka", "to ClickHouse"]
         .into_iter()
         .zip(outlet.iter().flatten())
     {
-        match probed {
+        match result {
             Ok(authority) => writeln!(out, "outlet {side}: {authority} has what is needed"),
             Err(error) => writeln!(out, "outlet {side}: {error}"),
         }
@@ -287,10 +287,10 @@ fn explain_kernel_rules(settings: &Settings) -> Result<String, CliError> {
 
 /// Formats one line that names the configured parts.
 fn summary(settings: &Settings) -> String {
-    let others = summary_of_roles(settings);
+    let roles = summary_of_roles(settings);
     if !settings.collects() {
         return format!(
-            "ok: {others}no collector, API on {}://{}\n",
+            "ok: {roles}no collector, API on {}://{}\n",
             settings.api.scheme(),
             settings.api.listen
         );
@@ -308,7 +308,7 @@ fn summary(settings: &Settings) -> String {
     let rules = settings.rules.len();
     let workers = settings.collector.workers;
     format!(
-        "ok: {others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
+        "ok: {roles}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
         listen.join(" "),
         settings.api.scheme(),
         settings.api.listen

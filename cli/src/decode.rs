@@ -10,28 +10,22 @@ mod json;
 mod plausibility;
 mod text;
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::{collections::BTreeMap, net::IpAddr, process::ExitCode};
 
 use nic::capture::Layer;
-use wire::Aggregate;
-use wire::frame::Datagram;
-use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
-use wire::{Hop, Refusal};
+use wire::{Aggregate, Hop, Refusal};
+use wire::{frame::Datagram, packet::Contents};
 
-use self::hint::ProfileHint;
-use self::plausibility::PlausibilityCheck;
+use self::{hint::ProfileHint, plausibility::PlausibilityCheck};
 use collect_role::capture::{self, Account, CapturedFrame};
 use collect_role::datagram::{Profiles, octets};
 use collect_role::settings::receive_on;
 use config::Settings;
-use terminal::CliError;
 use terminal::progress::Progress;
-use terminal::{Terminal, units};
+use terminal::{CliError, Terminal, units};
 
 /// Print the reports in a capture
 ///
@@ -138,23 +132,23 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     // On a terminal the reports are printed as they are decoded; a progress bar would interleave with them.
     let progress = Progress::new("decoding", "frames", capture::total_bytes(&args.files));
     let progress = progress.silenced(Terminal::stdout().interactive);
-    let mut tally = Tally {
+    let mut read_progress = ReadProgress {
         account: Account::default(),
         progress,
     };
-    let mut failed = None;
+    let mut last_error = None;
     for file in &args.files {
         printer.is_live = capture::is_live(file);
-        let read = if args.packets {
-            printer.packets(file, &mut tally)
+        let result = if args.packets {
+            printer.packets(file, &mut read_progress)
         } else {
-            printer.reports(file, &args.ports, &mut tally)
+            printer.reports(file, &args.ports, &mut read_progress)
         };
-        match read {
+        match result {
             Err(error) if error.is_closed_output() => return Err(error),
             // A broken file must not hide the others: print the earlier error now, return the last one at the end.
             Err(error) => {
-                if let Some(earlier) = failed.replace(error) {
+                if let Some(earlier) = last_error.replace(error) {
                     terminal::note(earlier);
                 }
             }
@@ -162,15 +156,15 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         }
     }
     printer.out.flush().map_err(CliError::output)?;
-    tally.progress.finish();
+    read_progress.progress.finish();
     let noun = if args.packets { "INT packet" } else { "report" };
     let text = format!(
         "{}{}",
-        printer.summary.text(&tally.account, noun),
+        printer.summary.text(&read_progress.account, noun),
         printer.hint.text()
     );
     let _ = terminal::stderr().write_all(text.as_bytes());
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    last_error.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 /// Returns the UDP ports of RoCEv2 in the configuration; port 0 is chosen at run time and unknown here.
@@ -192,7 +186,7 @@ fn roce_ports(settings: &Settings) -> Vec<u16> {
 }
 
 /// Frame counters of the captures, and the progress bar.
-struct Tally {
+struct ReadProgress {
     account: Account,
     progress: Progress,
 }
@@ -214,21 +208,26 @@ struct Printer {
 }
 
 impl Printer {
-    fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
-        let Tally { account, progress } = tally;
+    fn reports(
+        &mut self,
+        file: &Path,
+        ports: &[u16],
+        read_progress: &mut ReadProgress,
+    ) -> Result<(), CliError> {
+        let ReadProgress { account, progress } = read_progress;
         let roce_ports = self.roce_ports.clone();
-        let all = [ports, &self.aggregate_ports, &dta::PORTS, &roce_ports].concat();
-        let known = dta::Ports {
+        let read_ports = [ports, &self.aggregate_ports, &dta::PORTS, &roce_ports].concat();
+        let dta_ports = dta::Ports {
             reports: ports,
             roce: &roce_ports,
         };
-        capture::read(file, &all, account, progress, |ts, found| match found {
+        capture::read(file, &read_ports, account, progress, |ts, frame| match frame {
             CapturedFrame::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
                 self.aggregate(ts, &datagram)
             }
             CapturedFrame::Datagram(datagram, layer) => {
-                match dta::by_port(known, &datagram, layer, &mut Vec::new()) {
-                    Some(found) => self.dta(ts, datagram.src, &found),
+                match dta::parse(dta_ports, &datagram, layer, &mut Vec::new()) {
+                    Some(message) => self.dta(ts, datagram.src, &message),
                     None => self.datagram(ts, &datagram),
                 }
             }
@@ -236,8 +235,8 @@ impl Printer {
         })
     }
 
-    fn packets(&mut self, file: &Path, tally: &mut Tally) -> Result<(), CliError> {
-        let Tally { account, progress } = tally;
+    fn packets(&mut self, file: &Path, read_progress: &mut ReadProgress) -> Result<(), CliError> {
+        let ReadProgress { account, progress } = read_progress;
         capture::frames(file, account, progress, |account, frame| {
             let ts = frame.ts;
             let Layer::Ethernet(bytes) = frame.layer() else {
@@ -250,8 +249,8 @@ impl Printer {
                     *account.skipped.entry("no_int").or_default() += 1;
                     return Ok(());
                 }
-                Err(other @ (Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment)) => {
-                    *account.skipped.entry(other.name()).or_default() += 1;
+                Err(refusal @ (Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment)) => {
+                    *account.skipped.entry(refusal.name()).or_default() += 1;
                     return Ok(());
                 }
                 Err(refusal) => {
@@ -298,15 +297,15 @@ impl Printer {
                 Ok(report) => text::report(line, ts, datagram.src, report, plausibility),
                 Err(refusal) => {
                     // `peek` gives the flow of the datagram's first report only.
-                    let known = peek(datagram.payload, profile).ok();
-                    let known = known.map(|known| Peek {
-                        flow: known.flow.filter(|_| index == 0),
-                        ..known
+                    let peeked = peek(datagram.payload, profile).ok();
+                    let peeked = peeked.map(|peeked| Peek {
+                        flow: peeked.flow.filter(|_| index == 0),
+                        ..peeked
                     });
-                    let context = Refused {
+                    let context = RefusedReport {
                         ts,
                         source: Some(datagram.src),
-                        known,
+                        peeked,
                         refusal: *refusal,
                     };
                     context.write(line, *json);
@@ -346,13 +345,13 @@ impl Printer {
         &mut self,
         ts: u64,
         source: IpAddr,
-        found: &Result<dta::Message<'_>, Refusal>,
+        message: &Result<dta::Message<'_>, Refusal>,
     ) -> Result<(), CliError> {
-        match found {
-            Ok(found) => {
-                *self.summary.dta.entry(found.name()).or_default() += 1;
+        match message {
+            Ok(message) => {
+                *self.summary.dta.entry(message.name()).or_default() += 1;
                 self.line.clear();
-                dta::write(&mut self.line, ts, source, found, self.json);
+                dta::write(&mut self.line, ts, source, message, self.json);
                 self.print()
             }
             Err(refusal) => {
@@ -364,10 +363,10 @@ impl Printer {
 
     fn refused(&mut self, ts: u64, source: Option<IpAddr>, refusal: Refusal) -> Result<(), CliError> {
         self.line.clear();
-        Refused {
+        RefusedReport {
             ts,
             source,
-            known: None,
+            peeked: None,
             refusal,
         }
         .write(&mut self.line, self.json);
@@ -404,14 +403,14 @@ fn hops(contents: &Contents<'_>) -> Vec<Hop> {
 
 /// Refused frame or report with the fields that could be read.
 #[derive(Debug)]
-struct Refused {
+struct RefusedReport {
     ts: u64,
     source: Option<IpAddr>,
-    known: Option<Peek>,
+    peeked: Option<Peek>,
     refusal: Refusal,
 }
 
-impl Refused {
+impl RefusedReport {
     fn write(&self, out: &mut String, json: bool) {
         if json {
             json::refused(out, self)

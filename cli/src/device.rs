@@ -145,8 +145,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 fn from_csv(file: &Path) -> Result<Import, CliError> {
     let name = file.display().to_string();
     let mut text = String::new();
-    let read = File::open(file).and_then(|opened| opened.take(MAX_CSV + 1).read_to_string(&mut text));
-    read.map_err(|error| {
+    let result = File::open(file).and_then(|file| file.take(MAX_CSV + 1).read_to_string(&mut text));
+    result.map_err(|error| {
         CliError::io(
             format!("cannot read {name}"),
             error,
@@ -167,11 +167,11 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
     match output {
         None => terminal::print(&import.toml())?,
         Some(path) => {
-            let written = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
-            let shown = path.display();
-            written.map_err(|error| {
+            let result = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
+            let path = path.display();
+            result.map_err(|error| {
                 CliError::io(
-                    format!("cannot write {shown}"),
+                    format!("cannot write {path}"),
                     error,
                     "choose a file that does not exist",
                 )
@@ -209,8 +209,8 @@ fn list(devices: &[DeviceView]) -> String {
     ];
     let mut table = Table::new(columns);
     for device in devices {
-        let does = device.does.iter().map(|does| format!("{}: {does}", device.role));
-        let text = does.chain((device.text != device.state).then(|| device.text.clone()));
+        let task = device.does.iter().map(|task| format!("{}: {task}", device.role));
+        let text = task.chain((device.text != device.state).then(|| device.text.clone()));
         table.row([
             device.name.clone(),
             device.node.to_string(),
@@ -230,22 +230,22 @@ fn list(devices: &[DeviceView]) -> String {
 
 /// Formats the entries in use and the size of a table.
 fn share(EntriesView { used, others, size }: EntriesView) -> String {
-    let all = used + others;
-    let full = if all >= size && size > 0 { "full: " } else { "" };
-    let whose = if others > 0 {
+    let total = used + others;
+    let full = if total >= size && size > 0 { "full: " } else { "" };
+    let others_note = if others > 0 {
         format!(" ({others} of other controllers)")
     } else {
         String::new()
     };
-    format!("{full}{all}/{size}{whose}")
+    format!("{full}{total}/{size}{others_note}")
 }
 
 fn show(device: &DeviceView) -> String {
     use Align::{Left, Right};
     let mut out = format!("{}  node {}  {}\n", device.name, device.node, device.text);
     out.push_str(&format!("  {} at {}\n", device.driver, device.address));
-    if let Some(does) = &device.does {
-        out.push_str(&format!("  {}: {does}\n", device.role));
+    if let Some(task) = &device.does {
+        out.push_str(&format!("  {}: {task}\n", device.role));
     }
     if device.missing + device.extra > 0 {
         let missing = units::counted(device.missing as u64, "rule");
@@ -281,18 +281,19 @@ fn show(device: &DeviceView) -> String {
         out.push_str(&table.indented(2).render());
     }
     out.push_str(&counters(&device.counters));
-    let all = device.rules.as_deref().unwrap_or_default();
-    if !all.is_empty() {
+    let rules = device.rules.as_deref().unwrap_or_default();
+    if !rules.is_empty() {
         out.push_str("\n  RULES\n");
-        all.iter()
+        rules
+            .iter()
             .take(MAX_RULES)
             .for_each(|rule| out.push_str(&format!("  {rule}\n")));
     }
-    if all.len() > MAX_RULES {
+    if rules.len() > MAX_RULES {
         let name = &device.name;
         out.push_str(&format!(
             "  and {} more: hopwise device read {name}\n",
-            all.len() - MAX_RULES
+            rules.len() - MAX_RULES
         ));
     }
     for port in &device.ports {
@@ -308,15 +309,15 @@ fn show(device: &DeviceView) -> String {
 }
 
 /// Renders a table of all nonzero counters.
-fn counters(all: &[Counter]) -> String {
+fn counters(counters: &[Counter]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("COUNTER", Left), ("PACKETS", Right), ("", Left)]);
-    let mut before = None;
-    for counter in all.iter().filter(|counter| counter.packets > 0) {
+    let mut last = None;
+    for counter in counters.iter().filter(|counter| counter.packets > 0) {
         let object = counter.object.iter().map(|object| format!("{object}: "));
         // The description appears only in the first row of each object.
-        let about = counter.about.clone().filter(|_| before != Some(&counter.object));
-        before = Some(&counter.object);
+        let about = counter.about.clone().filter(|_| last != Some(&counter.object));
+        last = Some(&counter.object);
         table.row([
             object.chain([counter.name.clone()]).collect(),
             counter.packets.to_string(),
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn counters_of_filters_say_what_the_filter_does() {
         let rule = Some("report if hops > 3: to 10.0.0.0/16");
-        let all = [
+        let rules = [
             counter(None, None, "inserted", 12),
             counter(Some("filter 7"), rule, "ended", 0),
             counter(Some("filter 7"), rule, "event", 3),
@@ -369,7 +370,7 @@ mod tests {
   filter 7: event             3  report if hops > 3: to 10.0.0.0/16
   filter 7: suppressed        5
 ";
-        assert_eq!(counters(&all), expected);
+        assert_eq!(counters(&rules), expected);
         assert_eq!(counters(&[]), "");
     }
 

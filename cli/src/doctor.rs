@@ -4,8 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use crate::examine::{self, Check, Depth, Examined, Expected, Input, Report, Requirements, Verdict};
 use config::Settings;
-use terminal::CliError;
-use terminal::{Terminal, Tone, units::counted};
+use terminal::{CliError, Terminal, Tone, units::counted};
 
 mod json;
 
@@ -116,14 +115,14 @@ fn title(examined: &Examined) -> String {
 
 /// Formats the expected receive path, and the reason why each faster one does not work.
 fn receive_paths(expected: &Expected) -> String {
-    let sure = if expected.tried { "tried" } else { "expected" };
-    let mut out = format!("  {sure}: {}", expected.rx_path.name());
-    if !expected.perhaps.is_empty() {
-        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
-        out.push_str(&format!(", perhaps {} (--try finds out)", perhaps.join(" or ")));
+    let certainty = if expected.is_probed { "tried" } else { "expected" };
+    let mut out = format!("  {certainty}: {}", expected.rx_path.name());
+    if !expected.uncertain.is_empty() {
+        let uncertain: Vec<&str> = expected.uncertain.iter().map(|rx_path| rx_path.name()).collect();
+        out.push_str(&format!(", perhaps {} (--try finds out)", uncertain.join(" or ")));
     }
     out.push('\n');
-    for (rx_path, reason) in &expected.not {
+    for (rx_path, reason) in &expected.excluded {
         out.push_str(&format!("    not {}: {reason}\n", rx_path.name()));
     }
     out
@@ -135,19 +134,19 @@ fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     for Check {
         name,
         verdict,
-        found,
-        why,
+        finding,
+        reason,
         fix,
     } in checks
     {
         let (words, tone) = words(*verdict);
-        let verdict_shown = terminal.paint(tone, &format!("{words:<10}"));
+        let verdict_text = terminal.paint(tone, &format!("{words:<10}"));
         let name = format!("{:<widest$}", name.replace('_', " "));
-        out.push_str(&format!("  {verdict_shown}  {name}  {found}\n"));
+        out.push_str(&format!("  {verdict_text}  {name}  {finding}\n"));
         if *verdict == Verdict::Ok {
             continue;
         }
-        for line in lines(why, terminal.width.saturating_sub(INDENT)) {
+        for line in lines(reason, terminal.width.saturating_sub(INDENT)) {
             out.push_str(&format!("{:INDENT$}{}\n", "", terminal.paint(Tone::Dim, &line)));
         }
         if let Some(command) = fix {

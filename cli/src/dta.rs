@@ -19,8 +19,7 @@ use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
 use net::client::{Client, escape};
 use runtime::collector_map;
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
 /// Name of the field in which the server adds the configured name of a drop reason.
 pub(crate) const REASON_NAME: &str = "reason_name";
@@ -75,7 +74,7 @@ impl Source {
     }
 
     /// Creates a client for each collector of the map, with its name; without a map, one for `--api`.
-    pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
+    pub(crate) fn clients(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
         let Some(map) = self.map()? else {
             return Ok(vec![(self.client(None)?, None)]);
         };
@@ -85,13 +84,13 @@ impl Source {
             .collect()
     }
 
-    /// Queries `collectors` in order until `knows` accepts an answer, and otherwise returns the first; `name` records the
+    /// Queries `collectors` in order until `is_final` accepts an answer, and otherwise returns the first; `name` records the
     /// collector's name in it. Without collectors, queries `--api`.
-    pub(crate) fn ask<T: DeserializeOwned>(
+    pub(crate) fn query_collectors<T: DeserializeOwned>(
         &self,
         collectors: &[&Collector],
         path: &str,
-        knows: impl Fn(&T) -> bool,
+        is_final: impl Fn(&T) -> bool,
         name: impl Fn(&mut T, &str),
     ) -> Result<T, CliError> {
         if collectors.is_empty() {
@@ -101,7 +100,7 @@ impl Source {
         for collector in collectors {
             let mut answer: T = fetch(&self.client(Some(collector))?, path)?;
             name(&mut answer, &collector.name);
-            if knows(&answer) {
+            if is_final(&answer) {
                 return Ok(answer);
             }
             first = first.or(Some(answer));
@@ -111,7 +110,7 @@ impl Source {
 }
 
 /// Formats the present values as a URL query, `?name=value&…`; empty if there are none.
-pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
+pub(crate) fn url_query(pairs: &[(&str, Option<String>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
         if let Some(value) = value {
@@ -128,11 +127,11 @@ pub(crate) fn print<T: Serialize>(
     json: bool,
     text: impl FnOnce(&T) -> String,
 ) -> Result<(), CliError> {
-    let out = match json {
+    let text = match json {
         true => json_line(answer)?,
         false => text(answer),
     };
-    terminal::print(&out)
+    terminal::print(&text)
 }
 
 /// Formats fields as `name=value` in their order; known codes get their names.
@@ -147,19 +146,19 @@ pub(crate) fn fields_text(fields: &Values) -> String {
 }
 
 fn field_text(fields: &Values, name: &str, value: &Value) -> String {
-    let shown = match value {
+    let text = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let known = match (name, value.as_u64()) {
+    let meaning = match (name, value.as_u64()) {
         ("proto", Some(number)) => protocol(number),
         ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str),
         _ => None,
     };
-    match known {
-        Some(known) => format!("{name}={known}({shown})"),
-        None if name == "value" && fields.0.len() == 1 => shown,
-        None => format!("{name}={shown}"),
+    match meaning {
+        Some(meaning) => format!("{name}={meaning}({text})"),
+        None if name == "value" && fields.0.len() == 1 => text,
+        None => format!("{name}={text}"),
     }
 }
 
@@ -176,7 +175,7 @@ fn protocol(number: u64) -> Option<&'static str> {
     ];
     names
         .into_iter()
-        .find(|(known, _)| *known == number)
+        .find(|(name, _)| *name == number)
         .map(|(_, name)| name)
 }
 

@@ -69,14 +69,18 @@ impl Filter {
 
     /// Returns whether an event passes. The server filters too, but an older one may not know all parameters.
     pub(super) fn passes(&self, event: &EventView) -> bool {
-        let same =
-            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
         let kind = match &self.kind {
             Some(kind) => *kind == *event.kind,
             None => *event.kind != *UNCHANGED || self.names_unchanged(),
         };
-        kind && same(&self.metric, event.metric.as_deref())
-            && same(&self.flow, event.text.as_deref())
+        kind && self
+            .metric
+            .as_deref()
+            .is_none_or(|metric| event.metric.as_deref() == Some(metric))
+            && self
+                .flow
+                .as_deref()
+                .is_none_or(|flow| event.text.as_deref() == Some(flow))
             && self.node.is_none_or(|node| event.node == Some(node))
             && self.from.is_none_or(|from| event.ts >= from)
             && self.to.is_none_or(|to| event.ts <= to)

@@ -1,28 +1,24 @@
 //! `hopwise events`: prints events of a running hopwise or of a store, or follows them live (server-sent events).
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{path::PathBuf, process::ExitCode, thread};
 
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
 use net::client::{self, Client, Stream};
-use terminal::CliError;
-use terminal::Tone;
 use terminal::text::json_line;
-use terminal::{Terminal, units};
+use terminal::{CliError, Terminal, Tone, units};
 use view::{EventView, Events, Names};
 
 /// Number of events in one request.
-const PAGE: usize = 1000;
+const PAGE_EVENTS: usize = 1000;
 /// Maximum number of requests for one list.
 const MAX_PAGES: usize = 1000;
 /// Bounds of the exponential backoff between attempts to reconnect.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(4);
 /// Age from which a connection counts as stable, so that its loss begins a new backoff.
-const STEADY: Duration = Duration::from_secs(5);
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// List events, newest last, or follow them live
 ///
@@ -96,38 +92,38 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 
 /// Requests the latest events that pass, oldest first; may take several pages, since the server cannot exclude `latest`.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
-    let mut passed = Vec::new();
+    let mut matching = Vec::new();
     let mut after = String::new();
     for _ in 0..MAX_PAGES {
         let Events { events, next } = fetch(
             client,
-            &format!("/events?limit={PAGE}{after}{}", filter.query('&')),
+            &format!("/events?limit={PAGE_EVENTS}{after}{}", filter.query('&')),
         )?;
-        passed.extend(events.into_iter().filter(|event| filter.passes(event)));
+        matching.extend(events.into_iter().filter(|event| filter.passes(event)));
         match next {
-            Some(next) if passed.len() < limit => after = format!("&after={next}"),
+            Some(next) if matching.len() < limit => after = format!("&after={next}"),
             _ => break,
         }
     }
-    passed.truncate(limit);
-    passed.reverse();
-    Ok(passed)
+    matching.truncate(limit);
+    matching.reverse();
+    Ok(matching)
 }
 
 /// Prints the live stream, and reconnects whenever it ends, until the time limit for reconnection.
 fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
     // The stream's endpoint has no filter by metric, so `drain` applies it.
-    let streamed = Filter {
+    let stream_filter = Filter {
         metric: None,
         ..args.filter.clone()
     };
-    let path = format!("/events/stream{}", streamed.query('?'));
+    let path = format!("/events/stream{}", stream_filter.query('?'));
     let mut backoff = ReconnectBackoff::new(Duration::from_secs(args.reconnect));
     let mut stream = client.stream(&path)?;
     loop {
-        let connected = Instant::now();
+        let connected_at = Instant::now();
         let cause = drain(stream, &args.filter, printer)?;
-        if connected.elapsed() >= STEADY {
+        if connected_at.elapsed() >= STABLE_AFTER {
             backoff = ReconnectBackoff::new(backoff.limit);
         }
         if args.reconnect > 0 {
@@ -202,24 +198,27 @@ struct ReconnectBackoff {
     limit: Duration,
     pause: Duration,
     /// Time at which the connection was lost; `None` until the first attempt.
-    lost: Option<Instant>,
+    lost_at: Option<Instant>,
 }
 
 impl ReconnectBackoff {
     fn new(limit: Duration) -> Self {
         Self {
             limit,
-            pause: FIRST_PAUSE,
-            lost: None,
+            pause: MIN_PAUSE,
+            lost_at: None,
         }
     }
 
     /// Returns the pause before the next attempt, or `None` once the time limit has passed.
     fn next(&mut self, now: Instant) -> Option<Duration> {
-        let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
-        let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
-        let pause = self.pause.min(left);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let waited = now.saturating_duration_since(*self.lost_at.get_or_insert(now));
+        let remaining = self
+            .limit
+            .checked_sub(waited)
+            .filter(|remaining| !remaining.is_zero())?;
+        let pause = self.pause.min(remaining);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         Some(pause)
     }
 }
@@ -251,24 +250,24 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
         _ => Tone::Dim,
     };
     let time = terminal.paint(Tone::Dim, &units::date_time(event.ts));
-    let mut out = format!("{time}  {}", terminal.paint(tone, &format!("{:<11}", event.kind)));
+    let mut line = format!("{time}  {}", terminal.paint(tone, &format!("{:<11}", event.kind)));
     let subject = event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("");
-    push_part(&mut out, &format!("{subject:<16}"));
+    push_part(&mut line, &format!("{subject:<16}"));
     if let Some(location) = location(event, names) {
-        push_part(&mut out, &location);
+        push_part(&mut line, &location);
     }
     if let Some(text) = &event.text {
-        push_part(&mut out, text);
+        push_part(&mut line, text);
     }
     if let Some(hosts) = event
         .flow
         .as_ref()
         .and_then(|flow| names.hosts(&flow.src, &flow.dst))
     {
-        push_part(&mut out, &format!("({hosts})"));
+        push_part(&mut line, &format!("({hosts})"));
     }
     if !event.path.is_empty() {
-        push_part(&mut out, &names.path(&event.path));
+        push_part(&mut line, &names.path(&event.path));
     }
     if let Some(latency) = event.flow_latency {
         let basis = event
@@ -276,35 +275,35 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
             .as_deref()
             .filter(|basis| *basis != "measured");
         let basis = basis.map_or(String::new(), |basis| format!(" ({basis})"));
-        push_part(&mut out, &format!("{}{basis}", units::nanos(latency)));
+        push_part(&mut line, &format!("{}{basis}", units::nanos(latency)));
     }
     if let Some(change) = change(event) {
-        push_part(&mut out, &change);
+        push_part(&mut line, &change);
     }
     if let Some(reason) = event.reason {
-        push_part(&mut out, &format!("reason {reason}"));
+        push_part(&mut line, &format!("reason {reason}"));
     }
     if !matches!(&*event.basis, "" | "measured") && event.value.is_some() {
-        push_part(&mut out, &format!("({})", event.basis));
+        push_part(&mut line, &format!("({})", event.basis));
     }
-    out.trim_end().to_string()
+    line.trim_end().to_string()
 }
 
 /// Appends a part to the line. Control characters are replaced, since names and texts come from others.
-fn push_part(out: &mut String, text: &str) {
-    out.push_str("  ");
-    out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
+fn push_part(line: &mut String, text: &str) {
+    line.push_str("  ");
+    line.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
 }
 
 fn location(event: &EventView, names: &Names) -> Option<String> {
-    let mut out = format!("node {}", names.node(event.node?));
+    let mut line = format!("node {}", names.node(event.node?));
     if let Some(queue) = event.queue {
-        out.push_str(&format!(" queue {queue}"));
+        line.push_str(&format!(" queue {queue}"));
     }
     if let Some(interface) = event.interface {
-        out.push_str(&format!(" if {}", names.interface(event.node, interface)));
+        line.push_str(&format!(" if {}", names.interface(event.node, interface)));
     }
-    Some(out)
+    Some(line)
 }
 
 /// Formats a change as `64 → 200 (threshold 10)`. `None` for `flow_path`, whose value is a number of hops: the path itself is

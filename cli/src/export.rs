@@ -112,8 +112,8 @@ fn status(args: &Status) -> Result<ExitCode, CliError> {
         table(&view.exports)
     };
     terminal::print(&text)?;
-    let fails = view.exports.iter().any(|one| one.last_error.is_some());
-    Ok(if fails {
+    let has_errors = view.exports.iter().any(|export| export.last_error.is_some());
+    Ok(if has_errors {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -134,25 +134,25 @@ fn table(exports: &[ExportView]) -> String {
         ("left out", Align::Right),
         ("repeated", Align::Right),
     ]);
-    for one in exports {
+    for export in exports {
         table.row([
-            one.export.clone(),
-            stream(one),
-            format!("{} {}", one.kind, one.server),
-            units::count(one.delivered),
-            units::count(one.waiting),
-            units::bytes(one.memory),
-            units::count(one.rejected),
-            units::count(one.expired),
-            units::count(one.shed),
-            units::count(one.left_out),
-            units::count(one.repeated),
+            export.export.clone(),
+            stream(export),
+            format!("{} {}", export.kind, export.server),
+            units::count(export.delivered),
+            units::count(export.waiting),
+            units::bytes(export.memory),
+            units::count(export.rejected),
+            units::count(export.expired),
+            units::count(export.shed),
+            units::count(export.left_out),
+            units::count(export.repeated),
         ]);
     }
     let mut text = table.render();
-    for one in exports {
-        if let Some(error) = &one.last_error {
-            text.push_str(&format!("{} {}: {error}\n", one.export, stream(one)));
+    for export in exports {
+        if let Some(error) = &export.last_error {
+            text.push_str(&format!("{} {}: {error}\n", export.export, stream(export)));
         }
     }
     text
@@ -170,30 +170,31 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let until = Instant::now() + Duration::from_secs(args.wait);
     // Times of the first counts seen. Only a later count is certain to include everything stored before this command.
-    let mut known: Option<Vec<u64>> = None;
+    let mut first_counts: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;
-        let chosen: Vec<&ExportView> = view
+        let selected: Vec<&ExportView> = view
             .exports
             .iter()
-            .filter(|one| args.name.as_ref().is_none_or(|name| *name == one.export))
+            .filter(|export| args.name.as_ref().is_none_or(|name| *name == export.export))
             .collect();
-        if chosen.is_empty() {
+        if selected.is_empty() {
             let name = args.name.as_deref().unwrap_or("any name");
             return Err(CliError::new(format!(
                 "this hopwise has no export of {name}; `hopwise export status` lists them"
             )));
         }
-        let waiting: u64 = chosen.iter().map(|one| one.waiting + one.held).sum();
-        let counted: Vec<u64> = chosen.iter().map(|one| one.counted).collect();
-        let before = known.get_or_insert_with(|| counted.clone());
-        let is_new = before.len() == counted.len() && before.iter().zip(&counted).all(|(old, new)| old < new);
-        if waiting == 0 && is_new {
+        let waiting: u64 = selected.iter().map(|export| export.waiting + export.held).sum();
+        let counts: Vec<u64> = selected.iter().map(|export| export.counted).collect();
+        let first = first_counts.get_or_insert_with(|| counts.clone());
+        let has_advanced =
+            first.len() == counts.len() && first.iter().zip(&counts).all(|(old, new)| old < new);
+        if waiting == 0 && has_advanced {
             terminal::print("nothing waits\n")?;
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
-            terminal::print(&table(&chosen.into_iter().cloned().collect::<Vec<_>>()))?;
+            terminal::print(&table(&selected.into_iter().cloned().collect::<Vec<_>>()))?;
             return Ok(ExitCode::FAILURE);
         }
         thread::sleep(Duration::from_millis(500));
@@ -213,7 +214,7 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
     terminal::print(&table(&sent))?;
     let all_accepted = sent
         .iter()
-        .all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
+        .all(|export| export.rejected == 0 && export.expired == 0 && export.waiting == 0);
     Ok(if all_accepted {
         ExitCode::SUCCESS
     } else {

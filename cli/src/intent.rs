@@ -114,7 +114,7 @@ struct History {
   hopwise intent add --file intents.toml")]
 struct Add {
     #[command(flatten)]
-    intent: Written,
+    intent: IntentOptions,
 
     /// Add the intents of a TOML file
     #[arg(long, value_name = "FILE")]
@@ -136,7 +136,7 @@ struct Add {
 #[derive(clap::Args, Debug)]
 struct Plan {
     #[command(flatten)]
-    intent: Written,
+    intent: IntentOptions,
 
     /// JSON instead of text
     #[arg(long)]
@@ -145,7 +145,7 @@ struct Plan {
 
 /// An intent, as the options of the command line describe it.
 #[derive(clap::Args, Debug)]
-struct Written {
+struct IntentOptions {
     /// Name of the intent: letters, digits, `.`, `_` and `-`
     name: Option<String>,
 
@@ -269,17 +269,17 @@ fn threshold(text: &str) -> Result<(String, String), String> {
 
 /// Parses a budget: a number of reports per second, or rates.
 fn budget(text: &str) -> Result<Budget, String> {
-    let written = if text.parse::<u64>().is_ok() {
+    let rates = if text.parse::<u64>().is_ok() {
         format!("{text} reports/s")
     } else {
         text.to_owned()
     };
-    written
+    rates
         .parse()
         .map_err(|()| "write reports per second, or \"2000 reports/s, 50 events/s\"".to_owned())
 }
 
-impl Written {
+impl IntentOptions {
     /// Converts the options to the fields of `[[intents]]`.
     fn to_json(&self) -> Value {
         let mut flows = Map::new();
@@ -329,10 +329,10 @@ impl Written {
     }
 }
 
-impl Written {
+impl IntentOptions {
     /// Notes on standard error that every flow is measured, if the intent names no flows.
     fn note_if_all_flows(&self) {
-        let named = [
+        let selectors = [
             &self.src,
             &self.dst,
             &self.sport,
@@ -341,7 +341,7 @@ impl Written {
             &self.edges,
             &self.between,
         ];
-        if named.iter().all(|list| list.is_empty()) {
+        if selectors.iter().all(|list| list.is_empty()) {
             terminal::note(format_args!(
                 "no flows are named, so all are measured; name them by --src, --dst, --sport, --dport or --proto"
             ));
@@ -380,14 +380,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                     intent.note_if_all_flows();
                     client
                         .send("POST", "/intents/plan", &intent.to_json())
-                        .map_err(explain)?
+                        .map_err(explain_error)?
                 }
                 None => client.get("/plan")?,
             };
             if json {
                 pretty(&answer)
             } else {
-                plan(&read_as(&client, answer)?)
+                plan(&parse_as(&client, answer)?)
             }
         }
         Command::List(Output { json }) => {
@@ -395,21 +395,21 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             if json {
                 pretty(&answer)
             } else {
-                list(&read_as::<IntentsView>(&client, answer)?.intents)
+                list(&parse_as::<IntentsView>(&client, answer)?.intents)
             }
         }
         Command::Show(Name { name, json }) => {
             let answer = client
                 .get(&format!("/intents/{}", escape(&name)))
-                .map_err(explain)?;
+                .map_err(explain_error)?;
             if json {
                 pretty(&answer)
             } else {
-                show(&read_as(&client, answer)?)
+                show(&parse_as(&client, answer)?)
             }
         }
         Command::Rm(Names { names, json }) => remove(&client, &names, json)?,
-        Command::Apply => plan(&read_as(
+        Command::Apply => plan(&parse_as(
             &client,
             client.send("POST", "/plan/apply", &Value::Null)?,
         )?),
@@ -421,7 +421,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             if json {
                 pretty(&answer)
             } else {
-                history(&read_as(&client, answer)?)
+                history(&parse_as(&client, answer)?)
             }
         }
     };
@@ -432,22 +432,22 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 /// Removes intents in the given order.
 fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliError> {
     let mut out = String::new();
-    let mut left = Value::Null;
+    let mut remaining = Value::Null;
     for name in names {
         let answer = client.send("DELETE", &format!("/intents/{}", escape(name)), &Value::Null);
-        left = answer.map_err(|error| match out.is_empty() {
-            true => explain(error),
-            false => CliError::new(format!("{}; those before it were removed", explain(error))),
+        remaining = answer.map_err(|error| match out.is_empty() {
+            true => explain_error(error),
+            false => CliError::new(format!("{}; those before it were removed", explain_error(error))),
         })?;
         out.push_str(&format!("{name} is removed\n"));
     }
-    Ok(if json { pretty(&left) } else { out })
+    Ok(if json { pretty(&remaining) } else { out })
 }
 
 /// Stops or starts all INT and waits for the devices. Exit code 1 if not all of them followed in time.
 fn stop_or_start(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliError> {
     let path = if stop { "/domain/stop" } else { "/domain/start" };
-    let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
+    let mut state: DomainView = parse_as(client, client.send("POST", path, &Value::Null)?)?;
     let is_done = progress::wait_for_devices(client, &mut state, limit, Terminal::stderr().interactive)?;
     terminal::print(&domain(&state, is_done))?;
     Ok(if is_done || limit.is_zero() {
@@ -458,7 +458,7 @@ fn stop_or_start(client: &Client, stop: bool, limit: Duration) -> Result<ExitCod
 }
 
 /// Rewords an API error for the command line: options instead of JSON keys, commands instead of URL paths.
-fn explain(error: ClientError) -> CliError {
+fn explain_error(error: ClientError) -> CliError {
     let ClientError::Refused { status, message } = error else {
         return error.into();
     };
@@ -495,7 +495,7 @@ fn split_option(message: &str) -> Option<(&'static str, &str)> {
     let is_threshold = key.starts_with("report.thresholds.");
     let option = options
         .into_iter()
-        .find(|(known, _)| *known == key)
+        .find(|(key_name, _)| *key_name == key)
         .map(|(_, option)| option);
     option
         .or(is_threshold.then_some("--threshold"))
@@ -517,32 +517,35 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
                     "name a readable TOML file",
                 )
             })?;
-            let read = manager::intent::read_settings(&text, &file.to_string_lossy(), nic::time::now());
-            let read = read.map_err(|error| CliError::new(error.to_string()))?;
-            if read.is_empty() {
+            let settings = manager::intent::read_settings(&text, &file.to_string_lossy(), nic::time::now());
+            let settings = settings.map_err(|error| CliError::new(error.to_string()))?;
+            if settings.is_empty() {
                 return Err(CliError::new(format!(
                     "{} has no [[intents]]; add one",
                     file.display()
                 )));
             }
-            read.iter().map(|settings| settings.show().to_written()).collect()
+            settings
+                .iter()
+                .map(|settings| settings.show().to_written())
+                .collect()
         }
     };
     let mut added: Vec<IntentView> = Vec::new();
     for body in &bodies {
-        let put = condition(client, body, args.replace)
+        let result = condition(client, body, args.replace)
             .and_then(|condition| client.send_if(Some(&condition), "PUT", "/intents", body));
-        let put = put.map_err(|error| match added.len() {
-            0 => explain(error),
-            before => CliError::new(format!(
-                "{}; {before} of the file before it were added",
-                explain(error)
+        let result = result.map_err(|error| match added.len() {
+            0 => explain_error(error),
+            count => CliError::new(format!(
+                "{}; {count} of the file before it were added",
+                explain_error(error)
             )),
         })?;
-        added.push(read_as(client, put)?);
+        added.push(parse_as(client, result)?);
     }
-    let shown = !args.json && Terminal::stderr().interactive;
-    progress::wait(client, &mut added, Duration::from_secs(args.wait), shown)?;
+    let is_interactive = !args.json && Terminal::stderr().interactive;
+    progress::wait(client, &mut added, Duration::from_secs(args.wait), is_interactive)?;
     let out = match args.json {
         true => pretty(&json!({"intents": added})),
         false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
@@ -551,7 +554,7 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     let all_work = args.wait == 0
         || added
             .iter()
-            .all(|intent| progress::works(intent) || intent.state == "installed");
+            .all(|intent| progress::has_reports(intent) || intent.state == "installed");
     Ok(if all_work {
         ExitCode::SUCCESS
     } else {
@@ -575,7 +578,7 @@ fn condition(client: &Client, body: &Value, replace: bool) -> Result<Condition, 
     }
 }
 
-fn read_as<T: serde::de::DeserializeOwned>(client: &Client, value: Value) -> Result<T, CliError> {
+fn parse_as<T: serde::de::DeserializeOwned>(client: &Client, value: Value) -> Result<T, CliError> {
     serde_json::from_value(value).map_err(|error| {
         CliError::new(format!(
             "the response of {} does not fit the API of this version: {error}",
@@ -710,13 +713,13 @@ fn domain(domain: &DomainView, is_done: bool) -> String {
         (false, true) => "the intents are installed",
         (false, false) => "the intents are being installed",
     };
-    let rest = if is_done {
+    let hint = if is_done {
         ""
     } else {
         "; `hopwise device list` shows the state of the others"
     };
     let devices = units::counted(domain.devices as u64, "device");
-    format!("{state}: {} of {devices} in sync{rest}\n", domain.in_sync)
+    format!("{state}: {} of {devices} in sync{hint}\n", domain.in_sync)
 }
 
 #[cfg(test)]
@@ -778,7 +781,7 @@ mod tests {
     #[test]
     fn refusals_name_options_and_commands() {
         let text = |status, message: &str| {
-            explain(ClientError::Refused {
+            explain_error(ClientError::Refused {
                 status,
                 message: message.to_owned(),
             })

@@ -12,8 +12,7 @@ use std::{
 
 use detect::{Metric, Prefix};
 use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
-use manager::flows::FlowMatch;
-use manager::instruction;
+use manager::{flows::FlowMatch, instruction};
 use p4runtime::{
     binary,
     entry::{Content, Entry, Field, Key},
@@ -26,7 +25,7 @@ use p4runtime::{
 };
 use terminal::{Align, CliError, Table};
 
-use super::check::{self, intents::bound};
+use super::check::{self, intents::bind_program};
 use config::Settings;
 
 /// List the P4 programs of hopwise, check a program, show the entries of roles
@@ -81,7 +80,7 @@ enum Command {
         #[arg(long, value_name = "NAME", requires = "config")]
         device: Option<String>,
         #[command(flatten)]
-        wanted: Box<RuleOptions>,
+        options: Box<RuleOptions>,
     },
 }
 
@@ -164,13 +163,16 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             )
         }
         Command::Entries {
-            program, map, wanted, ..
+            program,
+            map,
+            options,
+            ..
         } => {
             let (info, map) = load(&Subject {
                 program: program.unwrap_or_default(),
                 map,
             })?;
-            (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
+            (entries(&info, &map, &options)?, ExitCode::SUCCESS)
         }
     };
     terminal::print(&text)?;
@@ -224,14 +226,15 @@ fn read(path: &str) -> Result<String, CliError> {
 
 /// Loads the P4Info and the pipeline map of a subject.
 fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
-    let own = Included::named(&subject.program);
-    let text = match own {
+    let included = Included::named(&subject.program);
+    let text = match included {
         Some(program) => program.text.to_owned(),
         None => read(&subject.program)?,
     };
-    let info = binary::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
-    let of_program = own.and_then(|program| program.map);
-    let name = subject.map.as_deref().or(of_program).ok_or_else(|| {
+    let info =
+        binary::info(&text).map_err(|reason| CliError::new(format!("{}: {reason}", subject.program)))?;
+    let included_map = included.and_then(|program| program.map);
+    let name = subject.map.as_deref().or(included_map).ok_or_else(|| {
         CliError::new(format!(
             "{} has no pipeline map of its own; give --map",
             subject.program
@@ -245,10 +248,9 @@ fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
     Ok((info, map))
 }
 
-fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
+fn local_settings(node: u32, port: u32, source: Ipv4Addr) -> LocalSettings {
     // An example: the real addresses of the device and its next hop are in the manager's settings.
     const MAC: u64 = 0x0200_0000_0000;
-    let (port, source) = report;
     let report = Report {
         port,
         source,
@@ -266,34 +268,38 @@ fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
 fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     let (info, map) = load(subject)?;
     let mut out = String::new();
-    match Program::new(&map, &info, &local(1, (1, Ipv4Addr::LOCALHOST))) {
+    match Program::new(&map, &info, &local_settings(1, 1, Ipv4Addr::LOCALHOST)) {
         Ok(program) => {
-            let can = program.capabilities();
+            let capabilities = program.capabilities();
             if let Some(role) = map.role() {
-                let word = role.name();
+                let role_name = role.name();
                 let _ = writeln!(out, "The map fits the program.");
                 let _ = writeln!(
                     out,
-                    "role: {word}; its entries are those of [manager.p4runtime.NAME.{word}]"
+                    "role: {role_name}; its entries are those of [manager.p4runtime.NAME.{role_name}]"
                 );
                 return Ok((out, ExitCode::SUCCESS));
             }
-            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.name()).collect();
+            let modes: Vec<&str> = capabilities.modes.iter().map(|mode| mode.name()).collect();
             let _ = writeln!(out, "The map fits the program.");
             let _ = writeln!(out, "modes: {}", modes.join(", "));
-            let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
-            let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
-            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.name()).collect();
+            let _ = writeln!(out, "instructions: {}", instruction::names(capabilities.bits));
+            let _ = writeln!(out, "entries of the watchlist: {}", capabilities.watch_entries);
+            let filters: Vec<&str> = capabilities.filters.iter().map(|filter| filter.name()).collect();
             let _ = match filters.is_empty() {
                 true => writeln!(out, "filters: none"),
                 false => writeln!(
                     out,
                     "filters: {}; entries: {}",
                     filters.join(", "),
-                    can.filter_entries
+                    capabilities.filter_entries
                 ),
             };
-            let _ = writeln!(out, "IPv6: {}", if can.matches.ipv6 { "yes" } else { "no" });
+            let _ = writeln!(
+                out,
+                "IPv6: {}",
+                if capabilities.matches.ipv6 { "yes" } else { "no" }
+            );
             Ok((out, ExitCode::SUCCESS))
         }
         Err(problems) => {
@@ -306,34 +312,34 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
 }
 
 /// Builds the rules in the order in which the manager adds them: whatever reports before whatever inserts INT.
-fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
-    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == wanted.mode);
+fn rules(options: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == options.mode);
     let mode = mode.ok_or_else(|| {
         CliError::new(format!(
             "there is no mode `{}`; give md, mx, postcard or sf",
-            wanted.mode
+            options.mode
         ))
     })?;
-    if let Some(bit) = wanted.bits.iter().find(|bit| **bit > 15) {
+    if let Some(bit) = options.bits.iter().find(|bit| **bit > 15) {
         return Err(CliError::new(format!(
             "there is no instruction bit {bit}; give 0 to 15"
         )));
     }
-    let requested_bits = wanted
+    let requested_bits = options
         .bits
         .iter()
         .fold(0, |bits, bit| bits | instruction::bit(*bit));
     let bits = if requested_bits == 0 { all } else { requested_bits };
-    let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
-    rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
+    let mut rules: Vec<Rule> = options.collector.map(Rule::Session).into_iter().collect();
+    rules.extend(options.sink.iter().map(|port| Rule::Sink(*port)));
     rules.extend(instruction::numbers(bits).map(Rule::Instruction));
-    if let Some(text) = &wanted.filter {
+    if let Some(text) = &options.filter {
         let filter = filter(text).ok_or_else(|| {
             CliError::new(format!(
                 "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD, per_flow:METRIC:THRESHOLD or rule:RULE"
             ))
         })?;
-        rules.extend(wanted.watch.iter().map(|dst| {
+        rules.extend(options.watch.iter().map(|dst| {
             let key = FlowMatch {
                 dst: Some(*dst),
                 ..FlowMatch::default()
@@ -344,13 +350,13 @@ fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliE
             }))
         }));
     }
-    rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
-    for dst in &wanted.watch {
+    rules.extend(options.source.iter().map(|port| Rule::Source(*port)));
+    for dst in &options.watch {
         let key = FlowMatch {
             dst: Some(*dst),
             ..FlowMatch::default()
         };
-        let sample = wanted.sample;
+        let sample = options.sample;
         rules.push(Rule::Watch(Arc::new(Watch {
             key,
             mode,
@@ -375,9 +381,10 @@ fn filter(text: &str) -> Option<Filter> {
         });
     }
     let mut parts = text.split(':');
-    let algorithm = FilterAlgorithm::from_name(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
-    let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
-    let (metric, threshold) = match compares {
+    let algorithm =
+        FilterAlgorithm::from_name(parts.next()?).filter(|algorithm| *algorithm != FilterAlgorithm::Rule)?;
+    let needs_threshold = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
+    let (metric, threshold) = match needs_threshold {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
         false => (Metric::FlowPath, 0),
     };
@@ -396,24 +403,24 @@ fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let known_device = inventory.devices().find(|device| device.name == name);
     let device = known_device
         .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
-    let of_device = settings
+    let p4_settings = settings
         .manager
         .as_ref()
         .and_then(|manager| manager.p4runtime.get(name));
-    let of_device = of_device.ok_or_else(|| {
+    let p4_settings = p4_settings.ok_or_else(|| {
         CliError::new(format!(
             "`{name}` has no [manager.p4runtime.{name}]: it is not a P4 switch"
         ))
     })?;
     let unknown = format!(
         "`{}` is not the map of a hopwise program, so its entries are unknown until `{name}` answers",
-        of_device.map
+        p4_settings.map
     );
-    let program = bound(of_device, device)
+    let program = bind_program(p4_settings, device)
         .map_err(|problem| CliError::new(problem.unwrap_or_else(|| unknown.clone())))?;
     let included = INCLUDED
         .iter()
-        .find(|program| program.map == Some(&*of_device.map))
+        .find(|program| program.map == Some(&*p4_settings.map))
         .ok_or_else(|| CliError::new(unknown))?;
     let rules: Rules = match program.role() {
         Some(_) => [Rule::Forwarding].into(),
@@ -423,52 +430,57 @@ fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
             ))
         })?,
     };
-    written(&program, &included.info().map_err(CliError::new)?, &rules)
+    list_entries(&program, &included.info().map_err(CliError::new)?, &rules)
 }
 
-fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, CliError> {
+fn entries(info: &P4Info, map: &Map, options: &RuleOptions) -> Result<String, CliError> {
     if let Some(role) = map.role() {
-        let word = role.name();
+        let role_name = role.name();
         return Err(CliError::new(format!(
-            "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
+            "the entries of an {role_name} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{role_name}]"
         )));
     }
     let program = Program::new(
         map,
         info,
-        &local(wanted.node, (wanted.report_port, wanted.report_source)),
+        &local_settings(options.node, options.report_port, options.report_source),
     )
     .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
-    let rules = rules(wanted, program.capabilities().bits)?;
-    written(&program, info, &rules)
+    let rules = rules(options, program.capabilities().bits)?;
+    list_entries(&program, info, &rules)
 }
 
 /// Encodes rules as entries and lists them, one per line.
-fn written<'a>(
+fn list_entries<'a>(
     program: &Program,
     info: &P4Info,
     rules: impl IntoIterator<Item = &'a Rule>,
 ) -> Result<String, CliError> {
     let names = Names::new(info);
-    let mut written = Vec::new();
+    let mut entries = Vec::new();
     for entry in program
         .encode_all(rules, &Entries::new())
         .map_err(CliError::new)?
     {
         // Several rules may share an entry.
-        if !written.contains(&entry) {
-            written.push(entry);
+        if !entries.contains(&entry) {
+            entries.push(entry);
         }
     }
-    Ok(written.iter().map(|entry| names.line(entry)).collect())
+    Ok(entries.iter().map(|entry| names.line(entry)).collect())
 }
 
 /// Names of a P4 program's tables and actions by P4Info id.
 struct Names {
-    /// Table names with the fields of their keys.
-    tables: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
-    /// Action names with their parameters.
-    actions: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
+    tables: BTreeMap<u32, NamedObject>,
+    actions: BTreeMap<u32, NamedObject>,
+}
+
+/// Table with the fields of its key, or action with its parameters.
+#[derive(Clone, Default)]
+struct NamedObject {
+    name: String,
+    fields: BTreeMap<u32, NamedField>,
 }
 
 /// Key field or action parameter with the notation of its values.
@@ -499,21 +511,19 @@ impl Names {
                 .iter()
                 .map(|field| (field.id, NamedField::new(&field.name, field.bitwidth)))
                 .collect();
-            table
-                .preamble
-                .as_ref()
-                .map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
+            let preamble = table.preamble.as_ref()?;
+            let name = preamble.alias.clone();
+            Some((preamble.id, NamedObject { name, fields }))
         });
         let actions = info.actions.iter().filter_map(|action| {
-            let params = action
+            let fields = action
                 .params
                 .iter()
                 .map(|param| (param.id, NamedField::new(&param.name, param.bitwidth)))
                 .collect();
-            action
-                .preamble
-                .as_ref()
-                .map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
+            let preamble = action.preamble.as_ref()?;
+            let name = preamble.alias.clone();
+            Some((preamble.id, NamedObject { name, fields }))
         });
         Self {
             tables: tables.collect(),
@@ -522,7 +532,7 @@ impl Names {
     }
 
     fn table_name(&self, id: &u32) -> &str {
-        self.tables.get(id).map_or("?", |(name, _)| name.as_str())
+        self.tables.get(id).map_or("?", |table| table.name.as_str())
     }
 
     /// Formats an entry as one line.
@@ -536,11 +546,11 @@ impl Names {
                 priority,
                 fields,
             } => {
-                let known = self.tables.get(id).map(|(_, known)| known);
+                let table = self.tables.get(id);
                 let fields: Vec<String> = fields
                     .iter()
-                    .map(|(id, value)| match known.and_then(|known| known.get(id)) {
-                        Some(known) => known.field(value),
+                    .map(|(id, value)| match table.and_then(|table| table.fields.get(id)) {
+                        Some(named) => named.field(value),
                         None => format!("? {value}"),
                     })
                     .collect();
@@ -559,15 +569,15 @@ impl Names {
         };
         match &entry.content {
             Content::Action(id, params) => {
-                let (action, known) = self.actions.get(id).cloned().unwrap_or_default();
+                let NamedObject { name, fields } = self.actions.get(id).cloned().unwrap_or_default();
                 let params: Vec<String> = params
                     .iter()
-                    .map(|(id, value)| match known.get(id) {
-                        Some(known) => format!("{} {}", known.name, known.notation.value(value)),
+                    .map(|(id, value)| match fields.get(id) {
+                        Some(named) => format!("{} {}", named.name, named.notation.value(value)),
                         None => format!("? {value}"),
                     })
                     .collect();
-                let _ = writeln!(line, " -> {action}({})", params.join(", "));
+                let _ = writeln!(line, " -> {name}({})", params.join(", "));
             }
             Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
                 let copies: Vec<String> = replicas
@@ -580,12 +590,12 @@ impl Names {
                 replicas, truncate, ..
             } => {
                 let ports: Vec<String> = replicas.iter().map(|copy| copy.port.to_string()).collect();
-                let cut = if *truncate == 0 {
+                let limit_text = if *truncate == 0 {
                     String::new()
                 } else {
                     format!(", at most {truncate} bytes")
                 };
-                let _ = writeln!(line, " -> port {}{cut}", ports.join(", "));
+                let _ = writeln!(line, " -> port {}{limit_text}", ports.join(", "));
             }
             Content::Other => line.push('\n'),
         }
@@ -667,25 +677,26 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
     fn entries_are_those_of_the_map() {
         let map = map::read(MAP, "map.toml").unwrap();
         let words = "p4 entries int --sink 2 --source 1 --watch 10.1.0.0/16 --collector 192.0.2.9:32766";
-        let Command::Entries { program, wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+        let Command::Entries { program, options, .. } = Line::parse_from(words.split(' ')).args.command
+        else {
             panic!()
         };
         let info = Included::named(&program.unwrap()).unwrap().info().unwrap();
-        let written = entries(&info, &map, &wanted).unwrap();
+        let text = entries(&info, &map, &options).unwrap();
         let lines = "clone session 500 -> port 0
 sink_port: egress_port 2 -> to_edge()
 source_port: ingress_port 1 -> from_edge()
 watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1, sample 1, sampler 0)
 ";
-        assert_eq!(written, lines);
+        assert_eq!(text, lines);
         let words = "p4 entries int --watch 10.1.0.0/16 --filter per_hop:hop_latency:5000";
-        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+        let Command::Entries { options, .. } = Line::parse_from(words.split(' ')).args.command else {
             panic!()
         };
         let map = map::read(map::shipped("hopwise-int").unwrap(), "hopwise-int").unwrap();
-        let written = entries(&info, &map, &wanted).unwrap();
+        let text = entries(&info, &map, &options).unwrap();
         let line = "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
-        assert!(written.lines().any(|written| written == line), "{written}");
+        assert!(text.lines().any(|entry| entry == line), "{text}");
         let words = [
             "p4",
             "entries",
@@ -695,28 +706,25 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
             "--filter",
             "rule:max(queue_occupancy) > 50 or loop",
         ];
-        let Command::Entries { wanted, .. } = Line::parse_from(words).args.command else {
+        let Command::Entries { options, .. } = Line::parse_from(words).args.command else {
             panic!()
         };
-        let written = entries(&info, &map, &wanted).unwrap();
+        let text = entries(&info, &map, &options).unwrap();
         for line in [
             "filter_term_0: filter 7 -> filter_term(subject 2, aggregate 0, node 4294967295, holds_if 2, value 1, hops_if 4, hops 0, clauses 1)",
             "filter_term_1: filter 7 -> filter_term(subject 4, aggregate 1, node 4294967295, holds_if 1, value 50, hops_if 4, hops 0, clauses 1)",
             "filter_rules: filter 7, clauses 1 & 1, priority 1 -> filter_fires()",
             "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_rule(filter 7)",
         ] {
-            assert!(
-                written.lines().any(|written| written == line),
-                "{line}\n{written}"
-            );
+            assert!(text.lines().any(|entry| entry == line), "{line}\n{text}");
         }
         let words = "p4 entries int --watch 10.1.0.0/16 --watch 10.2.0.0/16 --sample 10 --mode mx";
-        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+        let Command::Entries { options, .. } = Line::parse_from(words.split(' ')).args.command else {
             panic!()
         };
-        let written = entries(&info, &map, &wanted).unwrap();
+        let text = entries(&info, &map, &options).unwrap();
         for line in ["sample 10, sampler 0)", "sample 10, sampler 1)"] {
-            assert!(written.contains(line), "{written}");
+            assert!(text.contains(line), "{text}");
         }
         for wrong in [
             "per_hop",
@@ -732,20 +740,20 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
     #[test]
     fn entries_of_a_device_are_those_of_its_configuration() {
         let file = Settings::parse(check::intents::tests::OUTSIDE, "h.toml").unwrap();
-        let written = device_entries(&file, "agg1").unwrap();
+        let text = device_entries(&file, "agg1").unwrap();
         let lines = "destination: destination 0 -> send(port 4, src_mac 02:00:00:00:00:01, dst_mac 02:00:00:00:01:00, src_ip 192.0.2.1, dst_ip 192.0.2.100, dst_port 32767)
 clone session 501 -> port 1
 aggregator: default entry -> aggregate(kind 3, r 3, timer 1000, aggregator 11, registers 15, destinations 1, by_node 0)
 postcard_port: udp_dport 32766 -> accept_postcards()
 ";
-        assert_eq!(written, lines);
-        let written = device_entries(&file, "dta1").unwrap();
+        assert_eq!(text, lines);
+        let text = device_entries(&file, "dta1").unwrap();
         for line in [
             "multicast group 2 -> port 3 instance 1, port 3 instance 2\n",
             "clone session 513 -> port 1\n",
             "reporter: collector 0, reporter 7 -> track(index 0, address 167772167)\n",
         ] {
-            assert!(written.contains(line), "{line}\n{written}");
+            assert!(text.contains(line), "{line}\n{text}");
         }
         let switch = device_entries(&file, "s1").unwrap();
         assert!(
@@ -768,7 +776,7 @@ postcard_port: udp_dport 32766 -> accept_postcards()
             map: None,
         };
         let line = Line::parse_from(["p4", "entries", "aggregator"]);
-        let Command::Entries { wanted, .. } = line.args.command else {
+        let Command::Entries { options, .. } = line.args.command else {
             panic!()
         };
         let refusals = [
@@ -778,7 +786,7 @@ postcard_port: udp_dport 32766 -> accept_postcards()
             ),
             (
                 load(&subject)
-                    .and_then(|(info, map)| entries(&info, &map, &wanted))
+                    .and_then(|(info, map)| entries(&info, &map, &options))
                     .err(),
                 "the entries of an aggregator are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.aggregator]",
             ),

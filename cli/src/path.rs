@@ -1,14 +1,11 @@
 //! `hopwise path`: shows the path of a flow and the latency and queue of each hop, from a running hopwise or a store.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use super::remote::{Api, fetch, names};
 use net::client::{Client, escape};
-use terminal::CliError;
-use terminal::Tone;
 use terminal::text::json_line;
-use terminal::{Align, Table, Terminal, plot, units};
+use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{FlowDetail, FlowView, Flows, Names};
 
 /// Show the path of a flow, hop by hop
@@ -49,7 +46,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         ),
         None => {
             let client = args.api.client()?;
-            (ask(&client, &args.flow, args.limit)?, names(&client))
+            (fetch_flows(&client, &args.flow, args.limit)?, names(&client))
         }
     };
     if flows.is_empty() {
@@ -65,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             out.push_str(&json_line(flow)?);
         }
     } else if let [flow] = &flows[..] {
-        out = picture(flow, &names, Terminal::stdout());
+        out = render(flow, &names, Terminal::stdout());
     } else {
         out = list(&flows, &names);
     }
@@ -74,10 +71,10 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// Requests the matching flows. If the text is exactly one flow, or only one matches, returns that flow with its hops.
-fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
+fn fetch_flows(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
-    if let Some(exact) = flows.iter().position(|flow| flow.text == text) {
-        flows = vec![flows.swap_remove(exact)];
+    if let Some(index) = flows.iter().position(|flow| flow.text == text) {
+        flows = vec![flows.swap_remove(index)];
     }
     if let [flow] = &flows[..] {
         return Ok(vec![fetch(client, &format!("/flows/{}", flow.id))?]);
@@ -112,10 +109,10 @@ fn list(flows: &[FlowDetail], names: &Names) -> String {
 }
 
 /// Formats one flow: its path as a drawing, its latency and reports, and a table of hops.
-fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
+fn render(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
-    out.push_str(&format!("  {}\n\n", drawing(flow, names)));
+    out.push_str(&format!("  {}\n\n", path_line(flow, names)));
     let latency = flow.flow_latency.map_or("unknown".into(), units::nanos);
     let basis = Some(&*flow.basis).filter(|basis| !matches!(*basis, "" | "measured"));
     let basis = basis.filter(|_| flow.flow_latency.is_some());
@@ -141,20 +138,20 @@ fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
 }
 
 /// Draws a path as `10.0.0.1 ─ 101 ─ 102 ─ 10.0.0.2`, with names instead of ids and addresses where known.
-fn drawing(flow: &FlowView, names: &Names) -> String {
+fn path_line(flow: &FlowView, names: &Names) -> String {
     let src = names.host(&flow.flow.src);
     let dst = names.host(&flow.flow.dst);
     if flow.path.is_empty() {
         return format!("{src} ─ … ─ {dst}  (no report with a path)");
     }
-    let mut stations = vec![src];
-    stations.extend(
+    let mut names_on_path = vec![src];
+    names_on_path.extend(
         flow.path
             .iter()
             .map(|node| node.map_or("?".to_string(), |node| names.node(node))),
     );
-    stations.push(dst);
-    stations.join(" ─ ")
+    names_on_path.push(dst);
+    names_on_path.join(" ─ ")
 }
 
 fn explain(basis: &str) -> &str {
@@ -177,7 +174,7 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
         .filter_map(|hop| hop.hop_latency)
         .max()
         .unwrap_or(0);
-    let heads = [
+    let columns = [
         ("NODE", Right),
         ("IN", Right),
         ("OUT", Right),
@@ -190,7 +187,7 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
         ("LINK", Right),
         ("QUEUE NOW", Left),
     ];
-    let mut table = Table::new(heads.into_iter().chain(values));
+    let mut table = Table::new(columns.into_iter().chain(values));
     for hop in &flow.hops {
         table.row([
             hop.node.map_or("?".into(), |node| names.node(node)),
@@ -251,7 +248,7 @@ mod tests {
     #[test]
     fn a_path_is_drawn_with_its_latencies() {
         assert_eq!(
-            picture(&flow(), &Names::default(), Terminal::plain()),
+            render(&flow(), &Names::default(), Terminal::plain()),
             "10.0.1.1:5000>10.0.2.2:6000/17
 
   10.0.1.1 ─ 101 ─ 102 ─ ? ─ 10.0.2.2
@@ -272,10 +269,10 @@ mod tests {
         let mut state = flow();
         state.flow.path.clear();
         assert_eq!(
-            drawing(&state.flow, &Names::default()),
+            path_line(&state.flow, &Names::default()),
             "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)"
         );
-        assert!(picture(&state, &Names::default(), Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
+        assert!(render(&state, &Names::default(), Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 
     #[test]

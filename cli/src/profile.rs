@@ -12,12 +12,12 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError
     if name == "default" || settings.profiles.contains_key(name) || built_in.contains(&name) {
         return Ok(settings.collect().profile(name));
     }
-    let known: Vec<&str> = built_in
+    let names: Vec<&str> = built_in
         .into_iter()
         .chain(settings.profiles.keys().map(String::as_str))
         .collect();
     Err(CliError::new(format!(
         "there is no profile `{name}`; there are {}",
-        known.join(", ")
+        names.join(", ")
     )))
 }

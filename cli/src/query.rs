@@ -2,20 +2,18 @@
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{process::ExitCode, time::Duration};
 
 use serde_json::Value;
 use tokio::runtime;
 
 use super::remote::{Api, fetch, parse_path};
-use super::store_query::{Format, Printed, StoreQuery, time};
+use super::store_query::{Format, QueryOutput, StoreQuery, time};
 use config::{Settings, build};
 use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
-use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::progress::Waiting;
-use terminal::{Align, Table, table, units};
+use terminal::{Align, CliError, Table, table, units};
 use view::{Names, NamesView};
 
 /// Maximum length of a query from standard input, bytes.
@@ -98,20 +96,24 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         limit: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
     };
-    let helper = Asker::new(&query.dir)?;
+    let runner = QueryRunner::new(&query.dir)?;
     let sql = match args.sql {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
-            super::query_shell::run(query.clone(), &|asked| helper.printed(asked, &names), &|view| {
-                let query = query.with_sql(format!("SELECT * FROM {view} LIMIT 0"));
-                Ok(helper.ask(&query)?.columns)
-            })?;
+            super::query_shell::run(
+                query.clone(),
+                &|query| runner.run_formatted(query, &names),
+                &|view| {
+                    let query = query.with_sql(format!("SELECT * FROM {view} LIMIT 0"));
+                    Ok(runner.run(&query)?.columns)
+                },
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         None => read_query()?,
     };
-    let printed = helper.printed(&query.with_sql(sql), &names)?;
-    printed.print()?;
+    let output = runner.run_formatted(&query.with_sql(sql), &names)?;
+    output.print()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -130,17 +132,17 @@ fn read_query() -> Result<String, CliError> {
 }
 
 /// Runs queries in a helper process with bounded memory, as the API does. A shell uses one helper for all its queries.
-struct Asker {
+struct QueryRunner {
     runtime: runtime::Runtime,
     pool: Pool,
 }
 
-impl Asker {
+impl QueryRunner {
     fn new(dir: &Path) -> Result<Self, CliError> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(failed)?;
+            .map_err(run_error)?;
         Ok(Self {
             runtime,
             pool: Pool::new(dir.to_owned(), "--timeout"),
@@ -148,8 +150,8 @@ impl Asker {
     }
 
     /// Runs the query and formats its rows; remarks say whether and why rows are missing.
-    fn printed(&self, query: &StoreQuery, names: &Names) -> Result<Printed, CliError> {
-        let mut answer = self.ask(query)?;
+    fn run_formatted(&self, query: &StoreQuery, names: &Names) -> Result<QueryOutput, CliError> {
+        let mut answer = self.run(query)?;
         let text = match query.format {
             Format::Table => as_table(&answer, names),
             Format::Json => as_json(&answer),
@@ -168,7 +170,7 @@ impl Asker {
             };
             remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
         }
-        Ok(Printed {
+        Ok(QueryOutput {
             format: query.format,
             text,
             remarks,
@@ -176,7 +178,7 @@ impl Asker {
     }
 
     /// Runs the query in a helper process and waits, with a progress line, for its rows.
-    fn ask(&self, query: &StoreQuery) -> Result<Rows, CliError> {
+    fn run(&self, query: &StoreQuery) -> Result<Rows, CliError> {
         let StoreQuery {
             sql,
             from,
@@ -197,14 +199,14 @@ impl Asker {
         let answer = self.runtime.block_on(self.pool.query(&request));
         drop(waiting);
         match answer {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| run_error(error.into())),
             Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
             Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
         }
     }
 }
 
-fn failed(error: io::Error) -> CliError {
+fn run_error(error: io::Error) -> CliError {
     CliError::io(
         "cannot run the query",
         error,
@@ -237,7 +239,7 @@ fn node_names(args: &Args) -> Result<Names, CliError> {
 }
 
 /// Returns the name for an id or address in a cell; `None` if the column has neither or nothing is known.
-fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
+fn cell_name(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
     let value = row.get(index)?;
     match columns.get(index)?.as_str() {
         "node" => Some(names.node(number(value)?)),
@@ -245,7 +247,7 @@ fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Opti
             let node = columns
                 .iter()
                 .position(|column| column == "node")
-                .and_then(|at| row.get(at));
+                .and_then(|position| row.get(position));
             Some(names.interface(node.and_then(number), number(value)?))
         }
         "path" => Some(names.path(&parse_path(value.as_str()?))),
@@ -269,11 +271,9 @@ fn as_table(answer: &Rows, names: &Names) -> String {
     });
     let mut table = Table::new(columns);
     for row in &answer.rows {
-        table.row(
-            row.iter().enumerate().map(|(index, value)| {
-                named(names, &answer.columns, row, index).unwrap_or_else(|| plain(value))
-            }),
-        );
+        table.row(row.iter().enumerate().map(|(index, value)| {
+            cell_name(names, &answer.columns, row, index).unwrap_or_else(|| cell_text(value))
+        }));
     }
     table.render()
 }
@@ -291,7 +291,7 @@ fn is_numeric(answer: &Rows, index: usize) -> bool {
 fn as_csv(answer: &Rows) -> String {
     let mut out = table::csv_line(answer.columns.iter().map(String::as_str));
     for row in &answer.rows {
-        let cells: Vec<String> = row.iter().map(plain).collect();
+        let cells: Vec<String> = row.iter().map(cell_text).collect();
         out.push_str(&table::csv_line(cells.iter().map(String::as_str)));
     }
     out
@@ -322,7 +322,7 @@ fn field(object: &mut Object<'_>, name: &str, value: &Value) {
     };
 }
 
-fn plain(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         // As in SQLite, a whole floating-point number is printed without a fraction.

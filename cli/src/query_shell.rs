@@ -1,21 +1,16 @@
 //! The shell of `hopwise query`: line editing with history, completion, dot commands, and a pager for long results.
 
-use std::env;
-use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::{env, fs};
+use std::{io::Write, path::PathBuf};
 
-use rustyline::completion::Completer;
-use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::{DefaultHistory, History as _};
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use rustyline::{completion::Completer, error::ReadlineError, highlight::Highlighter, hint::Hinter};
 
 use super::remote::path_variable;
-use super::store_query::{Format, Printed, StoreQuery, time};
+use super::store_query::{Format, QueryOutput, StoreQuery, time};
 use terminal::{CliError, Terminal};
 
 const VIEWS: [&str; 7] = [
@@ -47,7 +42,7 @@ A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, 
 /// Maximum number of lines in the history file.
 const MAX_LINES: usize = 2_000;
 /// Maximum length of a statement, bytes; a longer one runs at once and is rejected.
-const LONGEST: usize = 256 << 10;
+const MAX_STATEMENT_LEN: usize = 256 << 10;
 
 /// Columns of each view, for `.schema` and completion.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -76,10 +71,10 @@ struct Session {
     schema: Schema,
 }
 
-/// Runs the shell until input ends. `ask` runs a query; its errors are printed. `columns` lists the columns of a table.
+/// Runs the shell until input ends. `run` runs a query; its errors are printed. `columns` lists the columns of a table.
 pub(super) fn run(
     query: StoreQuery,
-    ask: &dyn Fn(&StoreQuery) -> Result<Printed, CliError>,
+    run: &dyn Fn(&StoreQuery) -> Result<QueryOutput, CliError>,
     columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>,
 ) -> Result<(), CliError> {
     let schema = Schema::read(columns)?;
@@ -132,11 +127,11 @@ pub(super) fn run(
             Step::More | Step::Set => {}
             Step::Print(text) => terminal::print(&text)?,
             Step::Quit => break,
-            Step::Run(sql) => match ask(&StoreQuery {
+            Step::Run(sql) => match run(&StoreQuery {
                 sql,
                 ..session.query.clone()
             }) {
-                Ok(printed) => show(&printed)?,
+                Ok(output) => show(&output)?,
                 Err(error) => terminal::note(error),
             },
         }
@@ -163,26 +158,32 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// Prints an answer; if it is longer than the screen, in the pager.
-fn show(printed: &Printed) -> Result<(), CliError> {
+fn show(output: &QueryOutput) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
-    let text = terminal.clean(&printed.text);
-    let fits = text.lines().take(terminal.height).count() < terminal.height;
-    if !terminal.interactive || fits || !paged(&text) {
-        return printed.print();
+    let text = terminal.clean(&output.text);
+    let fits_screen = text.lines().take(terminal.height).count() < terminal.height;
+    if !terminal.interactive || fits_screen || !show_in_pager(&text) {
+        return output.print();
     }
-    printed.remarks.iter().for_each(terminal::note);
+    output.remarks.iter().for_each(terminal::note);
     Ok(())
 }
 
 /// Shows a text in `$PAGER`. Returns false if no pager could show it.
-fn paged(text: &str) -> bool {
+fn show_in_pager(text: &str) -> bool {
     let pager = env::var("PAGER")
         .ok()
         .filter(|pager| !pager.trim().is_empty())
         .unwrap_or_else(|| "less -SFX".into());
-    let mut words = pager.split_whitespace();
-    let Some(program) = words.next() else { return false };
-    let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() else {
+    let mut arguments = pager.split_whitespace();
+    let Some(program) = arguments.next() else {
+        return false;
+    };
+    let Ok(mut child) = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn()
+    else {
         return false;
     };
     if let Some(mut input) = child.stdin.take() {
@@ -212,8 +213,8 @@ impl Session {
         }
         self.statement.push_str(line);
         let statement = self.statement.trim_end();
-        let ended = statement.ends_with(';') && !is_quoted(statement);
-        if !ended && self.statement.len() <= LONGEST {
+        let is_complete = statement.ends_with(';') && !is_quoted(statement);
+        if !is_complete && self.statement.len() <= MAX_STATEMENT_LEN {
             return Step::More;
         }
         let sql = statement.trim_end_matches(';').trim().to_owned();
@@ -225,24 +226,24 @@ impl Session {
     fn command(&mut self, command: &str) -> Step {
         let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let value = value.trim();
-        let asked = &mut self.query;
+        let query = &mut self.query;
         match (name, value) {
             ("quit" | "exit", _) => Step::Quit,
             ("tables", _) => Step::Print(self.schema.tables()),
             ("schema", _) => Step::Print(self.schema.describe(value)),
             ("from" | "to", "") => {
                 *(if name == "from" {
-                    &mut asked.from
+                    &mut query.from
                 } else {
-                    &mut asked.to
+                    &mut query.to
                 }) = None;
                 Step::Set
             }
-            ("from", _) => setting(name, value, time(value).map(|time| asked.from = Some(time))),
-            ("to", _) => setting(name, value, time(value).map(|time| asked.to = Some(time))),
+            ("from", _) => setting(name, value, time(value).map(|time| query.from = Some(time))),
+            ("to", _) => setting(name, value, time(value).map(|time| query.to = Some(time))),
             ("limit", _) => {
                 let rows = value.parse().map_err(|_| "write a number of rows".to_owned());
-                setting(name, value, rows.map(|rows| asked.limit = rows))
+                setting(name, value, rows.map(|rows| query.limit = rows))
             }
             ("format", _) => {
                 let format = <Format as clap::ValueEnum>::from_str(value, true);
@@ -250,7 +251,7 @@ impl Session {
                     name,
                     value,
                     format
-                        .map(|format| asked.format = format)
+                        .map(|format| query.format = format)
                         .map_err(|_| "write table, json or csv".to_owned()),
                 )
             }
@@ -310,11 +311,11 @@ impl Schema {
     /// Completes the word that ends at `cursor`. Returns its start and the candidates. Columns are those of the tables in the
     /// line, or else of all tables.
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
-        let begun = line.get(..cursor).unwrap_or(line);
-        let start = begun
+        let prefix = line.get(..cursor).unwrap_or(line);
+        let start = prefix
             .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.')
             .map_or(0, |i| i + 1);
-        let word = &begun[start..];
+        let word = &prefix[start..];
         if word.is_empty() {
             return (start, Vec::new());
         }
@@ -323,16 +324,16 @@ impl Schema {
                 0,
                 COMMANDS
                     .iter()
-                    .filter(|one| one.starts_with(word))
-                    .map(|one| (*one).to_owned())
+                    .filter(|name| name.starts_with(word))
+                    .map(|name| (*name).to_owned())
                     .collect(),
             );
         }
-        let named = self.views.iter().any(|(view, _)| has_word(line, view));
+        let names_view = self.views.iter().any(|(view, _)| has_word(line, view));
         let views = self
             .views
             .iter()
-            .filter(|(view, _)| !named || has_word(line, view));
+            .filter(|(view, _)| !names_view || has_word(line, view));
         let columns = views.flat_map(|(_, columns)| columns.iter().map(String::as_str));
         let tables = self.views.iter().map(|(view, _)| *view);
         let mut completions: Vec<String> = tables
@@ -344,8 +345,8 @@ impl Schema {
         completions.extend(
             KEYWORDS
                 .iter()
-                .filter(|one| one.starts_with(&upper))
-                .map(|one| (*one).to_owned()),
+                .filter(|name| name.starts_with(&upper))
+                .map(|name| (*name).to_owned()),
         );
         completions.sort_unstable();
         completions.dedup();
@@ -417,8 +418,8 @@ mod tests {
         assert_eq!(session.line("SELECT 1 ; "), Step::Run("SELECT 1".into()));
         assert_eq!(session.line(";"), Step::Set);
         assert_eq!(
-            session.line(&"x".repeat(LONGEST + 1)),
-            Step::Run("x".repeat(LONGEST + 1))
+            session.line(&"x".repeat(MAX_STATEMENT_LEN + 1)),
+            Step::Run("x".repeat(MAX_STATEMENT_LEN + 1))
         );
     }
 

@@ -5,8 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 
-use net::client::Client;
-use net::tls;
+use net::{client::Client, tls};
 use terminal::CliError;
 use view::{Names, NamesView};
 

@@ -6,22 +6,18 @@ mod json;
 mod summary;
 mod text;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use collector::Collector;
 
-use self::findings::{Findings, Outlet};
+use self::findings::{Findings, ReplaySender};
 use super::store_writer::StoreWriter;
 use collect_role::capture::{self, Account, Merged};
-use collect_role::datagram::AggregatePorts;
 use collect_role::replay::{Difference, Options, Replay, Replayed, Speed};
-use collect_role::settings::receive_on;
+use collect_role::{datagram::AggregatePorts, settings::receive_on};
 use config::{Settings, build};
-use terminal::CliError;
-use terminal::progress::Progress;
+use terminal::{CliError, progress::Progress};
 use view::Names;
 
 /// Replay a capture through the collector
@@ -107,7 +103,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(
         config,
-        Outlet {
+        ReplaySender {
             findings,
             store_writer,
         },
@@ -119,8 +115,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     );
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
-    let started = Instant::now();
-    let mut failed = None;
+    let start = Instant::now();
+    let mut last_error = None;
     let mut merged = Merged::default();
     if args.files.len() == 1 || args.files.iter().any(|file| capture::is_live(file)) {
         for file in &args.files {
@@ -139,7 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     // One broken file must not hide the others; the last error is returned, the earlier ones are printed.
     for error in merged.errors {
-        if let Some(earlier) = failed.replace(error) {
+        if let Some(earlier) = last_error.replace(error) {
             terminal::note(earlier);
         }
     }
@@ -150,7 +146,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         wrong_times,
     } = replay.finish();
     let findings = output.findings;
-    let stored = output.store_writer.map(StoreWriter::close);
+    let store_stats = output.store_writer.map(StoreWriter::close);
     progress.finish();
     let result = Summary {
         files: &args.files,
@@ -160,8 +156,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         wrong_times,
         collector: &collector,
         findings: &findings,
-        stored,
-        elapsed: started.elapsed(),
+        store_stats,
+        elapsed: start.elapsed(),
         limit: args.limit,
         names: build::names(&settings),
     };
@@ -171,7 +167,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         text::write(&result)
     };
     terminal::print(&text)?;
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    last_error.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliError> {
@@ -199,7 +195,7 @@ struct Summary<'a> {
     wrong_times: u64,
     collector: &'a Collector,
     findings: &'a Findings,
-    stored: Option<store::Stats>,
+    store_stats: Option<store::Stats>,
     elapsed: Duration,
     limit: usize,
     names: Names,

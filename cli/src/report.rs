@@ -4,9 +4,7 @@
 mod load;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use ::dta::report_text;
 use clap::{Subcommand, ValueEnum};
@@ -18,8 +16,10 @@ use runtime::{
     collector_map,
     reporter::{Sockets, first_sequence},
 };
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
+
+/// Maximum length of a report that is retransmitted, bytes.
+const MAX_ESSENTIAL_LEN: usize = 1400;
 
 /// Send DTA reports to a translator: a single one, or many at a rate
 ///
@@ -78,7 +78,7 @@ pub struct Args {
     json: bool,
 
     #[command(subcommand)]
-    what: RequestKind,
+    request: RequestKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -191,7 +191,7 @@ struct Sketch {
 }
 
 /// Reporter with its sockets, options and counters.
-pub(super) struct Sending {
+pub(super) struct ReportSender {
     pub(super) reporter: Reporter,
     pub(super) outbox: Outbox,
     pub(super) sockets: Sockets,
@@ -206,23 +206,23 @@ pub(super) struct Sending {
 
 /// Runs `hopwise report`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let mut sending = Sending::open(&args)?;
-    match &args.what {
-        RequestKind::Load(load) => load::run(load, &mut sending)?,
-        what => {
+    let mut sender = ReportSender::open(&args)?;
+    match &args.request {
+        RequestKind::Load(load) => load::run(load, &mut sender)?,
+        label => {
             let mut scratch = Vec::new();
-            let operation = what.operation(&mut scratch)?;
+            let operation = label.operation(&mut scratch)?;
             operation
                 .check()
                 .map_err(|refusal| CliError::new(format!("no such report: {refusal}")))?;
-            sending.send(&operation);
-            sending.poll(0);
+            sender.send(&operation);
+            sender.poll(0);
         }
     }
     if args.essential && args.wait > 0 {
-        sending.settle(Duration::from_millis(args.wait));
+        sender.settle(Duration::from_millis(args.wait));
     }
-    sending.summarize()
+    sender.summarize()
 }
 
 impl RequestKind {
@@ -300,12 +300,12 @@ impl Sketch {
             let text = "counters must fill 1 to 255 columns of --depth rows; --width is 4 or 8 bytes";
             return Err(CliError::new(text));
         }
-        let most = if *width == 4 {
+        let max = if *width == 4 {
             u64::from(u32::MAX)
         } else {
             u64::MAX
         };
-        if let Some(counter) = counters.iter().find(|counter| **counter > most) {
+        if let Some(counter) = counters.iter().find(|counter| **counter > max) {
             return Err(CliError::new(format!(
                 "{counter} does not fit into {width} bytes; use --width 8"
             )));
@@ -339,25 +339,26 @@ impl Args {
     }
 }
 
-impl Sending {
+impl ReportSender {
     /// Opens the sockets, all of one IP version, and creates the reporter.
     fn open(args: &Args) -> Result<Self, CliError> {
         let (to, spread) = args.collectors()?;
-        let v6 = to.iter().any(SocketAddr::is_ipv6);
-        let many = to.len() > MAX_COLLECTORS;
-        if many || v6 != to.iter().all(SocketAddr::is_ipv6) {
+        let is_ipv6 = to.iter().any(SocketAddr::is_ipv6);
+        let is_too_many = to.len() > MAX_COLLECTORS;
+        if is_too_many || is_ipv6 != to.iter().all(SocketAddr::is_ipv6) {
             let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
             return Err(CliError::new(text));
         }
-        let any = if v6 {
+        let wildcard = if is_ipv6 {
             Ipv6Addr::UNSPECIFIED.into()
         } else {
             Ipv4Addr::UNSPECIFIED.into()
         };
-        let answered = args.essential || matches!(args.what, RequestKind::Load(_));
-        let control = args
-            .control
-            .unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
+        let expects_answers = args.essential || matches!(args.request, RequestKind::Load(_));
+        let control = args.control.unwrap_or(SocketAddr::new(
+            wildcard,
+            if expects_answers { CONTROL_PORT } else { 0 },
+        ));
         let sockets = Sockets::open(&to, control).map_err(|error| {
             CliError::new(format!(
                 "{error} (if a reporter runs here already, choose another address with --control)"
@@ -376,7 +377,7 @@ impl Sending {
         let config = dta::Config {
             reporter: args.reporter,
             spread,
-            longest_essential: if args.essential { 1400 } else { 0 },
+            longest_essential: if args.essential { MAX_ESSENTIAL_LEN } else { 0 },
             first_sequence: first_sequence(time::now()),
             ..dta::Config::default()
         };
@@ -432,7 +433,7 @@ impl Sending {
             let now = time::monotonic();
             let destinations = self.reporter.destinations(now);
             self.unacknowledged = destinations
-                .filter(|to| !to.acknowledged && to.stats.refused == 0)
+                .filter(|destination| !destination.acknowledged && destination.stats.refused == 0)
                 .count() as u64;
             if self.unacknowledged == 0 {
                 return;
@@ -454,13 +455,13 @@ impl Sending {
         let stats = self.reporter.stats();
         let sockets = self.sockets.stats;
         let mut total = dta::DestinationStats::default();
-        for to in self.reporter.destinations(time::monotonic()) {
-            total.retransmitted += to.stats.retransmitted;
-            total.probes += to.stats.probes;
-            total.nacks += to.stats.nacks;
-            total.refused += to.stats.refused;
-            total.congestions += to.stats.congestions;
-            total.unavailable += to.stats.unavailable + to.stats.overwritten;
+        for destination in self.reporter.destinations(time::monotonic()) {
+            total.retransmitted += destination.stats.retransmitted;
+            total.probes += destination.stats.probes;
+            total.nacks += destination.stats.nacks;
+            total.refused += destination.stats.refused;
+            total.congestions += destination.stats.congestions;
+            total.unavailable += destination.stats.unavailable + destination.stats.overwritten;
         }
         let summary = serde_json::json!({
             "reports": stats.reports,
@@ -479,24 +480,25 @@ impl Sending {
         let text = if self.json {
             format!("{summary}\n")
         } else {
-            self.sentence(&total)
+            self.summary_text(&total)
         };
         terminal::print(&text)?;
-        let bad = total.refused + total.unavailable + sockets.lost + self.queue_full + self.unacknowledged;
-        Ok(if bad == 0 && stats.reports > 0 {
+        let failures =
+            total.refused + total.unavailable + sockets.lost + self.queue_full + self.unacknowledged;
+        Ok(if failures == 0 && stats.reports > 0 {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)
         })
     }
 
-    fn sentence(&self, total: &dta::DestinationStats) -> String {
+    fn summary_text(&self, total: &dta::DestinationStats) -> String {
         let mut parts = vec![format!(
             "{} sent",
             units::counted(self.reporter.stats().reports, "report")
         )];
         let lost = self.sockets.stats.lost;
-        for (count, what) in [
+        for (count, label) in [
             (total.retransmitted, "retransmitted"),
             (total.nacks, "NACK(s)"),
             (
@@ -517,7 +519,7 @@ impl Sending {
             ),
         ] {
             if count > 0 {
-                parts.push(format!("{} {what}", units::count(count)));
+                parts.push(format!("{} {label}", units::count(count)));
             }
         }
         parts.join(", ") + "\n"

@@ -1,7 +1,6 @@
 //! Parameters and printed results of `hopwise query`, and parsers for the times and durations in options.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use terminal::CliError;
 
@@ -29,13 +28,13 @@ impl StoreQuery {
 
 /// Answer as text, with remarks such as that rows were left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Printed {
+pub(super) struct QueryOutput {
     pub(super) format: Format,
     pub(super) text: String,
     pub(super) remarks: Vec<String>,
 }
 
-impl Printed {
+impl QueryOutput {
     /// Prints the answer on standard output and the remarks on standard error.
     ///
     /// # Errors
@@ -72,9 +71,9 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
     match settings::time::parse(text) {
         Ok(time) => return Ok(time),
-        Err(Some(meant)) => {
+        Err(Some(likely_time)) => {
             return Err(format!(
-                "not nanoseconds: if you mean {meant}, write that; {TIME_SYNTAX}"
+                "not nanoseconds: if you mean {likely_time}, write that; {TIME_SYNTAX}"
             ));
         }
         Err(None) => {}
@@ -118,11 +117,11 @@ mod tests {
             [Ok(70_000_000_000), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
         );
         assert_eq!(at("1795881600000000000"), Ok(1_795_881_600_000_000_000));
-        for (number, meant) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
+        for (number, likely_time) in [("20261129", "2026-11-29"), ("1764453600", "2025-11-29T22:00:00Z")] {
             let error = at(number).unwrap_err();
             assert!(
                 error.starts_with(&format!(
-                    "not nanoseconds: if you mean {meant}, write that; expected "
+                    "not nanoseconds: if you mean {likely_time}, write that; expected "
                 )),
                 "{error}"
             );

@@ -11,10 +11,10 @@ use config::{Settings, build};
 use terminal::CliError;
 
 /// Capacity of a batch, in records; submitted when 1/32 full, since each record may come with a path of up to 256 nodes.
-const BATCH: usize = 65_536;
+const BATCH_RECORDS: usize = 65_536;
 
 /// Interval between two reads of the links in use, in ns of recorded time.
-const LOOK_EVERY: Nanos = 5_000_000_000;
+const LINK_READ_INTERVAL: Nanos = 5_000_000_000;
 
 /// Collector output that goes to a store.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct StoreWriter {
     batch: Batch,
     known_links: KnownLinks,
     /// Recorded time at which the links were last read.
-    looked: Nanos,
+    last_link_read: Nanos,
 }
 
 impl StoreWriter {
@@ -41,16 +41,16 @@ impl StoreWriter {
         let known_links = KnownLinks::open(Some(dir.join(known_links::FILE)));
         Ok(Self {
             store,
-            batch: Batch::with_capacity(BATCH),
+            batch: Batch::with_capacity(BATCH_RECORDS),
             known_links,
-            looked: 0,
+            last_link_read: 0,
         })
     }
 
     /// Learns the links in use at intervals, so that a failed link is known as one.
-    pub fn look(&mut self, collector: &Collector, now: Nanos) {
-        if now.abs_diff(self.looked) >= LOOK_EVERY {
-            self.looked = now;
+    pub fn learn_links(&mut self, collector: &Collector, now: Nanos) {
+        if now.abs_diff(self.last_link_read) >= LINK_READ_INTERVAL {
+            self.last_link_read = now;
             let links: Vec<LinkUse> = collector.topology_links().collect();
             self.known_links.memory().learn(&links);
         }
@@ -63,37 +63,37 @@ impl StoreWriter {
         self.store.finish()
     }
 
-    fn keep(&mut self, give: impl FnOnce(&mut Batch)) {
-        give(&mut self.batch);
+    fn append(&mut self, write: impl FnOnce(&mut Batch)) {
+        write(&mut self.batch);
         if self.batch.len() >= self.batch.capacity() / 32 {
             self.submit();
         }
     }
 
     fn submit(&mut self) {
-        let full = std::mem::take(&mut self.batch);
-        self.batch = self.store.submit(full);
+        let batch = std::mem::take(&mut self.batch);
+        self.batch = self.store.submit(batch);
     }
 }
 
 impl Output for StoreWriter {
     fn event(&mut self, event: &Event, path: &[u32]) {
-        self.keep(|batch| batch.event(event, path));
+        self.append(|batch| batch.event(event, path));
     }
 
     fn rollup(&mut self, rollup: &Rollup) {
-        self.keep(|batch| batch.rollup(rollup));
+        self.append(|batch| batch.rollup(rollup));
     }
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
-        self.keep(|batch| batch.flow(row, path));
+        self.append(|batch| batch.flow(row, path));
     }
 
     fn drop_report(&mut self, drop: &Drop) {
-        self.keep(|batch| batch.drop_report(drop));
+        self.append(|batch| batch.drop_report(drop));
     }
 
     fn loss(&mut self, loss: &Loss) {
-        self.keep(|batch| batch.loss(loss));
+        self.append(|batch| batch.loss(loss));
     }
 }

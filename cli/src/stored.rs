@@ -1,15 +1,12 @@
 //! Queries of a store's files for `hopwise events` and `hopwise path` with `--dir`; the results have the types of the API.
 
-use std::io::ErrorKind;
-use std::path::Path;
-use std::time::Duration;
+use std::{io::ErrorKind, path::Path, time::Duration};
 
 use collector::Kind;
 use detect::Metric;
 use store::{EventFilter, EventRow, QueryOptions, Reader, Value, facts};
 
-use super::event_filter::Filter;
-use super::remote::parse_path;
+use super::{event_filter::Filter, remote::parse_path};
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 
@@ -40,7 +37,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
         Some(Ok(flow)) => Some(flow),
         None => None,
     };
-    let wanted = EventFilter {
+    let event_filter = EventFilter {
         kind: Kind::ALL
             .into_iter()
             .find(|kind| Some(kind.name()) == filter.kind.as_deref()),
@@ -51,7 +48,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
         before: filter.to.map(|to| to.saturating_add(1)),
         ..EventFilter::default()
     };
-    let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
+    let lists_unchanged = filter.kind.is_some() || filter.names_unchanged();
     let limit = limit as usize;
     let mut found_rows = Vec::new();
     let mut after = None;
@@ -59,11 +56,11 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
         let filter = EventFilter {
             after,
             limit: limit - found_rows.len(),
-            ..wanted
+            ..event_filter
         };
-        let (rows, stopped) = reader
+        let (rows, cursor) = reader
             .events_where(&filter, |row: &EventRow| {
-                let is_listed = with_unchanged || row.event.kind != Kind::Latest;
+                let is_listed = lists_unchanged || row.event.kind != Kind::Latest;
                 is_listed
                     && condition
                         .as_ref()
@@ -71,7 +68,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
             })
             .map_err(|error| CliError::new(error.message))?;
         found_rows.extend(rows);
-        after = stopped;
+        after = cursor;
         if after.is_none() || found_rows.len() >= limit {
             break;
         }
@@ -145,9 +142,9 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
         let value = row.number();
         let path = row.text().unwrap_or_default();
         let values = row.text().unwrap_or_default();
-        let first = parse_path(&path).into_iter().zip(parse_path(&values));
+        let path_latencies = parse_path(&path).into_iter().zip(parse_path(&values));
         latencies.extend(node.zip(value));
-        latencies.extend(first.filter_map(|(node, value)| Some((node?, value?.into()))));
+        latencies.extend(path_latencies.filter_map(|(node, value)| Some((node?, value?.into()))));
     }
     let mut hops = Vec::new();
     for node in &flow.path {

@@ -6,10 +6,8 @@ mod screen;
 mod snapshot;
 mod state;
 
-use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{process::ExitCode, sync::mpsc::RecvTimeoutError, thread};
 
 use self::{
     detail::Detail,
@@ -17,8 +15,7 @@ use self::{
     snapshot::Snapshot,
     state::{Action, Range, State, Target},
 };
-use super::remote::Api;
-use super::store_query::time;
+use super::{remote::Api, store_query::time};
 use net::client::Client;
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};
@@ -109,13 +106,13 @@ fn interval(text: &str) -> Result<f64, String> {
 }
 
 /// Contents of the screen: the tables, or one flow.
-enum Shown {
+enum Screenful {
     Tables(Box<Snapshot>),
     Flow(Box<Detail>),
 }
 
-impl Shown {
-    fn ask(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
+impl Screenful {
+    fn fetch(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
         let span = state.range.query(now);
         match &state.page.flow {
             Some(flow) => Detail::fetch(client, flow, &span).map(|detail| Self::Flow(Box::new(detail))),
@@ -140,15 +137,15 @@ impl Shown {
         }
     }
 
-    fn picture(&self, state: &State, client: &Client, terminal: Terminal) -> String {
+    fn render(&self, state: &State, client: &Client, terminal: Terminal) -> String {
         let page = &state.page;
         match self {
             Self::Tables(snapshot) => {
-                let head = snapshot.head(page, state.range, client, terminal);
-                let body = snapshot.body(page, terminal, head.lines().count() + 3);
-                format!("{head}\n{body}")
+                let header = snapshot.header(page, state.range, client, terminal);
+                let body = snapshot.body(page, terminal, header.lines().count() + 3);
+                format!("{header}\n{body}")
             }
-            Self::Flow(detail) => detail.picture(state.range, terminal),
+            Self::Flow(detail) => detail.render(state.range, terminal),
         }
     }
 }
@@ -165,37 +162,37 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         if args.json {
             return print(&json_line(&snapshot)?);
         }
-        return print(&snapshot.picture(&state.page, range, &client, terminal));
+        return print(&snapshot.render(&state.page, range, &client, terminal));
     }
-    let mut shown = Shown::ask(&client, &state, now())?;
+    let mut content = Screenful::fetch(&client, &state, now())?;
     let screen = Screen::enter();
     let keys = screen.keys();
     let interval = Duration::from_secs_f64(args.interval);
-    let mut trouble = String::new();
+    let mut error_line = String::new();
     loop {
         let terminal = Terminal::stdout();
         let line = state
-            .writing
+            .filter_input
             .as_ref()
             .map(|text| format!("filter: {text}_   enter applies, esc gives up\n"));
-        let line = line.unwrap_or_default() + &trouble;
-        screen::draw(&(line + &shown.picture(&state, &client, terminal)), terminal)?;
-        let action = match keys.next(shown.interval(interval)) {
-            Ok(key) => state.press(key, &shown.rows(&state), now()),
-            Err(RecvTimeoutError::Timeout) if state.range.is_live() => Action::Ask,
+        let line = line.unwrap_or_default() + &error_line;
+        screen::draw(&(line + &content.render(&state, &client, terminal)), terminal)?;
+        let action = match keys.next(content.interval(interval)) {
+            Ok(key) => state.press(key, &content.rows(&state), now()),
+            Err(RecvTimeoutError::Timeout) if state.range.is_live() => Action::Fetch,
             Err(RecvTimeoutError::Timeout) => Action::Draw,
             Err(RecvTimeoutError::Disconnected) => {
-                thread::sleep(shown.interval(interval));
-                Action::Ask
+                thread::sleep(content.interval(interval));
+                Action::Fetch
             }
         };
         match action {
             Action::Quit => return Ok(ExitCode::SUCCESS),
             Action::Draw => {}
             // On failure, the old tables stay and the error appears above: the server may be restarting.
-            Action::Ask => match Shown::ask(&client, &state, now()) {
-                Ok(fresh) => (shown, trouble) = (fresh, String::new()),
-                Err(error) => trouble = terminal.paint(Tone::Bad, &format!("{error}\n")),
+            Action::Fetch => match Screenful::fetch(&client, &state, now()) {
+                Ok(fetched) => (content, error_line) = (fetched, String::new()),
+                Err(error) => error_line = terminal.paint(Tone::Bad, &format!("{error}\n")),
             },
         }
     }

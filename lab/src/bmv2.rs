@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use settings::setting::Shown;
 use terminal::CliError;
 
-use crate::file::P4Program;
 use crate::plan::{mac, management_address, management_mac};
-use crate::routes::routes;
 use crate::tables::{entry, plain, table};
-use crate::topology::Topology;
+use crate::{file::P4Program, routes::routes, topology::Topology};
 
 /// Name of the BMv2 executable, looked up on `PATH`.
 pub(crate) const PROGRAM: &str = "simple_switch_grpc";
@@ -27,7 +25,7 @@ const DEVICE_ID: &str = "1";
 /// # Errors
 /// The executable is not on `PATH`.
 pub(crate) fn program(topology: &Topology) -> Result<PathBuf, CliError> {
-    found(std::env::var_os("PATH").as_deref()).ok_or_else(|| {
+    find_in(std::env::var_os("PATH").as_deref()).ok_or_else(|| {
         let names = topology.switches.iter().enumerate().filter(|(index, _)| topology.is_bmv2(*index));
         let names: Vec<&str> = names.map(|(_, switch)| switch.name.as_str()).collect();
         CliError::new(format!(
@@ -37,21 +35,21 @@ pub(crate) fn program(topology: &Topology) -> Result<PathBuf, CliError> {
     })
 }
 
-fn found(path: Option<&OsStr>) -> Option<PathBuf> {
+fn find_in(path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?)
         .map(|folder| folder.join(PROGRAM))
         .find(|file| file.is_file())
 }
 
 /// Returns whether a command line runs this executable.
-pub(crate) fn is_run_of(command: &[String]) -> bool {
+pub(crate) fn is_bmv2_command(command: &[String]) -> bool {
     let program = command.first().map(|program| Path::new(program).file_name());
     program.flatten().is_some_and(|name| name == PROGRAM)
 }
 
 /// Builds the arguments of `simple_switch_grpc` for a switch of the topology.
-pub(crate) fn words(topology: &Topology, switch: usize) -> Vec<String> {
-    let mut words: Vec<String> = [
+pub(crate) fn arguments(topology: &Topology, switch: usize) -> Vec<String> {
+    let mut arguments: Vec<String> = [
         "--no-p4",
         "--device-id",
         DEVICE_ID,
@@ -62,18 +60,18 @@ pub(crate) fn words(topology: &Topology, switch: usize) -> Vec<String> {
     .map(str::to_owned)
     .into();
     let ports = &topology.switches[switch].ports;
-    let named = ports.iter().map(|port| {
+    let link_ports = ports.iter().map(|port| {
         (
             port.number,
             topology.links[port.link].interfaces[port.end].as_str(),
         )
     });
-    let reports = (report_port(topology, switch), crate::plan::MANAGEMENT);
-    for (number, interface) in named.chain([reports]) {
-        words.extend(["-i".to_owned(), format!("{number}@{interface}")]);
+    let report_port = (report_port(topology, switch), crate::plan::MANAGEMENT);
+    for (number, interface) in link_ports.chain([report_port]) {
+        arguments.extend(["-i".to_owned(), format!("{number}@{interface}")]);
     }
-    words.extend(["--", "--grpc-server-addr", P4RUNTIME].map(str::to_owned));
-    words
+    arguments.extend(["--", "--grpc-server-addr", P4RUNTIME].map(str::to_owned));
+    arguments
 }
 
 /// Number of the port by which reports leave: the one after the ports with links. It is the interface to the
@@ -157,12 +155,15 @@ mod tests {
         let topology = topology(FILE);
         assert_eq!([0, 1].map(|switch| topology.is_bmv2(switch)), [true, false]);
         let expected = "--no-p4 --device-id 1 --log-console --log-level warn -i 1@s1-h1 -i 2@s1-s2 -i 3@mgmt -- --grpc-server-addr 127.0.0.1:9559";
-        assert_eq!(words(&topology, 0).join(" "), expected);
-        assert!(is_run_of(&[
+        assert_eq!(arguments(&topology, 0).join(" "), expected);
+        assert!(is_bmv2_command(&[
             "/usr/bin/simple_switch_grpc".to_owned(),
             "--no-p4".to_owned()
         ]));
-        assert!(!is_run_of(&["hopwise".to_owned(), "simple_switch_grpc".to_owned()]) && !is_run_of(&[]));
+        assert!(
+            !is_bmv2_command(&["hopwise".to_owned(), "simple_switch_grpc".to_owned()])
+                && !is_bmv2_command(&[])
+        );
     }
 
     #[test]

@@ -5,19 +5,18 @@
 
 mod show;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::remote::Lab;
-use crate::traffic::{Ends, Pattern, Traffic};
+use crate::traffic::{HostPairs, Pattern, Traffic};
 use crate::{capture, down, exec, fault, restart, state, traffic, up};
 use settings::values::{Rate, nanoseconds};
 use terminal::{CliError, generate};
 
+/// Upper limit of a delay that a switch accepts, ns.
+const MAX_DELAY: u64 = 10_000_000_000;
 const EXAMPLES: &str = "\
 Examples (as root):
   hopwise lab up examples/lab/three-switches.toml    create the network, then open the address it prints
@@ -96,6 +95,12 @@ struct LabSelector {
     lab: Option<String>,
 }
 
+impl LabSelector {
+    fn open(&self) -> Result<Lab, CliError> {
+        Lab::open(self.lab.as_deref())
+    }
+}
+
 #[derive(clap::Args, Debug)]
 struct StatusArgs {
     /// Name of the lab; optional if there is only one
@@ -125,7 +130,7 @@ struct ExecArgs {
     host: String,
 
     #[command(flatten)]
-    which: LabSelector,
+    lab: LabSelector,
 
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -138,7 +143,7 @@ struct ModeArgs {
     mode: Mode,
 
     #[command(flatten)]
-    which: LabSelector,
+    lab: LabSelector,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -233,7 +238,7 @@ struct TrafficCommon {
     json: bool,
 
     #[command(flatten)]
-    which: LabSelector,
+    lab: LabSelector,
 }
 
 #[derive(clap::Args, Debug)]
@@ -263,14 +268,14 @@ enum FaultCommand {
         #[arg(long)]
         keep_routes: bool,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Restore a link that was cut
     Restore {
         /// The link, such as s1-s2
         link: String,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Lose packets on a link
     Loss {
@@ -280,7 +285,7 @@ enum FaultCommand {
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Add delay to a link
     Delay {
@@ -290,7 +295,7 @@ enum FaultCommand {
         #[arg(value_parser = delay)]
         time: u64,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Reorder packets on a link
     Reorder {
@@ -300,7 +305,7 @@ enum FaultCommand {
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Reduce the rate of a link, so that packets queue in front of it
     Slow {
@@ -309,7 +314,7 @@ enum FaultCommand {
         /// Rate: 5Mbit/s
         rate: Rate,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Kill a switch and start it again: its manager configures it
     Restart {
@@ -319,19 +324,19 @@ enum FaultCommand {
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = delay)]
         after: u64,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Clear the SF-INT registers of a switch, as a restart does
     Wipe {
         /// The switch; default: all
         switch: Option<String>,
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
     /// Remove all faults of the switch
     Clear {
         #[command(flatten)]
-        which: LabSelector,
+        lab: LabSelector,
     },
 }
 
@@ -352,7 +357,7 @@ struct CaptureArgs {
     packets: Option<u64>,
 
     #[command(flatten)]
-    which: LabSelector,
+    lab: LabSelector,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -363,8 +368,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a duration as nanoseconds; a switch accepts delays below 10 s.
 fn delay(text: &str) -> Result<u64, String> {
-    let read = nanoseconds(text).filter(|time| *time < 10_000_000_000);
-    read.ok_or_else(|| "write a duration below 10s, such as 5ms".to_owned())
+    let nanos = nanoseconds(text).filter(|time| *time < MAX_DELAY);
+    nanos.ok_or_else(|| "write a duration below 10s, such as 5ms".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -397,41 +402,45 @@ fn fraction(text: &str) -> Result<f64, String> {
 /// The arguments are invalid, or the command failed.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
-        Command::Up(args) => show::created(&up::up(&args.file, args.api)?)?,
+        Command::Up(args) => show::print_created(&up::up(&args.file, args.api)?)?,
         Command::Status(args) => return show::status(args.lab.as_deref(), args.json),
         Command::List(args) => show::list(&state::labs(), args.json)?,
         Command::Down(args) => {
-            let directory = state::chosen(args.lab.as_deref())?;
-            show::removed(directory.lab(), &down::down(&directory)?)?;
+            let directory = state::select(args.lab.as_deref())?;
+            show::print_removed(directory.lab(), &down::down(&directory)?)?;
         }
         Command::Exec(args) => {
-            let lab = Lab::open(args.which.lab.as_deref())?;
+            let lab = args.lab.open()?;
             return Err(exec::exec(&lab, &args.host, &args.command));
         }
         Command::Mode(args) => {
-            let mut lab = Lab::open(args.which.lab.as_deref())?;
-            let word = args
+            let mut lab = args.lab.open()?;
+            let mode_name = args
                 .mode
                 .to_possible_value()
                 .map_or_else(String::new, |value| value.get_name().to_owned());
-            fault::set_mode(&mut lab, (word != "file").then_some(word.as_str()))?;
+            fault::set_mode(&mut lab, (mode_name != "file").then_some(mode_name.as_str()))?;
             show::line(&format!(
                 "The switches of {} now measure: {}.",
                 lab.topology.name,
-                lab.state.conditions.measuring()
+                lab.state.conditions.mode_text()
             ))?;
         }
-        Command::Traffic(args) => return make_traffic(args.pattern),
-        Command::Fault(args) => make_fault(args.fault)?,
+        Command::Traffic(args) => return run_traffic(args.pattern),
+        Command::Fault(args) => run_fault(args.fault)?,
         Command::Capture(args) => {
-            let lab = Lab::open(args.which.lab.as_deref())?;
-            let (kept, lost) = capture::capture(&lab, &args.link, &args.file, args.span, args.packets)?;
-            let more = if lost > 0 {
-                format!(" {lost} more were dropped under overload.")
+            let lab = args.lab.open()?;
+            let counts = capture::capture(&lab, &args.link, &args.file, args.span, args.packets)?;
+            let loss_note = if counts.dropped > 0 {
+                format!(" {} more were dropped under overload.", counts.dropped)
             } else {
                 String::new()
             };
-            show::line(&format!("{kept} packets in {}.{more}", args.file.display()))?;
+            show::line(&format!(
+                "{} packets in {}.{loss_note}",
+                counts.captured,
+                args.file.display()
+            ))?;
         }
         Command::Generate { directory } => {
             generate::man_pages(Args::command(), &directory)?;
@@ -441,7 +450,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
+fn run_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
     let (common, pattern) = match command {
         TrafficCommand::Flow { common, rate } => (common, Pattern::Even { rate }),
         TrafficCommand::Burst {
@@ -450,9 +459,9 @@ fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
             every,
         } => (common, Pattern::Burst { packets, every }),
     };
-    let lab = Lab::open(common.which.lab.as_deref())?;
+    let lab = common.lab.open()?;
     let traffic = Traffic {
-        ends: Ends::find(&lab.topology, &common.from, &common.to, common.ipv6)?,
+        hosts: HostPairs::find(&lab.topology, &common.from, &common.to, common.ipv6)?,
         flows: common.flows,
         size: common.size,
         span: common.span,
@@ -463,49 +472,49 @@ fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
 }
 
 /// Injects a fault, or executes one of the subcommands that are not conditions of a link (restart, wipe, clear).
-fn make_fault(command: FaultCommand) -> Result<(), CliError> {
+fn run_fault(command: FaultCommand) -> Result<(), CliError> {
     use crate::conditions::Fault;
-    let (which, link, fault) = match command {
+    let (lab, link, fault) = match command {
         FaultCommand::Cut {
             link,
             keep_routes,
-            which,
+            lab,
         } => (
-            which,
+            lab,
             link,
             Fault::Cut {
                 reroute: !keep_routes,
             },
         ),
-        FaultCommand::Loss { link, share, which } => (which, link, Fault::Loss(share)),
-        FaultCommand::Delay { link, time, which } => (which, link, Fault::Delay(time)),
-        FaultCommand::Reorder { link, share, which } => (which, link, Fault::Reorder(share)),
-        FaultCommand::Slow { link, rate, which } => (which, link, Fault::Slow(rate.0)),
-        FaultCommand::Restore { link, which } => {
-            let mut lab = Lab::open(which.lab.as_deref())?;
+        FaultCommand::Loss { link, share, lab } => (lab, link, Fault::Loss(share)),
+        FaultCommand::Delay { link, time, lab } => (lab, link, Fault::Delay(time)),
+        FaultCommand::Reorder { link, share, lab } => (lab, link, Fault::Reorder(share)),
+        FaultCommand::Slow { link, rate, lab } => (lab, link, Fault::Slow(rate.0)),
+        FaultCommand::Restore { link, lab } => {
+            let mut lab = lab.open()?;
             let link = fault::restore(&mut lab, &link)?;
             return show::line(&format!("{link}: link restored."));
         }
-        FaultCommand::Restart { switch, after, which } => {
-            let lab = Lab::open(which.lab.as_deref())?;
-            let restarted = restart::restart(&lab, &switch, Duration::from_nanos(after))?;
-            return show::restarted(&switch, restarted);
+        FaultCommand::Restart { switch, after, lab } => {
+            let lab = lab.open()?;
+            let times = restart::restart(&lab, &switch, Duration::from_nanos(after))?;
+            return show::print_restarted(&switch, times);
         }
-        FaultCommand::Wipe { switch, which } => {
-            let lab = Lab::open(which.lab.as_deref())?;
+        FaultCommand::Wipe { switch, lab } => {
+            let lab = lab.open()?;
             let wiped = fault::wipe(&lab, switch.as_deref())?;
             return show::line(&format!(
                 "The SF-INT registers of {} are empty.",
                 wiped.join(", ")
             ));
         }
-        FaultCommand::Clear { which } => {
-            let mut lab = Lab::open(which.lab.as_deref())?;
+        FaultCommand::Clear { lab } => {
+            let mut lab = lab.open()?;
             fault::clear(&mut lab)?;
             return show::line(&format!("All faults of {} are removed.", lab.topology.name));
         }
     };
-    let mut lab = Lab::open(which.lab.as_deref())?;
+    let mut lab = lab.open()?;
     let fault = fault::inject(&mut lab, &link, fault)?;
     show::line(&format!("{fault}. `hopwise lab fault clear` removes it."))
 }

@@ -49,7 +49,7 @@ pub(crate) enum Fault {
 
 impl Conditions {
     /// Returns the faults of a link.
-    pub(crate) fn of_link(&self, link: &str) -> impl Iterator<Item = Fault> {
+    pub(crate) fn faults_of(&self, link: &str) -> impl Iterator<Item = Fault> {
         self.faults
             .iter()
             .filter(move |active| active.link == link)
@@ -57,7 +57,7 @@ impl Conditions {
     }
 
     /// Returns the indices of the links that routes avoid.
-    pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
+    pub(crate) fn avoided_links(&self, topology: &Topology) -> Vec<usize> {
         self.faults
             .iter()
             .filter(|active| active.fault == Fault::Cut { reroute: true })
@@ -66,12 +66,12 @@ impl Conditions {
     }
 
     /// Describes the active faults for people.
-    pub(crate) fn described(&self) -> Vec<String> {
+    pub(crate) fn descriptions(&self) -> Vec<String> {
         self.faults.iter().map(ActiveFault::describe).collect()
     }
 
     /// Describes the measurement mode for people.
-    pub(crate) fn measuring(&self) -> &str {
+    pub(crate) fn mode_text(&self) -> &str {
         self.mode.as_deref().unwrap_or("as the file says")
     }
 
@@ -79,7 +79,7 @@ impl Conditions {
     pub(crate) fn add(&mut self, active: ActiveFault) {
         let kind = std::mem::discriminant(&active.fault);
         self.faults
-            .retain(|known| known.link != active.link || std::mem::discriminant(&known.fault) != kind);
+            .retain(|other| other.link != active.link || std::mem::discriminant(&other.fault) != kind);
         self.faults.push(active);
     }
 }
@@ -101,8 +101,8 @@ impl ActiveFault {
 impl Fault {
     /// Returns the keys of a switch port's configuration that cause the fault.
     pub(crate) fn keys(self, port: &Port) -> Vec<(&'static str, Shown)> {
-        let host = matches!(port.peer, Node::Host(_));
-        let (out, into, value) = match self {
+        let is_host_port = matches!(port.peer, Node::Host(_));
+        let (send_key, receive_key, value) = match self {
             Self::Cut { .. } => return vec![("up", false.show())],
             Self::Loss(share) => ("loss", "in_loss", Fraction((share * 1e6).round() as u32).show()),
             Self::Delay(time) => ("delay", "in_delay", Duration::from_nanos(time).show()),
@@ -113,8 +113,8 @@ impl Fault {
             ),
             Self::Slow(rate) => ("rate", "in_rate", Rate(rate).show()),
         };
-        let mut keys = vec![(out, value.clone())];
-        keys.extend(host.then_some((into, value)));
+        let mut keys = vec![(send_key, value.clone())];
+        keys.extend(is_host_port.then_some((receive_key, value)));
         keys
     }
 }
@@ -137,16 +137,16 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        let (host, switch) = (Node::Host(0), Node::Switch(0));
+        let (is_host_port, switch) = (Node::Host(0), Node::Switch(0));
         assert_eq!(keys(Fault::Loss(0.02), switch), "loss=0.02");
-        assert_eq!(keys(Fault::Loss(0.02), host), "loss=0.02 in_loss=0.02");
-        assert_eq!(keys(Fault::Cut { reroute: true }, host), "up=false");
+        assert_eq!(keys(Fault::Loss(0.02), is_host_port), "loss=0.02 in_loss=0.02");
+        assert_eq!(keys(Fault::Cut { reroute: true }, is_host_port), "up=false");
         assert_eq!(
-            keys(Fault::Delay(5_000_000), host),
+            keys(Fault::Delay(5_000_000), is_host_port),
             "delay=\"5ms\" in_delay=\"5ms\""
         );
         assert_eq!(
-            keys(Fault::Slow(5_000_000), host),
+            keys(Fault::Slow(5_000_000), is_host_port),
             "rate=\"5Mbit/s\" in_rate=\"5Mbit/s\""
         );
         assert_eq!(keys(Fault::Reorder(0.5), switch), "reorder=0.5");
@@ -178,7 +178,7 @@ mod tests {
             "a-b takes 1ms",
         ];
         assert_eq!(described, expected);
-        assert_eq!(conditions.of_link("a-b").count(), 4);
+        assert_eq!(conditions.faults_of("a-b").count(), 4);
         let text = serde_json::to_string(&conditions).unwrap();
         assert_eq!(serde_json::from_str::<Conditions>(&text).ok(), Some(conditions));
     }

@@ -3,21 +3,17 @@
 //! The topology file has the users' settings; the lab adds addresses, ports, routes and node names. All reports go to
 //! addresses in the management namespace, where the collector's sockets are.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use settings::{
     setting::{Setting, Shown},
     values::{Size, bytes},
 };
 
-use crate::conditions::Conditions;
-use crate::file::Verbatim;
-use crate::managed;
 use crate::plan::{COLLECTOR, MANAGEMENT, SWITCH_API, namespace};
-use crate::routes::routes;
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Port, Topology};
+use crate::{conditions::Conditions, file::Verbatim, managed, routes::routes};
 
 /// UDP port of telemetry reports at the collector.
 const TELEMETRY_PORT: u16 = 32766;
@@ -67,27 +63,27 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         let written = get_at(&settings, &["store", "max_bytes"])
             .and_then(text)
             .and_then(bytes);
-        let most = written.map_or(MAX_STORE_BYTES, |most| most.min(MAX_STORE_BYTES));
+        let max_bytes = written.map_or(MAX_STORE_BYTES, |max_bytes| max_bytes.min(MAX_STORE_BYTES));
         set_at(
             &mut settings,
             &["store", "dir"],
             plain(dir.join("store").to_string_lossy()),
         );
-        set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
+        set_at(&mut settings, &["store", "max_bytes"], Size(max_bytes).show());
     }
     if get_at(&settings, &["collector", "memory"]).is_some() {
-        let [rdma, exchange] = MEMORY_PORTS.map(at_collector);
+        let [rdma, exchange] = MEMORY_PORTS.map(collector_address);
         set_at(&mut settings, &["collector", "memory", "listen"], rdma);
         set_at(&mut settings, &["collector", "memory", "exchange"], exchange);
         let directory = plain(dir.join("memory").to_string_lossy());
         default_at(&mut settings, &["collector", "memory", "directory"], directory);
     }
     if managed::is_managed(&topology.file) {
-        managed::add(
+        managed::add_manager(
             &mut settings,
             topology,
             conditions.mode.as_deref(),
-            &reports(topology),
+            &report_address(topology),
             dir,
         );
     }
@@ -114,7 +110,7 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
 }
 
 /// Returns the address to which the switches send their reports.
-fn reports(topology: &Topology) -> String {
+fn report_address(topology: &Topology) -> String {
     let port = if topology.file.aggregator.is_some() {
         AGGREGATOR_PORT
     } else {
@@ -145,7 +141,7 @@ fn links(topology: &Topology) -> Vec<Shown> {
 }
 
 /// Returns the collector's API address in the topology file, if set.
-pub(crate) fn written_api(topology: &Topology) -> Option<SocketAddr> {
+pub(crate) fn configured_api(topology: &Topology) -> Option<SocketAddr> {
     let Verbatim(settings) = topology.file.collector.as_ref()?;
     get_at(settings, &["api", "listen"]).and_then(text)?.parse().ok()
 }
@@ -161,7 +157,7 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
         entry("name", plain(switch.name.as_str())),
     ];
     if !managed {
-        entries.push(entry("reports", plain(reports(topology))));
+        entries.push(entry("reports", plain(report_address(topology))));
     }
     if let Some(Verbatim(Shown::Table(further))) = &file.switch {
         entries.extend(further.iter().cloned());
@@ -172,19 +168,19 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if file.translator.is_some()
         && let Some((_, Shown::Table(dta))) = entries.iter_mut().find(|(key, _)| key == "dta")
     {
-        set(dta, "collectors", Shown::List(vec![at_collector(DTA_PORT)]));
+        set(dta, "collectors", Shown::List(vec![collector_address(DTA_PORT)]));
     }
     let ports = switch
         .ports
         .iter()
         .map(|port| self::port(topology, port, conditions));
     entries.push(entry("ports", Shown::List(ports.collect())));
-    let routes = routes(topology, index, &conditions.closed(topology))
+    let routes = routes(topology, index, &conditions.avoided_links(topology))
         .into_iter()
         .flat_map(|route| {
-            let to = route.to.to_string();
+            let destination = route.to.to_string();
             let ports = route.ports.into_iter();
-            ports.map(move |port| table([("to", plain(to.as_str())), ("port", plain(port))]))
+            ports.map(move |port| table([("to", plain(destination.as_str())), ("port", plain(port))]))
         });
     entries.push(entry("routes", Shown::List(routes.collect())));
     if managed {
@@ -197,17 +193,17 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if !filter.is_empty() {
         entries.push(entry("filter", list(filter)));
     }
-    role("switch", entries, SWITCH_API)
+    role_config("switch", entries, SWITCH_API)
 }
 
 /// Builds the configuration of a process with one role and the API.
-fn role(name: &str, entries: Vec<(String, Shown)>, api: &str) -> String {
+fn role_config(name: &str, entries: Vec<(String, Shown)>, api: &str) -> String {
     let api = table([("listen", plain(api))]);
     table([(name, Shown::Table(entries)), ("api", api)]).to_toml()
 }
 
 /// Formats a socket address in the management namespace, at the collector's IP address.
-fn at_collector(port: u16) -> Shown {
+fn collector_address(port: u16) -> Shown {
     plain(SocketAddr::from((COLLECTOR, port)).to_string())
 }
 
@@ -220,11 +216,15 @@ pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
     let interop = written
         .iter()
         .any(|(key, value)| key == "interop" && *value == plain(true));
-    let to = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
+    let destination = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
     let listen = plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}"));
     set(&mut entries, "listen", listen);
-    set(&mut entries, "forward", Shown::List(vec![at_collector(to)]));
-    Some(role("aggregator", entries, SWITCH_API))
+    set(
+        &mut entries,
+        "forward",
+        Shown::List(vec![collector_address(destination)]),
+    );
+    Some(role_config("aggregator", entries, SWITCH_API))
 }
 
 /// Builds the translator's configuration; `None` in a lab without translator.
@@ -233,11 +233,11 @@ pub(crate) fn translator(topology: &Topology) -> Option<String> {
         return None;
     };
     let mut entries = written.clone();
-    let [_, exchange] = MEMORY_PORTS.map(at_collector);
-    set(&mut entries, "listen", at_collector(DTA_PORT));
+    let [_, exchange] = MEMORY_PORTS.map(collector_address);
+    set(&mut entries, "listen", collector_address(DTA_PORT));
     let memory = table([("exchange", exchange)]);
     set(&mut entries, "collectors", Shown::List(vec![memory]));
-    Some(role("translator", entries, TRANSLATOR_API))
+    Some(role_config("translator", entries, TRANSLATOR_API))
 }
 
 /// Builds the watch list of a switch, which names the flows that it measures.
@@ -246,24 +246,24 @@ fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     // A rule without keys matches UDP and TCP between all hosts and measures with INT-MD.
     let default = [Verbatim(Shown::Table(Vec::new()))];
     let written = match &file.switches[index].watch {
-        Some(own) => own,
+        Some(switch_watch) => switch_watch,
         None if file.watch.is_empty() => &default[..],
         None => &file.watch,
     };
     match conditions.mode.as_deref() {
         None => list(written),
         Some("off") => Shown::List(Vec::new()),
-        Some(mode) => Shown::List(written.iter().map(|entry| in_mode(entry, mode)).collect()),
+        Some(mode) => Shown::List(written.iter().map(|entry| with_mode(entry, mode)).collect()),
     }
 }
 
 /// Copies a watch rule with another measurement mode.
-fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
-    let mut shown = watch.0.clone();
-    if let Shown::Table(keys) = &mut shown {
+fn with_mode(watch: &Verbatim, mode: &str) -> Shown {
+    let mut rule = watch.0.clone();
+    if let Shown::Table(keys) = &mut rule {
         set(keys, "mode", plain(mode));
     }
-    shown
+    rule
 }
 
 /// Builds the settings of a switch port: its interface, its impairments, and the faults of its link.
@@ -280,7 +280,7 @@ fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
             .into_iter()
             .filter(|(_, value)| *value != Shown::Nothing),
     );
-    for fault in conditions.of_link(&link.interfaces[0]) {
+    for fault in conditions.faults_of(&link.interfaces[0]) {
         for (key, value) in fault.keys(port) {
             set(&mut entries, key, value);
         }

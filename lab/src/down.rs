@@ -1,11 +1,8 @@
 //! Removes a lab: its processes, its network namespaces and its directory. A lab that was created only in part is removed in
 //! the same way, because everything is found by the lab's name.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{fs, io::ErrorKind, path::Path, process::Command};
 
 use nic::process::{self, Process, Signal};
 
@@ -15,11 +12,11 @@ use terminal::CliError;
 /// Maximum wait for processes to exit after SIGTERM, and again after SIGKILL.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of scans for processes: one may start another before it handles the signal.
-const ROUNDS: usize = 5;
+const MAX_SCANS: usize = 5;
 
 /// Number of objects that were removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Removed {
+pub(crate) struct RemovalCounts {
     /// Number of processes that were ended.
     pub(crate) processes: usize,
     /// Number of namespaces deleted, each with its interfaces.
@@ -30,7 +27,7 @@ pub(crate) struct Removed {
 ///
 /// # Errors
 /// A process, a namespace or the directory cannot be removed.
-pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
+pub(crate) fn down(directory: &Directory) -> Result<RemovalCounts, CliError> {
     let lock = directory.lock()?;
     let removed = remove(directory);
     drop(lock);
@@ -38,12 +35,12 @@ pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
 }
 
 /// Removes a lab whose lock the caller holds.
-pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
-    let mut removed = Removed::default();
-    for _ in 0..ROUNDS {
-        let ended = end(&processes(directory)?)?;
-        removed.processes += ended;
-        if ended == 0 {
+pub(crate) fn remove(directory: &Directory) -> Result<RemovalCounts, CliError> {
+    let mut removed = RemovalCounts::default();
+    for _ in 0..MAX_SCANS {
+        let terminated = terminate(&processes(directory)?)?;
+        removed.processes += terminated;
+        if terminated == 0 {
             break;
         }
     }
@@ -71,16 +68,17 @@ pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
 /// Returns the processes of a lab: any in its namespaces, any that was started with a configuration file in its directory,
 /// and `ip` commands that still run for it.
 pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError> {
-    let all = process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
-    let own = std::process::id();
+    let candidates =
+        process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
+    let own_id = std::process::id();
     let namespaces = state::namespaces(directory.lab());
     let prefix = super::plan::prefix(directory.lab());
-    Ok(all
+    Ok(candidates
         .into_iter()
         .filter(|process| {
             let command = process.command();
-            process.id() != own
-                && (is_run_of(&command, directory.path())
+            process.id() != own_id
+                && (is_hopwise_run(&command, directory.path())
                     || is_ip_for(&command, &prefix)
                     || namespaces.iter().any(|name| process.is_in(name)))
         })
@@ -89,15 +87,15 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
 
 /// Returns whether this is `ip … NAMESPACE …` with a namespace of this prefix.
 fn is_ip_for(command: &[String], prefix: &str) -> bool {
-    let Some((program, words)) = command.split_first() else {
+    let Some((program, arguments)) = command.split_first() else {
         return false;
     };
     Path::new(program).file_name().is_some_and(|name| name == "ip")
-        && words.iter().any(|word| word.starts_with(prefix))
+        && arguments.iter().any(|argument| argument.starts_with(prefix))
 }
 
 /// Returns whether this is `hopwise run -c FILE` with a file in that directory.
-pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
+pub(crate) fn is_hopwise_run(command: &[String], directory: &Path) -> bool {
     match command {
         [_, run, option, file, ..] => {
             run == "run"
@@ -109,7 +107,7 @@ pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
 }
 
 /// Ends processes by SIGTERM, then by SIGKILL. Returns their number.
-fn end(processes: &[Process]) -> Result<usize, CliError> {
+fn terminate(processes: &[Process]) -> Result<usize, CliError> {
     for signal in [Signal::Terminate, Signal::Kill] {
         for process in processes.iter().filter(|process| !process.has_ended()) {
             process.signal(signal).map_err(|error| {
@@ -131,8 +129,8 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
 ///
 /// # Errors
 /// `ip` failed; the message contains its standard error.
-pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
-    let output = Command::new("ip").args(words).output().map_err(|error| {
+pub(crate) fn ip(arguments: &[&str]) -> Result<(), CliError> {
+    let output = Command::new("ip").args(arguments).output().map_err(|error| {
         CliError::io(
             "cannot run `ip`",
             error,
@@ -145,7 +143,7 @@ pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(CliError::new(format!(
         "`ip {}` failed: {}",
-        words.join(" "),
+        arguments.join(" "),
         stderr.trim()
     )))
 }
@@ -157,9 +155,12 @@ mod tests {
     #[test]
     fn a_process_of_a_lab_is_identified_by_its_configuration_file() {
         let directory = Path::new("/run/hopwise/lab-a");
-        let run = |words: &[&str]| {
-            is_run_of(
-                &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+        let run = |arguments: &[&str]| {
+            is_hopwise_run(
+                &arguments
+                    .iter()
+                    .map(|argument| (*argument).to_owned())
+                    .collect::<Vec<_>>(),
                 directory,
             )
         };
@@ -179,9 +180,12 @@ mod tests {
         assert!(!run(&["vi", "/run/hopwise/lab-a/collector.toml"]));
         assert!(!run(&["hopwise", "run"]));
         assert!(!run(&[]));
-        let ip = |words: &[&str]| {
+        let ip = |arguments: &[&str]| {
             is_ip_for(
-                &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+                &arguments
+                    .iter()
+                    .map(|argument| (*argument).to_owned())
+                    .collect::<Vec<_>>(),
                 "hw-a-",
             )
         };

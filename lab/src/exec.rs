@@ -1,19 +1,17 @@
 //! `hopwise lab exec`: runs a program in the network namespace of a host or switch, as `ip netns exec` does.
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::{ffi::OsString, os::unix::process::CommandExt, process::Command};
 
 use super::remote::Lab;
 use terminal::CliError;
 
 /// Replaces this process by the program, in the node's namespace. Returns only on failure.
 pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
-    if lab.topology.find(node).is_none() {
+    if lab.topology.find_node(node).is_none() {
         let names: Vec<&str> = lab
             .topology
             .nodes()
-            .map(|node| lab.topology.name_of(node))
+            .map(|node| lab.topology.node_name(node))
             .collect();
         return CliError::new(format!(
             "there is no host `{node}` in the lab {}; there are {}",

@@ -1,8 +1,7 @@
 //! The topology file of a lab, declared with the macros that also declare hopwise's configuration. The doc comments of the
 //! settings are the text of the reference page, `docs/reference/lab.md`.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use settings::{
     choice,
@@ -172,12 +171,12 @@ impl Setting for Verbatim {
     const KIND: &'static str = "a table";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let shown = shown(node);
-        if !matches!(shown, Shown::Table(_)) {
+        let table = shown(node);
+        if !matches!(table, Shown::Table(_)) {
             reader.expected(node, Self::KIND);
             return None;
         }
-        Some(Self(shown))
+        Some(Self(table))
     }
 
     fn show(&self) -> Shown {

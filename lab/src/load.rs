@@ -5,8 +5,7 @@
 //! table of the topology file that causes it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::path::Path;
+use std::{net::IpAddr, ops::RangeInclusive, path::Path};
 
 use config::Settings;
 use manage_role::settings::check_intents;
@@ -20,7 +19,7 @@ use terminal::CliError;
 
 use crate::conditions::Conditions;
 use crate::file::{Address, HostSettings, LabFile, LinkSettings, P4Program, Verbatim};
-use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
+use crate::topology::{Host, Link, Node, Port, Switch, Topology, attached_switch};
 use crate::{configs, managed, routes};
 
 /// Maximum length of a lab's name.
@@ -37,12 +36,14 @@ const MAX_LINKS: usize = 256;
 pub(crate) const HOST_MTU: u32 = 1500;
 /// Additional MTU of a link between switches, as room for INT: shim and header of INT-MD (16 bytes), 16 hops with the default
 /// instructions (36 bytes each), and 48 bytes of reserve.
-pub(crate) const INT_ROOM: u32 = 640;
+pub(crate) const INT_HEADROOM: u32 = 640;
 /// Valid MTUs: IPv6 requires 1280 bytes, a lab supports at most 9216.
-const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
+const VALID_MTUS: RangeInclusive<u32> = 1280..=9216;
+/// Length of an Ethernet header, bytes.
+const ETHERNET_HEADER: u64 = 14;
 /// Reserved names: `lo` is an interface of every namespace, `all` selects all hosts, the others are namespaces and files of a
 /// lab.
-const RESERVED: [&str; 9] = [
+const RESERVED_NAMES: [&str; 9] = [
     "lo",
     "mgmt",
     "collector",
@@ -81,14 +82,14 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Topology, ConfigError> {
     let mut reader = Reader::new(text);
     let mut topology = None;
     if let Some(root) = reader.parse(tables::<LabFile>)
-        && let Some(read) = LabFile::read(&root, &mut reader)
+        && let Some(file) = LabFile::read(&root, &mut reader)
     {
         topology = Builder {
             root: &root,
             reader: &mut reader,
             text,
         }
-        .make(read);
+        .build(file);
     }
     reader.finish(file)?;
     // The default is never returned: if no topology was built, `finish` has returned the problems.
@@ -111,20 +112,20 @@ struct Builder<'a, 'i> {
 type Names<'f> = BTreeMap<&'f str, Node>;
 
 impl Builder<'_, '_> {
-    fn make(&mut self, mut file: LabFile) -> Option<Topology> {
-        self.lab_name(&file);
-        self.sizes(&file);
+    fn build(&mut self, mut file: LabFile) -> Option<Topology> {
+        self.check_lab_name(&file);
+        self.check_sizes(&file);
         let names = self.names(&file);
         let nodes = self.node_ids(&file);
         let addresses = self.addresses(&file);
         let links = self.links(&file, &names)?;
         let ports = ports(&links, file.switches.len());
-        let of_hosts = self.host_links(&file, &links);
-        self.mtus(&file, &links);
-        self.watch(&mut file);
-        self.intents(&file);
-        self.collector(&file);
-        let hosts = file.hosts.iter().zip(addresses).zip(of_hosts);
+        let host_links = self.host_links(&file, &links);
+        self.check_mtus(&file, &links);
+        self.complete_watch_lists(&mut file);
+        self.check_intents(&file);
+        self.check_collector(&file);
+        let hosts = file.hosts.iter().zip(addresses).zip(host_links);
         let hosts: Option<Vec<Host>> = hosts
             .map(|((host, addresses), link)| {
                 Some(Host {
@@ -149,12 +150,12 @@ impl Builder<'_, '_> {
             links,
             file,
         };
-        self.connected(&topology);
-        self.bmv2(&topology);
-        self.switches(&topology);
-        self.manager(&topology);
-        self.aggregator(&topology);
-        self.translator(&topology);
+        self.check_connected(&topology);
+        self.check_bmv2(&topology);
+        self.check_switches(&topology);
+        self.check_manager(&topology);
+        self.check_aggregator(&topology);
+        self.check_translator(&topology);
         Some(topology)
     }
 
@@ -170,7 +171,7 @@ impl Builder<'_, '_> {
     }
 
     /// Rejects a key that the topology file must not set.
-    fn refuse_written(&mut self, path: &[&str], why: &str) {
+    fn refuse_key(&mut self, path: &[&str], why: &str) {
         if is_written(self.root, path) {
             self.refuse(path, format!("{why}; remove this"));
         }
@@ -178,7 +179,7 @@ impl Builder<'_, '_> {
 
     /// Parses a configuration that the lab would write for a process. On failure, rejects the key at `path` that it results
     /// from.
-    fn check(&mut self, config: &str, process: &str, file: &str, path: &[&str]) -> bool {
+    fn check_config(&mut self, config: &str, process: &str, file: &str, path: &[&str]) -> bool {
         let result = Settings::parse(config, file);
         if let Err(error) = &result {
             let message = format!("{process} rejects the configuration that results:\n{error}");
@@ -187,7 +188,7 @@ impl Builder<'_, '_> {
         result.is_ok()
     }
 
-    fn lab_name(&mut self, file: &LabFile) {
+    fn check_lab_name(&mut self, file: &LabFile) {
         if !is_written(self.root, &["name"]) {
             self.refuse(
                 &[],
@@ -202,36 +203,27 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn sizes(&mut self, file: &LabFile) {
-        for (key, there, least, most, why) in [
-            (
-                "hosts",
-                file.hosts.len(),
-                2,
-                MAX_HOSTS,
-                "packets go from one host to another",
-            ),
-            (
-                "switches",
-                file.switches.len(),
-                1,
-                MAX_SWITCHES,
-                "each is a process",
-            ),
-            (
-                "links",
-                file.links.len(),
-                1,
-                MAX_LINKS,
-                "each is a pair of interfaces",
-            ),
-        ] {
-            if !(least..=most).contains(&there) {
-                let message = format!(
-                    "a lab has {least} to {most} {key} ({why}), and here are {there}; write [[{key}]]"
-                );
-                self.refuse(&[key], message);
-            }
+    fn check_sizes(&mut self, file: &LabFile) {
+        let hosts = file.hosts.len();
+        self.check_count(
+            "hosts",
+            hosts,
+            2..=MAX_HOSTS,
+            "packets go from one host to another",
+        );
+        let switches = file.switches.len();
+        self.check_count("switches", switches, 1..=MAX_SWITCHES, "each is a process");
+        let links = file.links.len();
+        self.check_count("links", links, 1..=MAX_LINKS, "each is a pair of interfaces");
+    }
+
+    fn check_count(&mut self, key: &str, count: usize, range: RangeInclusive<usize>, why: &str) {
+        if !range.contains(&count) {
+            let min = range.start();
+            let max = range.end();
+            let message =
+                format!("a lab has {min} to {max} {key} ({why}), and here are {count}; write [[{key}]]");
+            self.refuse(&[key], message);
         }
     }
 
@@ -254,7 +246,7 @@ impl Builder<'_, '_> {
                     "`{name}` cannot be a name; write letters, digits or `_`, such as \"{}1\"",
                     &list[..1]
                 )
-            } else if RESERVED.contains(&name.as_str()) {
+            } else if RESERVED_NAMES.contains(&name.as_str()) {
                 format!("`{name}` is a reserved name; choose another")
             } else if names.insert(name, node).is_some() {
                 format!("there are two nodes called `{name}`; rename one")
@@ -273,8 +265,8 @@ impl Builder<'_, '_> {
         for (index, switch) in file.switches.iter().enumerate() {
             let id = switch.node.unwrap_or(index as u32 + 1);
             if id == 0 || id == u32::MAX {
-                let most = u32::MAX - 1;
-                let message = format!("{id} means \"unknown\" in reports; write a number from 1 to {most}");
+                let max = u32::MAX - 1;
+                let message = format!("{id} means \"unknown\" in reports; write a number from 1 to {max}");
                 self.refuse_item("switches", index, "node", message);
             } else if let Some(other) = seen.insert(id, &switch.name) {
                 let message = format!("the node id {id} is used by `{other}`; write another `node`");
@@ -288,23 +280,23 @@ impl Builder<'_, '_> {
     /// Collects the addresses of each host; each must be unique.
     fn addresses(&mut self, file: &LabFile) -> Vec<Vec<Address>> {
         let mut seen: BTreeMap<IpAddr, &str> = BTreeMap::new();
-        let mut all = Vec::new();
+        let mut addresses = Vec::new();
         for (index, host) in file.hosts.iter().enumerate() {
-            let mut own = Vec::new();
+            let mut host_addresses = Vec::new();
             for (key, ipv6, written) in [
                 ("address", false, host.address),
                 ("address6", true, host.address6),
             ] {
                 let Some(address) = written else { continue };
-                if let Err(message) = usable(address, ipv6) {
+                if let Err(message) = check_address(address, ipv6) {
                     self.refuse_item("hosts", index, key, message);
                 } else if let Some(other) = seen.insert(address.ip, &host.name) {
                     let message = format!("{} is the address of `{other}`; write another", address.ip);
                     self.refuse_item("hosts", index, key, message);
                 }
-                own.push(address);
+                host_addresses.push(address);
             }
-            if own.is_empty() {
+            if host_addresses.is_empty() {
                 let message = format!(
                     "`{}` has no address; write address = \"10.0.{}.1\"",
                     host.name,
@@ -312,19 +304,19 @@ impl Builder<'_, '_> {
                 );
                 self.refuse_item("hosts", index, "", message);
             }
-            all.push(own);
+            addresses.push(host_addresses);
         }
-        all
+        addresses
     }
 
     /// Builds the links; `None` if one of them has no two valid ends.
     fn links(&mut self, file: &LabFile, names: &Names<'_>) -> Option<Vec<Link>> {
         let mut links = Vec::new();
-        let mut taken = BTreeSet::new();
+        let mut used_names = BTreeSet::new();
         for (index, link) in file.links.iter().enumerate() {
-            let place = index.to_string();
-            self.link_values(&place, link);
-            let Some(ends) = self.ends(&place, link, names) else {
+            let item = index.to_string();
+            self.check_link(&item, link);
+            let Some(ends) = self.ends(&item, link, names) else {
                 continue;
             };
             let interfaces =
@@ -337,16 +329,16 @@ impl Builder<'_, '_> {
             });
             let interfaces = copies
                 .take(MAX_LINKS + 1)
-                .find(|names| !taken.contains(&names[0]))
+                .find(|names| !used_names.contains(&names[0]))
                 .unwrap_or(interfaces);
-            taken.extend(interfaces.iter().cloned());
+            used_names.extend(interfaces.iter().cloned());
             if interfaces[0].len() > MAX_INTERFACE_NAME {
                 let message = format!(
                     "the interface of this link would be called `{}`, and such names have {MAX_INTERFACE_NAME} letters at most; shorten \
                      `{}` or `{}`",
                     interfaces[0], link.between[0], link.between[1]
                 );
-                self.refuse(&["links", &place, "between"], message);
+                self.refuse(&["links", &item, "between"], message);
             }
             links.push(Link {
                 ends,
@@ -355,13 +347,13 @@ impl Builder<'_, '_> {
                 settings: link.clone(),
             });
         }
-        let whole = links.len() == file.links.len();
-        with_mtus(&mut links);
-        whole.then_some(links)
+        let is_complete = links.len() == file.links.len();
+        set_mtus(&mut links);
+        is_complete.then_some(links)
     }
 
-    fn ends(&mut self, place: &str, link: &LinkSettings, names: &Names<'_>) -> Option<[Node; 2]> {
-        let path = ["links", place, "between"];
+    fn ends(&mut self, item: &str, link: &LinkSettings, names: &Names<'_>) -> Option<[Node; 2]> {
+        let path = ["links", item, "between"];
         let [from, to] = link.between.as_slice() else {
             self.refuse(
                 &path,
@@ -370,16 +362,16 @@ impl Builder<'_, '_> {
             return None;
         };
         let mut ends = Vec::new();
-        for (at, name) in [from, to].into_iter().enumerate() {
+        for (position, name) in [from, to].into_iter().enumerate() {
             let Some(node) = names.get(name.as_str()) else {
-                let known: Vec<&str> = names.keys().copied().collect();
-                let advice = match nearest(name, &known) {
+                let node_names: Vec<&str> = names.keys().copied().collect();
+                let hint = match nearest(name, &node_names) {
                     Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("write one of {}", known.join(", ")),
+                    None => format!("write one of {}", node_names.join(", ")),
                 };
                 self.refuse(
-                    &["links", place, "between", &at.to_string()],
-                    format!("there is no node `{name}`; {advice}"),
+                    &["links", item, "between", &position.to_string()],
+                    format!("there is no node `{name}`; {hint}"),
                 );
                 continue;
             };
@@ -402,30 +394,30 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn link_values(&mut self, place: &str, link: &LinkSettings) {
+    fn check_link(&mut self, item: &str, link: &LinkSettings) {
         if link.delay.as_secs() >= 10 {
             self.refuse(
-                &["links", place, "delay"],
+                &["links", item, "delay"],
                 "the delay is too long; write less than \"10s\"",
             );
         }
-        if let Some(mtu) = link.mtu.filter(|mtu| !MTUS.contains(mtu)) {
+        if let Some(mtu) = link.mtu.filter(|mtu| !VALID_MTUS.contains(mtu)) {
             let message = format!(
                 "{mtu} is out of range; write a number from {} to {}",
-                MTUS.start(),
-                MTUS.end()
+                VALID_MTUS.start(),
+                VALID_MTUS.end()
             );
-            self.refuse(&["links", place, "mtu"], message);
+            self.refuse(&["links", item, "mtu"], message);
         }
         if let Some(depth) = link.depth {
             if link.rate.is_none() {
                 self.refuse(
-                    &["links", place, "depth"],
+                    &["links", item, "depth"],
                     "a queue needs a rate; add rate = \"100Mbit/s\", or remove `depth`",
                 );
-            } else if depth.0 < u64::from(*MTUS.end()) + 14 {
+            } else if depth.0 < u64::from(*VALID_MTUS.end()) + ETHERNET_HEADER {
                 self.refuse(
-                    &["links", place, "depth"],
+                    &["links", item, "depth"],
                     "the queue is too small for one packet; write at least \"10 KiB\"",
                 );
             }
@@ -434,12 +426,12 @@ impl Builder<'_, '_> {
 
     /// Finds the link of each host; a host must have exactly one.
     fn host_links(&mut self, file: &LabFile, links: &[Link]) -> Vec<Option<usize>> {
-        let mut found = Vec::new();
+        let mut host_links = Vec::new();
         for (index, HostSettings { name, .. }) in file.hosts.iter().enumerate() {
-            let own: Vec<usize> = (0..links.len())
+            let indices: Vec<usize> = (0..links.len())
                 .filter(|link| links[*link].ends.contains(&Node::Host(index)))
                 .collect();
-            match own[..] {
+            match indices[..] {
                 [] => {
                     let message = format!("`{name}` has no link; write [[links]] between = [\"{name}\", …]");
                     self.refuse_item("hosts", index, "", message);
@@ -452,30 +444,30 @@ impl Builder<'_, '_> {
                     self.refuse(&["links", &second.to_string(), "between"], message);
                 }
             }
-            found.push(own.first().copied());
+            host_links.push(indices.first().copied());
         }
-        found
+        host_links
     }
 
     /// Checks that the largest packet of a host fits through every link between switches.
-    fn mtus(&mut self, file: &LabFile, links: &[Link]) {
-        let longest = longest_of_hosts(links);
+    fn check_mtus(&mut self, file: &LabFile, links: &[Link]) {
+        let max_mtu = max_host_mtu(links);
         for (index, link) in links
             .iter()
             .enumerate()
             .filter(|(_, link)| is_between_switches(link))
         {
-            if file.links[index].mtu.is_some() && link.mtu < longest {
+            if file.links[index].mtu.is_some() && link.mtu < max_mtu {
                 let message = format!(
-                    "hosts send packets of up to {longest} bytes; write at least {} (with room for INT), or a smaller mtu at the hosts",
-                    longest + INT_ROOM
+                    "hosts send packets of up to {max_mtu} bytes; write at least {} (with room for INT), or a smaller mtu at the hosts",
+                    max_mtu + INT_HEADROOM
                 );
                 self.refuse_item("links", index, "mtu", message);
             }
         }
     }
 
-    fn collector(&mut self, file: &LabFile) {
+    fn check_collector(&mut self, file: &LabFile) {
         if file.collector.is_none() {
             self.refuse(&[], "there is no collector; write [collector] (it may be empty)");
             return;
@@ -517,26 +509,26 @@ impl Builder<'_, '_> {
                 "the lab sets where its switches are",
             ),
         ] {
-            self.refuse_written(path, why);
+            self.refuse_key(path, why);
         }
     }
 
     /// Replaces the watch lists by complete ones: each rule gets the defaults of a switch's configuration.
-    fn watch(&mut self, file: &mut LabFile) {
+    fn complete_watch_lists(&mut self, file: &mut LabFile) {
         if let Some(node) = child(self.root, "watch") {
-            file.watch = self.watched(node);
+            file.watch = self.read_watch_list(node);
         }
         let Some(Value::Array(switches)) = child(self.root, "switches").map(TomlNode::get_ref) else {
             return;
         };
         for (switch, node) in file.switches.iter_mut().zip(switches) {
             if let Some(node) = child(node, "watch") {
-                switch.watch = Some(self.watched(node));
+                switch.watch = Some(self.read_watch_list(node));
             }
         }
     }
 
-    fn watched(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
+    fn read_watch_list(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
         let Value::Array(list) = list.get_ref() else {
             return Vec::new();
         };
@@ -545,7 +537,7 @@ impl Builder<'_, '_> {
             .collect()
     }
 
-    fn intents(&mut self, file: &LabFile) {
+    fn check_intents(&mut self, file: &LabFile) {
         if let Some(node) = child(self.root, "intents")
             && let Some(intents) = Vec::<IntentSettings>::read(node, self.reader)
         {
@@ -554,13 +546,13 @@ impl Builder<'_, '_> {
         let Some(key) = managed::unmanaged_by(file) else {
             return;
         };
-        for (path, what) in [
+        for (path, subject) in [
             (&["intents"][..], "[[intents]]"),
             (&["collector", "manager"], "a manager"),
         ] {
             if is_written(self.root, path) {
                 let message = format!(
-                    "with {what}, the manager decides what each switch does, and so does `{key}`; remove one of them"
+                    "with {subject}, the manager decides what each switch does, and so does `{key}`; remove one of them"
                 );
                 self.refuse(path, message);
             }
@@ -568,18 +560,18 @@ impl Builder<'_, '_> {
     }
 
     /// Checks that the collector's configuration is valid with the manager, inventory and intents that the lab adds.
-    fn manager(&mut self, topology: &Topology) {
+    fn check_manager(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() || !managed::is_managed(&topology.file) {
             return;
         }
         let api = ([127, 0, 0, 1], 0).into();
         let directory = Path::new("/");
         let config = configs::collector(topology, api, directory, &Conditions::default());
-        self.check(&config, "the collector", "collector.toml", &["collector"]);
+        self.check_config(&config, "the collector", "collector.toml", &["collector"]);
     }
 
     /// Checks that switches of kind `bmv2` support what the file requests.
-    fn bmv2(&mut self, topology: &Topology) {
+    fn check_bmv2(&mut self, topology: &Topology) {
         for index in (0..topology.switches.len()).filter(|index| topology.is_bmv2(*index)) {
             if let Some(key) = managed::unmanaged_by(&topology.file) {
                 let message = format!(
@@ -614,7 +606,7 @@ impl Builder<'_, '_> {
             };
             for key in ["rate", "depth", "delay", "loss"] {
                 if is_written(self.root, &["links", &index.to_string(), key]) {
-                    let name = topology.name_of(*end);
+                    let name = topology.node_name(*end);
                     let message = format!(
                         "`{name}` is of kind \"bmv2\", which sends packets as they come; remove `{key}`"
                     );
@@ -625,7 +617,7 @@ impl Builder<'_, '_> {
     }
 
     /// Checks every switch's configuration; stops at the first error, since others would fail for the same reason.
-    fn switches(&mut self, topology: &Topology) {
+    fn check_switches(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() {
             return;
         }
@@ -636,29 +628,29 @@ impl Builder<'_, '_> {
             .filter(|(index, _)| !topology.is_bmv2(*index))
         {
             let config = configs::switch(topology, index, &Conditions::default());
-            let passed_on = ["switch", "filter", "watch"]
+            let shared_key = ["switch", "filter", "watch"]
                 .into_iter()
                 .find(|key| is_written(self.root, &[key]));
             let index = index.to_string();
-            let path = passed_on.map_or(vec!["switches", index.as_str()], |key| vec![key]);
+            let path = shared_key.map_or(vec!["switches", index.as_str()], |key| vec![key]);
             let process = format!("switch `{}`", switch.name);
-            if !self.check(&config, &process, &format!("{}.toml", switch.name), &path) {
+            if !self.check_config(&config, &process, &format!("{}.toml", switch.name), &path) {
                 break;
             }
         }
     }
 
-    fn aggregator(&mut self, topology: &Topology) {
+    fn check_aggregator(&mut self, topology: &Topology) {
         for key in ["listen", "forward"] {
             let why = "the lab decides where its aggregator listens and sends to";
-            self.refuse_written(&["aggregator", key], why);
+            self.refuse_key(&["aggregator", key], why);
         }
         if let Some(text) = configs::aggregator(topology).filter(|_| self.reader.has_no_problems()) {
-            self.check(&text, "the aggregator", "aggregator.toml", &["aggregator"]);
+            self.check_config(&text, "the aggregator", "aggregator.toml", &["aggregator"]);
         }
     }
 
-    fn translator(&mut self, topology: &Topology) {
+    fn check_translator(&mut self, topology: &Topology) {
         for (path, why) in [
             (
                 &["translator", "listen"][..],
@@ -677,11 +669,11 @@ impl Builder<'_, '_> {
                 "the lab decides where the exchange listens",
             ),
         ] {
-            self.refuse_written(path, why);
+            self.refuse_key(path, why);
         }
         if topology.file.translator.is_some() {
             let why = "switches report to the lab's translator";
-            self.refuse_written(&["switch", "dta", "collectors"], why);
+            self.refuse_key(&["switch", "dta", "collectors"], why);
         }
         let Some(text) = configs::translator(topology).filter(|_| self.reader.has_no_problems()) else {
             return;
@@ -691,14 +683,14 @@ impl Builder<'_, '_> {
                 "the translator needs memory to write to; add [collector.collector.memory] with its stores";
             return self.refuse(&["translator"], why);
         }
-        self.check(&text, "the translator", "translator.toml", &["translator"]);
+        self.check_config(&text, "the translator", "translator.toml", &["translator"]);
     }
 
     /// Checks that the network is connected: every host reaches every other, and every switch has a link.
-    fn connected(&mut self, topology: &Topology) {
+    fn check_connected(&mut self, topology: &Topology) {
         let distances = routes::distances(topology, 0, &[]);
         for (index, host) in topology.hosts.iter().enumerate() {
-            if distances[entry(topology, host)].is_none() {
+            if distances[attached_switch(topology, host)].is_none() {
                 let first = &topology.hosts[0].name;
                 let message = format!(
                     "there is no path from `{first}` to `{}`; add a link between their switches",
@@ -728,7 +720,7 @@ fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
 }
 
 /// Checks that a host in a routed network can have this address.
-fn usable(address: Address, ipv6: bool) -> Result<(), String> {
+fn check_address(address: Address, ipv6: bool) -> Result<(), String> {
     let ip = address.ip;
     if ip.is_ipv6() != ipv6 {
         let (family, key) = if ipv6 { ("4", "address") } else { ("6", "address6") };
@@ -752,7 +744,7 @@ fn is_between_switches(link: &Link) -> bool {
     matches!(link.ends, [Node::Switch(_), Node::Switch(_)])
 }
 
-fn longest_of_hosts(links: &[Link]) -> u32 {
+fn max_host_mtu(links: &[Link]) -> u32 {
     links
         .iter()
         .filter(|link| !is_between_switches(link))
@@ -762,13 +754,13 @@ fn longest_of_hosts(links: &[Link]) -> u32 {
 }
 
 /// Sets the MTU of each link: as configured, or else the default for links of hosts and links between switches.
-fn with_mtus(links: &mut [Link]) {
+fn set_mtus(links: &mut [Link]) {
     for link in links.iter_mut() {
         link.mtu = link.settings.mtu.unwrap_or(HOST_MTU);
     }
-    let between = longest_of_hosts(links) + INT_ROOM;
+    let default_mtu = max_host_mtu(links) + INT_HEADROOM;
     for link in links.iter_mut().filter(|link| is_between_switches(link)) {
-        link.mtu = link.settings.mtu.unwrap_or(between);
+        link.mtu = link.settings.mtu.unwrap_or(default_mtu);
     }
 }
 

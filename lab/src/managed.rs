@@ -15,7 +15,7 @@ use crate::topology::{Node, Topology, program_of};
 
 /// Returns the first key of the file that configures switches one by one and so excludes a manager; `None` in a managed lab.
 pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
-    let role = file
+    let sets_role = file
         .switch
         .as_ref()
         .is_some_and(|Verbatim(keys)| get_at(keys, &["role"]).is_some());
@@ -35,7 +35,7 @@ pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
             "l4_checksum of [[switches]]",
             switches.any(|switch| switch.l4_checksum.is_some()),
         ),
-        ("role of [switch]", role),
+        ("role of [switch]", sets_role),
     ];
     keys.into_iter().find_map(|(key, written)| written.then_some(key))
 }
@@ -51,42 +51,53 @@ fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
         .intents
         .as_ref()
         .map(|written| written.iter().map(|Verbatim(intent)| intent.clone()));
-    let intents: Vec<Shown> = written.map_or_else(|| vec![everything(program_of(file))], Iterator::collect);
+    let intents: Vec<Shown> =
+        written.map_or_else(|| vec![default_intent(program_of(file))], Iterator::collect);
     match mode {
         None => intents,
         Some("off") => Vec::new(),
-        Some(mode) => intents.into_iter().map(|intent| in_mode(intent, mode)).collect(),
+        Some(mode) => intents
+            .into_iter()
+            .map(|intent| with_mode(intent, mode))
+            .collect(),
     }
 }
 
 /// Builds the default intent: UDP and TCP between all hosts, with INT-MD, or SF-INT if the P4 program supports only that. It
 /// does not watch link utilization, which is undefined for a link without a rate.
-fn everything(program: P4Program) -> Shown {
+fn default_intent(program: P4Program) -> Shown {
     let protocols = ["udp", "tcp"].map(plain);
     let metrics = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy"].map(plain);
-    let all = table([
+    let intent = table([
         ("name", plain("all")),
         ("match", table([("proto", Shown::List(protocols.into()))])),
         ("watch", Shown::List(metrics.into())),
         ("mode", plain("md")),
     ]);
     match program {
-        P4Program::Int => all,
-        P4Program::Sf => in_mode(all, "sf"),
+        P4Program::Int => intent,
+        P4Program::Sf => with_mode(intent, "sf"),
     }
 }
 
-/// Returns (name, mode) of each intent; an element is `None` if the intent does not set it.
-pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>; 2]> {
-    let intents = intents(file, mode);
-    let keys = intents
-        .iter()
-        .map(|intent| ["name", "mode"].map(|key| get_at(intent, &[key]).and_then(text).map(str::to_owned)));
-    keys.collect()
+/// Name and mode of an intent, each `None` if the intent does not set it.
+pub(crate) struct ExpectedIntent {
+    pub(crate) name: Option<String>,
+    pub(crate) mode: Option<String>,
+}
+
+/// Returns the intents that the manager reads from its configuration.
+pub(crate) fn expected_intents(file: &LabFile, mode: Option<&str>) -> Vec<ExpectedIntent> {
+    let intents = intents(file, mode).into_iter().map(|intent| {
+        let [name, mode] =
+            ["name", "mode"].map(|key| get_at(&intent, &[key]).and_then(text).map(str::to_owned));
+        ExpectedIntent { name, mode }
+    });
+    intents.collect()
 }
 
 /// Changes the mode of an intent. SF-INT does not measure flow latency, so that metric is removed.
-fn in_mode(mut intent: Shown, mode: &str) -> Shown {
+fn with_mode(mut intent: Shown, mode: &str) -> Shown {
     if let Shown::Table(keys) = &mut intent {
         set(keys, "mode", plain(mode));
         let watch = keys.iter_mut().find(|(key, _)| key == "watch");
@@ -101,7 +112,13 @@ fn in_mode(mut intent: Shown, mode: &str) -> Shown {
 
 /// Adds the manager, the inventory and the intents to the collector's configuration. `reports` is the address that switches
 /// report to.
-pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>, reports: &str, dir: &Path) {
+pub(crate) fn add_manager(
+    settings: &mut Shown,
+    topology: &Topology,
+    mode: Option<&str>,
+    reports: &str,
+    dir: &Path,
+) {
     let collector = table([("address", plain(reports))]);
     set_at(settings, &["manager", "collectors"], Shown::List(vec![collector]));
     set_at(

@@ -62,7 +62,7 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     let management = namespace(&topology.name, MANAGEMENT);
     let namespaces = topology
         .nodes()
-        .map(|node| namespace(&topology.name, topology.name_of(node)));
+        .map(|node| namespace(&topology.name, topology.node_name(node)));
     for name in namespaces.chain([management]) {
         steps.push(Step::Namespace(name.clone()));
         // No duplicate address detection: the addresses are unique, and it would delay IPv6 by a second.
@@ -72,18 +72,18 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
             "ipv6/conf/default/router_solicitations",
             "0",
         ));
-        steps.push(ip(&name, &["link", "set", "lo", "up"]));
+        steps.push(ip_step(&name, &["link", "set", "lo", "up"]));
     }
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
         // The kernel must not process the packets that the switch process forwards.
-        let inside = namespace(&topology.name, topology.name_of(node));
+        let namespace = namespace(&topology.name, topology.node_name(node));
         steps.push(Step::Setting(
-            inside.clone(),
+            namespace.clone(),
             "ipv6/conf/default/disable_ipv6",
             "1",
         ));
         if topology.is_bmv2_node(node) {
-            steps.push(Step::Setting(inside, "ipv4/ip_forward", "0"));
+            steps.push(Step::Setting(namespace, "ipv4/ip_forward", "0"));
         }
     }
     for link in &topology.links {
@@ -102,45 +102,45 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
 fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
     let [near, far] = link
         .ends
-        .map(|node| namespace(&topology.name, topology.name_of(node)));
-    let [at_near, at_far] = &link.interfaces;
+        .map(|node| namespace(&topology.name, topology.node_name(node)));
+    let [near_if, far_if] = &link.interfaces;
     let macs = [0, 1].map(|end| mac(topology, link, end));
     let mtu = link.mtu.to_string();
     let near_end = [
-        "link", "add", at_near, "netns", &near, "mtu", &mtu, "address", &macs[0],
+        "link", "add", near_if, "netns", &near, "mtu", &mtu, "address", &macs[0],
     ];
     let far_end = [
-        "type", "veth", "peer", "name", at_far, "netns", &far, "mtu", &mtu, "address", &macs[1],
+        "type", "veth", "peer", "name", far_if, "netns", &far, "mtu", &mtu, "address", &macs[1],
     ];
-    let words = [&near_end[..], &far_end[..]].concat();
-    steps.push(Step::Ip(None, words.into_iter().map(str::to_owned).collect()));
+    let arguments = [&near_end[..], &far_end[..]].concat();
+    steps.push(Step::Ip(None, arguments.into_iter().map(str::to_owned).collect()));
     for (end, namespace) in [near, far].into_iter().enumerate() {
         let interface = &link.interfaces[end];
         let offloads = OFFLOADS.map(|offload| Step::Offload(namespace.clone(), interface.clone(), offload));
         steps.extend(offloads);
         // The kernel must not answer ARP requests at a switch; the switch process does.
         let arp = matches!(link.ends[end], Node::Switch(_)).then_some(["arp", "off"]);
-        let words = [
+        let arguments = [
             &["link", "set", interface][..],
             arp.as_ref().map_or(&[], |arp| &arp[..]),
             &["up"],
         ]
         .concat();
-        steps.push(ip(&namespace, &words));
+        steps.push(ip_step(&namespace, &arguments));
     }
 }
 
 /// Gives a host its addresses, and default routes over a gateway that exists only as a neighbour entry or ARP reply.
 fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
-    let name = namespace(&topology.name, topology.name_of(Node::Host(host)));
+    let name = namespace(&topology.name, topology.node_name(Node::Host(host)));
     let host = &topology.hosts[host];
     let link = &topology.links[host.link];
     let interface = &link.interfaces[usize::from(matches!(link.ends[0], Node::Switch(_)))];
     for address in &host.addresses {
-        let written = address.to_string();
+        let cidr = address.to_string();
         let IpAddr::V6(_) = address.ip else {
-            steps.push(ip(&name, &["address", "add", &written, "dev", interface]));
-            steps.push(ip(
+            steps.push(ip_step(&name, &["address", "add", &cidr, "dev", interface]));
+            steps.push(ip_step(
                 &name,
                 &[
                     "route",
@@ -153,14 +153,16 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
                     "onlink",
                 ],
             ));
-            steps.extend(neighbour(topology, link, GATEWAYS[0]).map(|words| ip(&name, &words)));
+            steps.extend(
+                neighbour_arguments(topology, link, GATEWAYS[0]).map(|arguments| ip_step(&name, &arguments)),
+            );
             continue;
         };
-        steps.push(ip(
+        steps.push(ip_step(
             &name,
-            &["address", "add", &written, "dev", interface, "nodad"],
+            &["address", "add", &cidr, "dev", interface, "nodad"],
         ));
-        steps.push(ip(
+        steps.push(ip_step(
             &name,
             &[
                 "-6",
@@ -174,17 +176,19 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
                 "onlink",
             ],
         ));
-        steps.extend(neighbour(topology, link, GATEWAYS[1]).map(|words| ip(&name, &words)));
+        steps.extend(
+            neighbour_arguments(topology, link, GATEWAYS[1]).map(|arguments| ip_step(&name, &arguments)),
+        );
     }
 }
 
 /// Returns the `ip neigh` arguments for a static gateway entry; `None` except for BMv2, which does not answer ARP.
-fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
+fn neighbour_arguments<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
     let end = link.ends.iter().position(|end| topology.is_bmv2_node(*end))?;
     let address = mac(topology, link, end);
     let interface = link.interfaces[1 - end].as_str();
     let family = if gateway.contains(':') { "-6" } else { "-4" };
-    let words = [
+    let arguments = [
         family,
         "neigh",
         "add",
@@ -196,14 +200,14 @@ fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Optio
         "dev",
         interface,
     ];
-    Some(words.map(str::to_owned).into())
+    Some(arguments.map(str::to_owned).into())
 }
 
 /// Returns the MAC address of one end of a management link to a `bmv2` switch, whose P4 program writes it into reports.
-pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
+pub(crate) fn management_mac(switch: usize, is_switch_end: bool) -> String {
     format!(
         "02:6d:00:00:{:02x}:{:02x}",
-        if at_switch { 1 } else { 2 },
+        if is_switch_end { 1 } else { 2 },
         switch + 1
     )
 }
@@ -212,19 +216,19 @@ pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
 fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
     let management = namespace(&topology.name, MANAGEMENT);
     let name = &topology.switches[switch].name;
-    let own = namespace(&topology.name, name);
+    let switch_namespace = namespace(&topology.name, name);
     let address = management_address(switch).to_string();
     let collector = COLLECTOR.to_string();
     let ends = [
-        (&own, MANAGEMENT, [&address, "peer", &collector]),
+        (&switch_namespace, MANAGEMENT, [&address, "peer", &collector]),
         (&management, name.as_str(), [&collector, "peer", &address]),
     ];
-    let words = [
+    let arguments = [
         "link",
         "add",
         MANAGEMENT,
         "netns",
-        &own,
+        &switch_namespace,
         "type",
         "veth",
         "peer",
@@ -233,25 +237,29 @@ fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
         "netns",
         &management,
     ];
-    let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     if topology.is_bmv2(switch) {
-        words.extend(["address".to_owned(), management_mac(switch, false)]);
-        words.splice(5..5, ["address".to_owned(), management_mac(switch, true)]);
+        arguments.extend(["address".to_owned(), management_mac(switch, false)]);
+        // After `netns NAMESPACE`: the address of the switch's end.
+        arguments.splice(5..5, ["address".to_owned(), management_mac(switch, true)]);
     }
-    steps.push(Step::Ip(None, words));
+    steps.push(Step::Ip(None, arguments));
     for (namespace, interface, address) in ends {
-        steps.push(ip(
+        steps.push(ip_step(
             namespace,
             &[&["address", "add"][..], &address, &["dev", interface]].concat(),
         ));
-        steps.push(ip(namespace, &["link", "set", interface, "up"]));
+        steps.push(ip_step(namespace, &["link", "set", interface, "up"]));
     }
 }
 
-fn ip(namespace: &str, words: &[impl AsRef<str>]) -> Step {
+fn ip_step(namespace: &str, arguments: &[impl AsRef<str>]) -> Step {
     Step::Ip(
         Some(namespace.to_owned()),
-        words.iter().map(|word| word.as_ref().to_owned()).collect(),
+        arguments
+            .iter()
+            .map(|argument| argument.as_ref().to_owned())
+            .collect(),
     )
 }
 
@@ -300,8 +308,8 @@ mod tests {
     fn written(step: &Step) -> String {
         match step {
             Step::Namespace(name) => format!("ip netns add {name}"),
-            Step::Ip(None, words) => format!("ip {}", words.join(" ")),
-            Step::Ip(Some(name), words) => format!("ip -n {name} {}", words.join(" ")),
+            Step::Ip(None, arguments) => format!("ip {}", arguments.join(" ")),
+            Step::Ip(Some(name), arguments) => format!("ip -n {name} {}", arguments.join(" ")),
             Step::Setting(name, file, value) => format!("{name}: {file} = {value}"),
             Step::Offload(name, interface, _) => format!("{name}: {interface} offload off"),
         }

@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::bmv2;
-use super::configs::TRANSLATOR_API;
-use super::managed;
+use super::managed::{self, ExpectedIntent};
 use super::plan::{MANAGEMENT, SWITCH_API, namespace};
 use super::state::{Directory, State};
-use super::topology::Topology;
+use super::{bmv2, configs::TRANSLATOR_API, topology::Topology};
 use config::Settings;
 use net::client::Client;
 use terminal::CliError;
@@ -24,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two polls of an API.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of entries of a switch's history that are searched.
-const ENTRIES: usize = 50;
+const HISTORY_ENTRIES: usize = 50;
 
 /// A lab that runs: its directory, network and saved state.
 #[derive(Debug)]
@@ -48,8 +46,8 @@ impl Lab {
     ///
     /// # Errors
     /// There is no such lab, or it is incomplete.
-    pub(crate) fn open(named: Option<&str>) -> Result<Self, CliError> {
-        let directory = super::state::chosen(named)?;
+    pub(crate) fn open(name: Option<&str>) -> Result<Self, CliError> {
+        let directory = super::state::select(name)?;
         let Some(state) = directory.state() else {
             let name = directory.lab();
             return Err(CliError::new(format!(
@@ -80,13 +78,13 @@ impl Lab {
     pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
         if self.topology.is_bmv2(index) {
             // P4Runtime gives its state to its controller, the manager, only.
-            return self.ask(&self.topology.switches[index].name, || {
+            return self.request_in_namespace(&self.topology.switches[index].name, || {
                 TcpStream::connect(bmv2::P4RUNTIME)
                     .map(|_| json!({ "kind": "bmv2" }))
                     .map_err(|error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME)))
             });
         }
-        self.ask(&self.topology.switches[index].name, || get(SWITCH_API, "/switch"))
+        self.request_in_namespace(&self.topology.switches[index].name, || get(SWITCH_API, "/switch"))
     }
 
     /// Requests the rules of a managed switch.
@@ -94,7 +92,7 @@ impl Lab {
     /// # Errors
     /// The switch does not answer.
     pub(crate) fn rules(&self, index: usize) -> Result<Value, CliError> {
-        self.ask(&self.topology.switches[index].name, || {
+        self.request_in_namespace(&self.topology.switches[index].name, || {
             get(SWITCH_API, "/switch/rules")
         })
     }
@@ -108,14 +106,14 @@ impl Lab {
             let view = self.collector(&format!("/{list}")).unwrap_or_default();
             view[list].as_array().cloned().unwrap_or_default()
         });
-        let others = devices
+        let unsynced = devices
             .iter()
             .filter(|device| device["state"] != "in_sync")
-            .map(says);
+            .map(describe_state);
         let intents = intents
             .iter()
             .map(|intent| format!("intent {}: {}", text(intent, "name"), text(intent, "state")));
-        intents.chain(others).collect()
+        intents.chain(unsynced).collect()
     }
 
     /// Requests `POST /api/v1{path}` from a switch, with an empty object.
@@ -123,7 +121,7 @@ impl Lab {
     /// # Errors
     /// The switch does not answer, or rejects the request.
     pub(crate) fn post(&self, index: usize, path: &str) -> Result<Value, CliError> {
-        self.ask(&self.topology.switches[index].name, || post(SWITCH_API, path))
+        self.request_in_namespace(&self.topology.switches[index].name, || post(SWITCH_API, path))
     }
 
     /// Applies the conditions: writes the configuration of all switches and of a manager, reloads them, and waits for the
@@ -134,8 +132,8 @@ impl Lab {
     pub(crate) fn apply(&self) -> Result<(), CliError> {
         let conditions = &self.state.conditions;
         let mut files = Vec::new();
-        let configured = (0..self.topology.switches.len()).filter(|index| !self.topology.is_bmv2(*index));
-        for index in configured.clone() {
+        let configurable = (0..self.topology.switches.len()).filter(|index| !self.topology.is_bmv2(*index));
+        for index in configurable.clone() {
             let switch = &self.topology.switches[index];
             let text = super::configs::switch(&self.topology, index, conditions);
             let name = format!("{}.toml", switch.name);
@@ -154,7 +152,7 @@ impl Lab {
             self.directory.write(&name, text.as_bytes())?;
         }
         self.directory.save(&self.state)?;
-        for index in configured {
+        for index in configurable {
             self.post(index, "/config/reload")?;
         }
         if managed {
@@ -170,13 +168,13 @@ impl Lab {
     /// An intent is refused, or a switch does not follow in time; the message gives the reason.
     pub(crate) fn wait_for_manager(&self) -> Result<(), CliError> {
         let start = Instant::now();
-        let wanted = managed::wanted(&self.topology.file, self.state.conditions.mode.as_deref());
+        let expected = managed::expected_intents(&self.topology.file, self.state.conditions.mode.as_deref());
         loop {
             let [intents, devices] = ["intents", "devices"].map(|list| {
                 let view = self.collector(&format!("/{list}"))?;
                 Ok::<_, CliError>(view[list].as_array().cloned().unwrap_or_default())
             });
-            let Some(reason) = awaited(&wanted, &intents?, &devices?)? else {
+            let Some(reason) = unreached_goal(&expected, &intents?, &devices?)? else {
                 return Ok(());
             };
             if start.elapsed() > TIMEOUT {
@@ -191,11 +189,13 @@ impl Lab {
     ///
     /// # Errors
     /// The manager has not found it in sync within the timeout.
-    pub(crate) fn wait_until_filled(&self, switch: &str, since: u64) -> Result<(), CliError> {
+    pub(crate) fn wait_until_in_sync(&self, switch: &str, since: u64) -> Result<(), CliError> {
         let start = Instant::now();
         loop {
-            let history = self.collector(&format!("/domain/history?subject={switch}&limit={ENTRIES}"))?;
-            if is_filled_since(history["history"].as_array().map_or(&[], Vec::as_slice), since) {
+            let history = self.collector(&format!(
+                "/domain/history?subject={switch}&limit={HISTORY_ENTRIES}"
+            ))?;
+            if was_in_sync_since(history["history"].as_array().map_or(&[], Vec::as_slice), since) {
                 return Ok(());
             }
             if start.elapsed() > TIMEOUT {
@@ -212,7 +212,7 @@ impl Lab {
     /// # Errors
     /// The aggregator does not answer.
     pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
-        self.ask(MANAGEMENT, || get(SWITCH_API, "/config"))
+        self.request_in_namespace(MANAGEMENT, || get(SWITCH_API, "/config"))
     }
 
     /// Requests `GET /api/v1{path}` from the translator.
@@ -220,16 +220,16 @@ impl Lab {
     /// # Errors
     /// The translator does not answer.
     pub(crate) fn translator(&self, path: &str) -> Result<Value, CliError> {
-        self.ask(MANAGEMENT, || get(TRANSLATOR_API, path))
+        self.request_in_namespace(MANAGEMENT, || get(TRANSLATOR_API, path))
     }
 
     /// Runs an API request inside the namespace of a node, and prefixes errors with the node's name.
-    fn ask(
+    fn request_in_namespace(
         &self,
         name: &str,
-        question: impl FnOnce() -> Result<Value, CliError> + Send,
+        request: impl FnOnce() -> Result<Value, CliError> + Send,
     ) -> Result<Value, CliError> {
-        let response = nic::netns::within(&self.namespace(name), question);
+        let response = nic::netns::within(&self.namespace(name), request);
         let response = response.map_err(|error| CliError::new(format!("{name}: {error}")))?;
         response.map_err(|error| CliError::new(format!("{name}: {error}")))
     }
@@ -254,7 +254,7 @@ fn check(config: &str, file: &str) -> Result<(), CliError> {
 }
 
 /// Describes the state of an intent or device in one sentence.
-fn says(view: &Value) -> String {
+fn describe_state(view: &Value) -> String {
     format!("{}: {}", text(view, "name"), text(view, "text"))
 }
 
@@ -262,45 +262,45 @@ fn text<'v>(view: &'v Value, key: &str) -> &'v str {
     view[key].as_str().unwrap_or_default()
 }
 
-/// Describes the first goal that the manager has not reached yet; `None` if it has reached all. `wanted` lists (name, mode)
-/// of the intents in the lab's file.
+/// Describes the first goal that the manager has not reached yet; `None` if it has reached all. `expected` lists the intents
+/// in the lab's file.
 ///
 /// # Errors
 /// The manager refuses an intent.
-fn awaited(
-    wanted: &[[Option<String>; 2]],
+fn unreached_goal(
+    expected: &[ExpectedIntent],
     intents: &[Value],
     devices: &[Value],
 ) -> Result<Option<String>, CliError> {
-    let in_file: Vec<&Value> = intents
+    let from_file: Vec<&Value> = intents
         .iter()
         .filter(|intent| intent["origin"] == "file")
         .collect();
-    if in_file.len() != wanted.len()
-        || !wanted.iter().all(|[name, mode]: &[Option<String>; 2]| {
-            let of_name = in_file
-                .iter()
-                .find(|intent| intent["name"].as_str() == name.as_deref());
-            of_name
-                .is_some_and(|intent| mode.is_none() || intent["intent"]["mode"].as_str() == mode.as_deref())
+    let has_read_all = expected.iter().all(|expected| {
+        let intent = from_file
+            .iter()
+            .find(|intent| intent["name"].as_str() == expected.name.as_deref());
+        intent.is_some_and(|intent| {
+            expected.mode.is_none() || intent["intent"]["mode"].as_str() == expected.mode.as_deref()
         })
-    {
+    });
+    if from_file.len() != expected.len() || !has_read_all {
         return Ok(Some("it has not read its intents yet".to_owned()));
     }
     if let Some(refused) = intents.iter().find(|intent| intent["state"] == "refused") {
         return Err(CliError::new(format!(
             "the manager refuses the intent {}",
-            says(refused)
+            describe_state(refused)
         )));
     }
     let device = devices.iter().find(|device| device["state"] != "in_sync");
     let intent = intents.iter().find(|intent| intent["state"] == "pending");
-    Ok(device.or(intent).map(says))
+    Ok(device.or(intent).map(describe_state))
 }
 
-fn is_filled_since(history: &[Value], since: u64) -> bool {
-    let mut filled = history.iter().filter(|entry| entry["action"] == "in_sync");
-    filled.any(|entry| entry["time"].as_u64().is_some_and(|time| time >= since))
+fn was_in_sync_since(history: &[Value], since: u64) -> bool {
+    let mut in_sync = history.iter().filter(|entry| entry["action"] == "in_sync");
+    in_sync.any(|entry| entry["time"].as_u64().is_some_and(|time| time >= since))
 }
 
 #[cfg(test)]
@@ -310,11 +310,11 @@ mod tests {
     #[test]
     fn a_switch_is_filled_when_the_manager_found_it_so_after_it_was_killed() {
         let entry = |time: u64, action: &str| json!({"time": time, "action": action, "subject": "s1"});
-        let filled = |history: &[Value]| is_filled_since(history, 100);
-        assert!(!filled(&[]));
-        assert!(!filled(&[entry(99, "in_sync")]));
-        assert!(!filled(&[entry(120, "unreachable"), entry(99, "in_sync")]));
-        assert!(filled(&[
+        let in_sync = |history: &[Value]| was_in_sync_since(history, 100);
+        assert!(!in_sync(&[]));
+        assert!(!in_sync(&[entry(99, "in_sync")]));
+        assert!(!in_sync(&[entry(120, "unreachable"), entry(99, "in_sync")]));
+        assert!(in_sync(&[
             entry(140, "in_sync"),
             entry(120, "unreachable"),
             entry(99, "in_sync")
@@ -325,15 +325,15 @@ mod tests {
     fn a_refused_intent_ends_the_wait_and_a_pending_one_or_a_device_does_not() {
         let view = |name: &str, state: &str| json!({"name": name, "state": state, "text": "why"});
         let text = |intents: &[Value], devices: &[Value]| {
-            awaited(&[], intents, devices).map_err(|error| error.to_string())
+            unreached_goal(&[], intents, devices).map_err(|error| error.to_string())
         };
-        let there = [view("s1", "in_sync")];
+        let in_sync = [view("s1", "in_sync")];
         assert_eq!(
-            text(&[view("a", "complete"), view("b", "stopped")], &there),
+            text(&[view("a", "complete"), view("b", "stopped")], &in_sync),
             Ok(None)
         );
         assert_eq!(
-            text(&[view("a", "pending")], &there),
+            text(&[view("a", "pending")], &in_sync),
             Ok(Some("a: why".to_owned()))
         );
         assert_eq!(text(&[], &[view("s1", "drift")]), Ok(Some("s1: why".to_owned())));
@@ -341,16 +341,19 @@ mod tests {
         assert_eq!(refused, Err("the manager refuses the intent a: why".to_owned()));
         // Intents of the file are there before anything else counts.
         let not_read = Ok(Some("it has not read its intents yet".to_owned()));
-        let wanted = [[Some("a".to_owned()), Some("sf".to_owned())]];
+        let expected = [ExpectedIntent {
+            name: Some("a".to_owned()),
+            mode: Some("sf".to_owned()),
+        }];
         let text = |mode: &str| {
             let intent =
                 json!({"name": "a", "origin": "file", "state": "complete", "intent": {"mode": mode}});
-            awaited(&wanted, &[intent], &there).map_err(|error| error.to_string())
+            unreached_goal(&expected, &[intent], &in_sync).map_err(|error| error.to_string())
         };
         assert_eq!([text("md"), text("sf")], [not_read.clone(), Ok(None)]);
         let old = [json!({"name": "a", "origin": "file", "state": "complete"})];
         assert_eq!(
-            awaited(&[], &old, &there).map_err(|error| error.to_string()),
+            unreached_goal(&[], &old, &in_sync).map_err(|error| error.to_string()),
             not_read
         );
     }

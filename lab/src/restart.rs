@@ -5,11 +5,8 @@ use std::time::{Duration, Instant};
 use nic::process::Signal;
 use terminal::CliError;
 
-use crate::bmv2;
-use crate::down;
-use crate::managed;
-use crate::remote::Lab;
-use crate::up::StartedProcess;
+use crate::{bmv2, down, managed};
+use crate::{remote::Lab, up::StartedProcess};
 
 /// Maximum wait for the old process to end, and for the new one to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,11 +15,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Durations of a restart and of the recovery.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Restarted {
+pub(crate) struct RestartTimes {
     /// Time from the start of the process to its first answer.
     pub(crate) start: Duration,
     /// Time from that answer until the manager had restored its rules; `None` in a lab without a manager.
-    pub(crate) filled: Option<Duration>,
+    pub(crate) recovery: Option<Duration>,
 }
 
 /// Kills the process of a switch, if it runs, and starts it again after `pause`. Waits until it answers and, in a managed
@@ -30,14 +27,14 @@ pub(crate) struct Restarted {
 ///
 /// # Errors
 /// There is no such switch, or it does not start.
-pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restarted, CliError> {
+pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<RestartTimes, CliError> {
     let index = lab
         .topology
         .switches
         .iter()
-        .position(|known| known.name == switch)
+        .position(|candidate| candidate.name == switch)
         .ok_or_else(|| {
-            let all: Vec<&str> = lab
+            let names: Vec<&str> = lab
                 .topology
                 .switches
                 .iter()
@@ -45,7 +42,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
                 .collect();
             CliError::new(format!(
                 "there is no switch `{switch}`; there are {}",
-                all.join(", ")
+                names.join(", ")
             ))
         })?;
     let is_bmv2 = lab.topology.is_bmv2(index);
@@ -59,11 +56,11 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         .to_string_lossy()
         .into_owned();
     let namespace = lab.namespace(switch);
-    let killed = nic::time::now();
+    let kill_time = nic::time::now();
     for process in down::processes(&lab.directory)?
         .into_iter()
         .filter(|process| match is_bmv2 {
-            true => bmv2::is_run_of(&process.command()) && process.is_in(&namespace),
+            true => bmv2::is_bmv2_command(&process.command()) && process.is_in(&namespace),
             false => process.command().contains(&file),
         })
     {
@@ -78,22 +75,25 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         }
     }
     std::thread::sleep(pause);
-    let begun = Instant::now();
+    let restart_time = Instant::now();
     let mut child = StartedProcess::switch(&lab.directory, &lab.topology, index)?;
     while let Err(error) = lab.switch(index) {
         child.is_running()?;
-        if begun.elapsed() > TIMEOUT {
+        if restart_time.elapsed() > TIMEOUT {
             return Err(error);
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    let start = begun.elapsed();
+    let start = restart_time.elapsed();
     if !managed::is_managed(&lab.topology.file) {
-        return Ok(Restarted { start, filled: None });
+        return Ok(RestartTimes {
+            start,
+            recovery: None,
+        });
     }
     // Ask the switch itself: the manager may not know yet that it was restarted and would still report it in sync.
-    while !is_bmv2 && !forwards(lab, index)? {
-        if begun.elapsed() > TIMEOUT {
+    while !is_bmv2 && !has_forwarding_rule(lab, index)? {
+        if restart_time.elapsed() > TIMEOUT {
             return Err(CliError::new(format!(
                 "{switch} has no rules yet; `hopwise device show {switch}` shows why"
             )));
@@ -101,17 +101,17 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         std::thread::sleep(POLL_INTERVAL);
     }
     if is_bmv2 {
-        lab.wait_until_filled(switch, killed)?;
+        lab.wait_until_in_sync(switch, kill_time)?;
     }
     lab.wait_for_manager()?;
-    Ok(Restarted {
+    Ok(RestartTimes {
         start,
-        filled: Some(begun.elapsed().saturating_sub(start)),
+        recovery: Some(restart_time.elapsed().saturating_sub(start)),
     })
 }
 
 /// Returns whether a switch has a forwarding rule.
-fn forwards(lab: &Lab, switch: usize) -> Result<bool, CliError> {
+fn has_forwarding_rule(lab: &Lab, switch: usize) -> Result<bool, CliError> {
     let rules = lab.rules(switch)?;
     let rules = rules["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(rules.iter().any(|rule| rule["kind"] == "forwarding"))

@@ -1,10 +1,9 @@
 //! Shortest-path routes: at every switch, the ports that are one link closer to the destination (breadth-first search from
 //! the destination). Each hop reduces the distance, so packets never loop, even if the network has cycles.
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::{collections::VecDeque, net::IpAddr};
 
-use super::topology::{Node, Topology, entry};
+use super::topology::{Node, Topology, attached_switch};
 
 /// Route to an address over one or more ports (ECMP); each flow uses one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,43 +14,43 @@ pub(crate) struct Route {
     pub(crate) ports: Vec<u16>,
 }
 
-/// Returns the distance in links from each switch to the switch of a host, avoiding the links `closed`; `None` without a
+/// Returns the distance in links from each switch to the switch of a host, avoiding the links `avoided`; `None` without a
 /// path.
-pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> Vec<Option<usize>> {
+pub(crate) fn distances(topology: &Topology, host: usize, avoided: &[usize]) -> Vec<Option<usize>> {
     let mut distances = vec![None; topology.switches.len()];
     let Some(host) = topology.hosts.get(host) else {
         return distances;
     };
-    let first = entry(topology, host);
-    let Some(distance) = distances.get_mut(first) else {
+    let origin = attached_switch(topology, host);
+    let Some(distance) = distances.get_mut(origin) else {
         return distances;
     };
     *distance = Some(0);
-    let mut waiting = VecDeque::from([(first, 0)]);
-    while let Some((at, distance)) = waiting.pop_front() {
-        for port in &topology.switches[at].ports {
+    let mut queue = VecDeque::from([(origin, 0)]);
+    while let Some((switch, distance)) = queue.pop_front() {
+        for port in &topology.switches[switch].ports {
             if let Node::Switch(next) = port.peer
-                && !closed.contains(&port.link)
+                && !avoided.contains(&port.link)
                 && distances[next].is_none()
             {
                 distances[next] = Some(distance + 1);
-                waiting.push_back((next, distance + 1));
+                queue.push_back((next, distance + 1));
             }
         }
     }
     distances
 }
 
-/// Returns the routes of a switch to every host address, avoiding the links `closed`. If there is no other path, the route
+/// Returns the routes of a switch to every host address, avoiding the links `avoided`. If there is no other path, the route
 /// uses the closed link, so that packets are lost there and not elsewhere.
-pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Vec<Route> {
+pub(crate) fn routes(topology: &Topology, switch: usize, avoided: &[usize]) -> Vec<Route> {
     let mut routes = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
-        let around = distances(topology, index, closed);
+        let detours = distances(topology, index, avoided);
         // No loop: all switches on this shortest path up to the closed link have no detour either, or the packet could take
         // it from here.
-        let (distances, closed) = if around[switch].is_some() {
-            (around, closed)
+        let (distances, avoided) = if detours[switch].is_some() {
+            (detours, avoided)
         } else {
             (distances(topology, index, &[]), &[][..])
         };
@@ -61,7 +60,7 @@ pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Ve
             .filter(|port| match port.peer {
                 Node::Host(peer) => peer == index,
                 Node::Switch(peer) => {
-                    !closed.contains(&port.link)
+                    !avoided.contains(&port.link)
                         && distances[peer].is_some_and(|next| Some(next + 1) == distances[switch])
                 }
             })
@@ -107,26 +106,26 @@ mod tests {
     fn paths(topology: &Topology, from: usize, to: usize, cut: &[usize]) -> (Vec<usize>, usize) {
         let target = topology.hosts[to].addresses[0].ip;
         let (mut found, mut lost) = (Vec::new(), 0);
-        let mut waiting = vec![(entry(topology, &topology.hosts[from]), 1)];
-        while let Some((at, passed)) = waiting.pop() {
+        let mut queue = vec![(attached_switch(topology, &topology.hosts[from]), 1)];
+        while let Some((switch, passed)) = queue.pop() {
             assert!(
                 passed <= topology.switches.len(),
                 "a packet passes a switch twice"
             );
-            let route = routes(topology, at, cut)
+            let route = routes(topology, switch, cut)
                 .into_iter()
                 .find(|route| route.to == target)
                 .unwrap();
             assert!(!route.ports.is_empty(), "a packet gets stuck");
             for port in route.ports {
-                let port = topology.switches[at].ports[usize::from(port) - 1];
+                let port = topology.switches[switch].ports[usize::from(port) - 1];
                 match port.peer {
                     _ if cut.contains(&port.link) => lost += 1,
                     Node::Host(host) => {
                         assert_eq!(host, to);
                         found.push(passed);
                     }
-                    Node::Switch(next) => waiting.push((next, passed + 1)),
+                    Node::Switch(next) => queue.push((next, passed + 1)),
                 }
             }
         }
@@ -194,8 +193,8 @@ mod tests {
 
     fn reaches_all(nodes: usize, links: &[(usize, usize)]) -> bool {
         let mut seen = vec![0];
-        let mut at = 0;
-        while let Some(node) = seen.get(at).copied() {
+        let mut switch = 0;
+        while let Some(node) = seen.get(switch).copied() {
             let next = links
                 .iter()
                 .filter_map(|(a, b)| (*a == node).then_some(*b).or((*b == node).then_some(*a)));
@@ -205,7 +204,7 @@ mod tests {
                     seen.push(next);
                 }
             }
-            at += 1;
+            switch += 1;
         }
         seen.len() == nodes
     }

@@ -1,18 +1,14 @@
 //! State of a lab between commands. The directory `/run/hopwise/lab-NAME` has the saved state, a copy of the topology file,
 //! and the configurations and logs of the processes; its lock (`flock`) serializes commands.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{collections::BTreeSet, io::ErrorKind, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::conditions::Conditions;
-use crate::load;
-use crate::topology::Topology;
+use crate::{conditions::Conditions, load, topology::Topology};
 use terminal::CliError;
 
 /// Parent of all labs' directories.
@@ -20,8 +16,8 @@ const LABS: &str = "/run/hopwise";
 /// Directory in which `ip netns` mounts named namespaces.
 const NAMESPACES: &str = "/run/netns";
 /// Name of the copy of the topology file in a lab's directory.
-pub(crate) const TOPOLOGY: &str = "topology.toml";
-const STATE: &str = "state.json";
+pub(crate) const TOPOLOGY_FILE: &str = "topology.toml";
+const STATE_FILE: &str = "state.json";
 
 /// State that `hopwise lab up` saves for later commands.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -46,7 +42,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Returns the directory of the lab with this name, which need not exist.
-    pub(crate) fn of(lab: &str) -> Self {
+    pub(crate) fn for_lab(lab: &str) -> Self {
         Self {
             name: lab.to_owned(),
             path: Path::new(LABS).join(format!("lab-{lab}")),
@@ -66,7 +62,7 @@ impl Directory {
         self.path.join(name)
     }
 
-    fn failed(&self, work: &str, error: std::io::Error) -> CliError {
+    fn io_error(&self, work: &str, error: std::io::Error) -> CliError {
         CliError::io(
             format!("cannot {work} {}", self.path.display()),
             error,
@@ -79,13 +75,13 @@ impl Directory {
     /// # Errors
     /// The directory exists, or it cannot be created.
     pub(crate) fn create(&self) -> Result<File, CliError> {
-        fs::create_dir_all(LABS).map_err(|error| self.failed("make", error))?;
+        fs::create_dir_all(LABS).map_err(|error| self.io_error("make", error))?;
         match fs::create_dir(&self.path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(&self.name)),
-            made => made.map_err(|error| self.failed("make", error))?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(already_exists(&self.name)),
+            result => result.map_err(|error| self.io_error("make", error))?,
         }
         self.lock()?
-            .ok_or_else(|| self.failed("make", ErrorKind::NotFound.into()))
+            .ok_or_else(|| self.io_error("make", ErrorKind::NotFound.into()))
     }
 
     /// Waits up to 30 s for the lock; `None` if the directory does not exist.
@@ -94,16 +90,16 @@ impl Directory {
     /// Another process holds the lock for too long.
     pub(crate) fn lock(&self) -> Result<Option<File>, CliError> {
         const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-        const PAUSE: Duration = Duration::from_millis(50);
+        const RETRY_INTERVAL: Duration = Duration::from_millis(50);
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| self.failed("lock", error))?,
+            result => result.map_err(|error| self.io_error("lock", error))?,
         };
         let start = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
-                Err(TryLockError::Error(error)) => return Err(self.failed("lock", error)),
+                Err(TryLockError::Error(error)) => return Err(self.io_error("lock", error)),
                 Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
                     let message = format!(
                         "another hopwise process uses the lab {}; wait for it, or end it",
@@ -111,7 +107,7 @@ impl Directory {
                     );
                     return Err(CliError::new(message));
                 }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
             }
         }
     }
@@ -122,9 +118,9 @@ impl Directory {
     /// The file cannot be written.
     pub(crate) fn write(&self, name: &str, text: &[u8]) -> Result<(), CliError> {
         let path = self.file(name);
-        let new = self.file(&format!("{name}.new"));
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|error| {
+        let temp_file = self.file(&format!("{name}.new"));
+        let result = fs::write(&temp_file, text).and_then(|()| fs::rename(&temp_file, &path));
+        result.map_err(|error| {
             CliError::io(
                 format!("cannot write {}", path.display()),
                 error,
@@ -139,24 +135,24 @@ impl Directory {
     /// The file cannot be written.
     pub(crate) fn save(&self, state: &State) -> Result<(), CliError> {
         self.write(
-            STATE,
+            STATE_FILE,
             serde_json::to_string_pretty(state).unwrap_or_default().as_bytes(),
         )
     }
 
     /// Reads the saved state; `None` if the lab does not exist or is incomplete.
     pub(crate) fn state(&self) -> Option<State> {
-        serde_json::from_slice(&fs::read(self.file(STATE)).ok()?).ok()
+        serde_json::from_slice(&fs::read(self.file(STATE_FILE)).ok()?).ok()
     }
 
     /// Loads the network from the lab's copy of the topology file.
     pub(crate) fn topology(&self) -> Result<Topology, CliError> {
-        load::load(&self.file(TOPOLOGY))
+        load::load(&self.file(TOPOLOGY_FILE))
     }
 }
 
 /// Builds the error for a lab name that is in use.
-pub(crate) fn exists(lab: &str) -> CliError {
+pub(crate) fn already_exists(lab: &str) -> CliError {
     CliError::new(format!(
         "there is a lab {lab} already, or a part of one; remove it with `hopwise lab down {lab}`"
     ))
@@ -165,12 +161,12 @@ pub(crate) fn exists(lab: &str) -> CliError {
 /// Returns the existing namespaces of a lab, sorted.
 pub(crate) fn namespaces(lab: &str) -> Vec<String> {
     let prefix = super::plan::prefix(lab);
-    let mut found: Vec<String> = names_in(NAMESPACES)
+    let mut namespaces: Vec<String> = names_in(NAMESPACES)
         .into_iter()
         .filter(|name| name.starts_with(&prefix))
         .collect();
-    found.sort();
-    found
+    namespaces.sort();
+    namespaces
 }
 
 /// Returns the names of all labs that have a directory or a namespace, sorted.
@@ -192,10 +188,10 @@ pub(crate) fn labs() -> Vec<String> {
 ///
 /// # Errors
 /// There is no lab, or more than one.
-pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
+pub(crate) fn select(name: Option<&str>) -> Result<Directory, CliError> {
     let labs = labs();
-    match (named, labs.as_slice()) {
-        (Some(name), _) if labs.iter().any(|lab| lab == name) => Ok(Directory::of(name)),
+    match (name, labs.as_slice()) {
+        (Some(name), _) if labs.iter().any(|lab| lab == name) => Ok(Directory::for_lab(name)),
         (Some(name), []) => Err(CliError::new(format!(
             "there is no lab {name}, and no other; make one with `hopwise lab up FILE`"
         ))),
@@ -203,7 +199,7 @@ pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
             "there is no lab {name}; there is {}",
             labs.join(", ")
         ))),
-        (None, [only]) => Ok(Directory::of(only)),
+        (None, [only]) => Ok(Directory::for_lab(only)),
         (None, []) => Err(CliError::new(
             "there is no lab; make one with `hopwise lab up FILE`",
         )),

@@ -29,8 +29,8 @@ pub(crate) fn text(value: &Shown) -> Option<&str> {
 
 /// Sets a key of a table, replacing an earlier value.
 pub(crate) fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
-    match entries.iter_mut().find(|(known, _)| known == key) {
-        Some((_, known)) => *known = value,
+    match entries.iter_mut().find(|(existing, _)| existing == key) {
+        Some((_, existing)) => *existing = value,
         None => entries.push(entry(key, value)),
     }
 }
@@ -40,7 +40,7 @@ pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
     path.iter().try_fold(table, |table, key| match table {
         Shown::Table(entries) => entries
             .iter()
-            .find(|(known, _)| known == key)
+            .find(|(existing, _)| existing == key)
             .map(|(_, value)| value),
         _ => None,
     })
@@ -48,17 +48,17 @@ pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
 
 /// Sets the value at `path`; creates missing tables.
 pub(crate) fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
-    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else {
+    let (Shown::Table(entries), [key, rest @ ..]) = (table, path) else {
         return;
     };
-    if below.is_empty() {
+    if rest.is_empty() {
         return set(entries, key, value);
     }
-    if !entries.iter().any(|(known, _)| known == key) {
+    if !entries.iter().any(|(existing, _)| existing == key) {
         entries.push(entry(key, Shown::Table(Vec::new())));
     }
-    if let Some((_, inner)) = entries.iter_mut().find(|(known, _)| known == key) {
-        set_at(inner, below, value);
+    if let Some((_, inner)) = entries.iter_mut().find(|(existing, _)| existing == key) {
+        set_at(inner, rest, value);
     }
 }
 

@@ -110,7 +110,7 @@ impl Topology {
     }
 
     /// Returns the name of a node.
-    pub(crate) fn name_of(&self, node: Node) -> &str {
+    pub(crate) fn node_name(&self, node: Node) -> &str {
         match node {
             Node::Host(index) => &self.hosts[index].name,
             Node::Switch(index) => &self.switches[index].name,
@@ -118,7 +118,7 @@ impl Topology {
     }
 
     /// Finds the node with this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Node> {
+    pub(crate) fn find_node(&self, name: &str) -> Option<Node> {
         let host = self
             .hosts
             .iter()
@@ -144,12 +144,12 @@ impl Topology {
     /// # Errors
     /// There is no such link; the message lists all links.
     pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
-        let found = self
+        let index = self
             .links
             .iter()
             .position(|link| link.interfaces.iter().any(|interface| interface == name));
-        found.ok_or_else(|| {
-            let all: Vec<&str> = self
+        index.ok_or_else(|| {
+            let names: Vec<&str> = self
                 .links
                 .iter()
                 .map(|link| link.interfaces[0].as_str())
@@ -157,7 +157,7 @@ impl Topology {
             CliError::new(format!(
                 "there is no link `{name}` in the lab {}; there are {}",
                 self.name,
-                all.join(", ")
+                names.join(", ")
             ))
         })
     }
@@ -172,7 +172,7 @@ pub(crate) fn program_of(file: &LabFile) -> P4Program {
 }
 
 /// Returns the index of the switch that a host is linked to.
-pub(crate) fn entry(topology: &Topology, host: &Host) -> usize {
+pub(crate) fn attached_switch(topology: &Topology, host: &Host) -> usize {
     let ends = topology.links[host.link].ends;
     ends.iter()
         .find_map(|end| {

@@ -1,28 +1,22 @@
 //! Creates a lab: executes the plan, writes the configurations, starts the processes, and waits until all of them answer and,
 //! in a managed lab, the manager has configured the switches. On failure it removes what it has created.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io::ErrorKind, os::unix::process::CommandExt};
 
-use super::bmv2;
-use super::conditions::Conditions;
-use super::configs;
 use super::down::{self, ip};
-use super::load;
-use super::managed;
 use super::plan::{MANAGEMENT, Step, namespace, steps};
 use super::remote::{COLLECTOR_FILE, Lab};
-use super::state::{self, Directory, State, TOPOLOGY};
-use super::topology::Topology;
+use super::state::{self, Directory, State, TOPOLOGY_FILE};
+use super::{bmv2, configs, load, managed};
+use super::{conditions::Conditions, topology::Topology};
 use terminal::{CliError, programs};
 
 /// Default address of the collector's API and web page; falls back to a free port.
-const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
+const DEFAULT_API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 /// Maximum wait for all processes to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two polls of a process.
@@ -32,7 +26,7 @@ const LOG_LINES: usize = 12;
 
 /// Result of creating a lab.
 #[derive(Debug)]
-pub(crate) struct Created {
+pub(crate) struct CreatedLab {
     pub(crate) lab: Lab,
     /// True if the web page is built into the program `hopwise`.
     pub(crate) has_web_page: bool,
@@ -49,11 +43,11 @@ struct ApiAddress {
 impl ApiAddress {
     /// Parses a line of the log; `None` if it does not announce the API.
     fn read(line: &str) -> Option<Self> {
-        let (before, address) = line.split_once("url=http://")?;
+        let (fields, address) = line.split_once("url=http://")?;
         let address = address.split_whitespace().next().unwrap_or_default();
         Some(Self {
             url: format!("http://{}", address.trim_end_matches('/')),
-            has_web_page: before.contains("ui=true"),
+            has_web_page: fields.contains("ui=true"),
         })
     }
 }
@@ -72,21 +66,21 @@ fn hopwise() -> Result<PathBuf, CliError> {
 ///
 /// # Errors
 /// The file is invalid, a lab of this name exists, or the lab cannot be created.
-pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Created, CliError> {
+pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<CreatedLab, CliError> {
     let topology = load::load(file)?;
     hopwise()?;
     check_requirements()?;
     if topology.has_bmv2() {
         bmv2::program(&topology)?;
     }
-    let directory = Directory::of(&topology.name);
+    let directory = Directory::for_lab(&topology.name);
     if !state::namespaces(&topology.name).is_empty() {
-        return Err(state::exists(&topology.name));
+        return Err(state::already_exists(&topology.name));
     }
     let _lock = directory.create()?;
-    make(&topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
+    create(&topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
         Ok(_) => CliError::new(format!("{error}\nNothing was left behind.")),
-        Err(further) => CliError::new(format!("{error}\nAnd it cannot be removed: {further}")),
+        Err(removal_error) => CliError::new(format!("{error}\nAnd it cannot be removed: {removal_error}")),
     })
 }
 
@@ -108,18 +102,18 @@ fn check_requirements() -> Result<(), CliError> {
 }
 
 /// Creates the network and starts the processes. The caller removes the lab if this fails.
-fn make(
+fn create(
     topology: &Topology,
     directory: &Directory,
     file: &Path,
     api: Option<SocketAddr>,
-) -> Result<Created, CliError> {
-    let wanted = api.or_else(|| configs::written_api(topology));
-    let listen = free(wanted.unwrap_or(API.into()));
+) -> Result<CreatedLab, CliError> {
+    let requested = api.or_else(|| configs::configured_api(topology));
+    let listen = free_address(requested.unwrap_or(DEFAULT_API.into()));
     let settings = configs::collector(topology, listen, directory.path(), &Conditions::default());
     let text = fs::read(file)
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
-    directory.write(TOPOLOGY, &text)?;
+    directory.write(TOPOLOGY_FILE, &text)?;
     directory.write(COLLECTOR_FILE, settings.as_bytes())?;
     for (index, switch) in topology
         .switches
@@ -146,12 +140,12 @@ fn make(
         children.push(StartedProcess::switch(directory, topology, index)?);
     }
     if topology.file.aggregator.is_some() {
-        let inside = namespace(&topology.name, MANAGEMENT);
-        children.push(StartedProcess::new(directory, "aggregator", Some(&inside))?);
+        let namespace = namespace(&topology.name, MANAGEMENT);
+        children.push(StartedProcess::new(directory, "aggregator", Some(&namespace))?);
     }
     if topology.file.translator.is_some() {
-        let inside = namespace(&topology.name, MANAGEMENT);
-        children.push(StartedProcess::new(directory, "translator", Some(&inside))?);
+        let namespace = namespace(&topology.name, MANAGEMENT);
+        children.push(StartedProcess::new(directory, "translator", Some(&namespace))?);
     }
     let ApiAddress {
         url: api,
@@ -169,7 +163,7 @@ fn make(
         lab.wait_for_manager()?;
     }
     directory.save(&state)?;
-    Ok(Created { lab, has_web_page })
+    Ok(CreatedLab { lab, has_web_page })
 }
 
 /// Waits until all processes answer. They are in the order collector, switches, aggregator, translator.
@@ -199,11 +193,11 @@ fn wait(lab: &Lab, children: &mut [StartedProcess]) -> Result<(), CliError> {
 }
 
 /// Returns the address, with port 0 (chosen by the kernel) if the port is in use.
-fn free(wanted: SocketAddr) -> SocketAddr {
-    match TcpListener::bind(wanted) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(wanted.ip(), 0),
+fn free_address(requested: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(requested) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(requested.ip(), 0),
         // The collector reports any other error.
-        _ => wanted,
+        _ => requested,
     }
 }
 
@@ -216,9 +210,11 @@ fn within(name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)) -> Resul
 fn execute(step: &Step) -> Result<(), CliError> {
     match step {
         Step::Namespace(name) => ip(&["netns", "add", name]),
-        Step::Ip(namespace, words) => {
-            let inside = namespace.iter().flat_map(|name| ["-n", name]);
-            ip(&inside.chain(words.iter().map(String::as_str)).collect::<Vec<_>>())
+        Step::Ip(namespace, arguments) => {
+            let namespace = namespace.iter().flat_map(|name| ["-n", name]);
+            ip(&namespace
+                .chain(arguments.iter().map(String::as_str))
+                .collect::<Vec<_>>())
         }
         Step::Setting(name, file, value) => within(name, &|| {
             let path = Path::new("/proc/sys/net").join(file);
@@ -240,7 +236,7 @@ fn execute(step: &Step) -> Result<(), CliError> {
     }
 }
 
-fn cannot_start(name: &str, error: std::io::Error) -> CliError {
+fn start_error(name: &str, error: std::io::Error) -> CliError {
     CliError::io(
         format!("cannot start {name}"),
         error,
@@ -257,7 +253,7 @@ pub(crate) struct StartedProcess {
 
 impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml` in a namespace, or in the current one if `None`. Output goes to NAME.log.
-    pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn new(directory: &Directory, name: &str, namespace: Option<&str>) -> Result<Self, CliError> {
         let file = directory
             .file(&format!("{name}.toml"))
             .to_string_lossy()
@@ -267,44 +263,44 @@ impl StartedProcess {
             &["run".to_owned(), "-c".to_owned(), file],
             directory,
             name,
-            inside,
+            namespace,
         )
     }
 
     /// Starts a switch in its namespace: `hopwise` or BMv2.
     pub(crate) fn switch(directory: &Directory, topology: &Topology, index: usize) -> Result<Self, CliError> {
         let name = &topology.switches[index].name;
-        let inside = namespace(&topology.name, name);
+        let namespace = namespace(&topology.name, name);
         if !topology.is_bmv2(index) {
-            return Self::new(directory, name, Some(&inside));
+            return Self::new(directory, name, Some(&namespace));
         }
         let program = bmv2::program(topology)?;
         Self::run(
             &program,
-            &bmv2::words(topology, index),
+            &bmv2::arguments(topology, index),
             directory,
             name,
-            Some(&inside),
+            Some(&namespace),
         )
     }
 
     /// Starts a program with its output appended to NAME.log.
     fn run(
         program: &Path,
-        words: &[String],
+        arguments: &[String],
         directory: &Directory,
         name: &str,
-        inside: Option<&str>,
+        namespace: Option<&str>,
     ) -> Result<Self, CliError> {
         let log = directory.file(&format!("{name}.log"));
         let output = fs::File::options()
             .create(true)
             .append(true)
             .open(&log)
-            .map_err(|error| cannot_start(name, error))?;
-        let errors = output.try_clone().map_err(|error| cannot_start(name, error))?;
+            .map_err(|error| start_error(name, error))?;
+        let errors = output.try_clone().map_err(|error| start_error(name, error))?;
         let mut command = Command::new(program);
-        command.args(words);
+        command.args(arguments);
         // A separate process group: Ctrl-C in the terminal does not signal it.
         command
             .stdin(Stdio::null())
@@ -312,14 +308,14 @@ impl StartedProcess {
             .stderr(errors)
             .current_dir("/")
             .process_group(0);
-        let child = match inside {
+        let child = match namespace {
             None => command.spawn(),
             Some(namespace) => nic::netns::within(namespace, || command.spawn())
                 .map_err(|error| CliError::new(error.to_string()))?,
         };
         Ok(Self {
             name: name.to_owned(),
-            child: child.map_err(|error| cannot_start(name, error))?,
+            child: child.map_err(|error| start_error(name, error))?,
             log,
         })
     }
@@ -351,8 +347,10 @@ impl StartedProcess {
         loop {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
             // Ignore an incomplete last line.
-            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            if let Some(address) = whole.lines().find_map(ApiAddress::read) {
+            let complete_lines = text
+                .rsplit_once('\n')
+                .map_or("", |(complete_lines, _)| complete_lines);
+            if let Some(address) = complete_lines.lines().find_map(ApiAddress::read) {
                 return Ok(address);
             }
             self.is_running()?;

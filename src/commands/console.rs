@@ -91,8 +91,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let ui = settings.has_pages() && pages::are_built_in();
     tracing::info!(ui, url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
-    let ended = server.wait();
+    let result = server.wait();
     server.stop();
     tracing::info!("stopped");
-    ended.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }

@@ -9,43 +9,38 @@ mod network;
 mod past;
 mod streams;
 
-use model::NodeEntry;
-use model::ProfileSettings;
-use model::RuleSettings;
-use std::io::ErrorKind;
+use model::{NodeEntry, ProfileSettings, RuleSettings};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io::ErrorKind, os::unix::fs::DirBuilderExt, sync::Arc, thread};
 
-use dataplane::demo;
-use dataplane::fabric::Kind;
+use dataplane::{demo, fabric::Kind};
 use detect::Metric;
 use settings::listen::Listen;
 use settings::values::{Clocks, LatencyThreshold, QueueThreshold, UtilizationThreshold};
 
-use self::dta::{Done, Reported};
-use self::network::Network;
-use self::streams::Sent;
-use crate::lifecycle::Server;
-use crate::log::Log;
+use self::dta::{DtaCounters, DtaTotals};
+use self::{network::Network, streams::DatagramTotals};
+use crate::{lifecycle::Server, log::Log};
 use api::pages;
 use cli::remote::fetch;
 use config::Settings;
 use config::sections::{Level, LogFormat};
 use net::client::Client;
 use switch_role::settings::dta::DtaSettings;
-use terminal::CliError;
-use terminal::Tone;
-use terminal::{Align, Table, Terminal, units};
+use terminal::{Align, CliError, Table, Terminal, Tone, units};
 use view::{Stage, StatusView};
 
+/// Length of a minute, ns.
+const MINUTE: u64 = 60_000_000_000;
+/// Maximum wait for the counters to settle at the end: a report counts as lost once its stream has been silent for two
+/// seconds, and a busy machine needs more.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Text of the verdict if the sums agree.
-const FOR_ALL: &str = "every one is accounted for.";
+const ALL_ACCOUNTED: &str = "every one is accounted for.";
 
 /// Run a simulated network with a real collector
 ///
@@ -100,11 +95,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let memory = Scratch::in_memory()?;
     let past = Duration::from_secs(60 * args.past.unwrap_or(0));
     let (mut network, names) = Network::new(args.seed, past)?;
-    let (listen, moved) = free(args.listen);
+    let listen = free_address(args.listen);
     let (mut settings, reporters) = settings(listen, dir, names)?;
-    dta::complete(&mut settings, &memory.0, network.listen()?);
+    dta::set_runtime_values(&mut settings, &memory.0, network.open_control_sockets()?);
     settings.check_protection().map_err(CliError::new)?;
-    devices::manage(&mut settings, network.fabric())?;
+    devices::add_manager_settings(&mut settings, network.fabric())?;
     if let (Some(dir), Some(_)) = (dir, args.past)
         && !past::simulate(&mut network, &settings, dir, past)?
     {
@@ -123,13 +118,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     // No token: the demo configures none.
     let client = Client::new(&url, None)?;
     dta::wait_until_connected(&client)?;
-    network.report_to(*translator, &reporters)?;
-    devices::add_intents(&client, || network.obey())?;
+    network.attach_reporters(*translator, &reporters)?;
+    devices::add_intents(&client, || network.execute_commands())?;
     introduce(
         &url,
         input,
         *translator,
-        moved.then_some(args.listen),
+        (listen != args.listen).then_some(args.listen),
         &network,
         dir,
     )?;
@@ -138,19 +133,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let running = start(network, input, &server, &args, &stop)?;
-    let ended = server.wait();
+    let wait_result = server.wait();
     // Relaxed: no other data depends on the flag, and `join` below synchronizes the rest.
     stop.store(true, Ordering::Relaxed);
     let (sent, reported) = running
         .join()
         .map_err(|_| CliError::new("the simulation panicked"))??;
-    let concluded = conclude(&client, &sent, &reported);
+    let conclusion = conclude(&client, &sent, &reported);
     server.stop();
-    ended.and(concluded).map(|()| ExitCode::SUCCESS)
+    wait_result.and(conclusion).map(|()| ExitCode::SUCCESS)
 }
 
 /// Thread that runs the network. It returns the totals of INT datagrams and of DTA reports.
-type Running = thread::JoinHandle<Result<(Sent, Reported), CliError>>;
+type Running = thread::JoinHandle<Result<(DatagramTotals, DtaTotals), CliError>>;
 
 /// Runs the network on its own thread, which stops the server when the time is over or the network fails.
 fn start(
@@ -218,12 +213,12 @@ fn rule(name: &str, when: &str) -> RuleSettings {
     }
 }
 
-/// Returns (address, true) with port 0, chosen by the kernel, if the port is in use; otherwise (`wanted`, false).
-fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
-    match TcpListener::bind(wanted) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => (SocketAddr::new(wanted.ip(), 0), true),
+/// Returns `listen`, or its address with port 0, chosen by the kernel, if the port is in use.
+fn free_address(listen: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(listen) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(listen.ip(), 0),
         // The server reports all other errors.
-        _ => (wanted, false),
+        _ => listen,
     }
 }
 
@@ -232,23 +227,23 @@ fn introduce(
     url: &str,
     input: SocketAddr,
     translator: SocketAddr,
-    moved: Option<SocketAddr>,
+    port_in_use: Option<SocketAddr>,
     network: &Network,
     dir: Option<&Path>,
 ) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
     let mut out = String::new();
-    let what = if pages::are_built_in() {
+    let heading = if pages::are_built_in() {
         "The pages are at"
     } else {
         "This build has no pages; the API is at"
     };
     out.push_str(&format!(
-        "{what} {}\n",
+        "{heading} {}\n",
         terminal.paint(Tone::Strong, &format!("{url}/"))
     ));
-    if let Some(taken) = moved {
-        out.push_str(&format!("({taken} is in use by another program.)\n"));
+    if let Some(address) = port_in_use {
+        out.push_str(&format!("({address} is in use by another program.)\n"));
     }
     let program = program();
     out.push_str(&format!("Or in another terminal: {program} top --api {url}\n"));
@@ -263,18 +258,14 @@ fn introduce(
         Some(dir) => out.push_str(&format!("The store is in {}.\n\n", dir.display())),
         None => out.push_str("Nothing is stored on disk.\n\n"),
     }
-    out.push_str(&questions(url, network));
+    out.push_str(&example_queries(url, network));
     out.push_str("Schedule of each minute:\n");
-    for line in network
-        .script()
-        .iter()
-        .take_while(|line| line.at < 60_000_000_000)
-    {
+    for line in network.script().iter().take_while(|line| line.at < MINUTE) {
         let at = units::clock(Duration::from_nanos(line.at));
         out.push_str(&format!(
             "  {at}  {}\n        {}\n",
             line.text,
-            network::look_at(&line.text)
+            network::look_hint(&line.text)
         ));
     }
     out.push_str(
@@ -286,16 +277,16 @@ fn introduce(
 
 /// Returns the name by which this program was started: a path if it was one, because it may not be on `PATH`.
 fn program() -> String {
-    let given = std::env::args().next().filter(|given| given.contains('/'));
-    given.unwrap_or_else(|| "hopwise".to_owned())
+    let path = std::env::args().next().filter(|name| name.contains('/'));
+    path.unwrap_or_else(|| "hopwise".to_owned())
 }
 
 /// Formats example queries of the collector's memory, with a flow of this network.
-fn questions(url: &str, network: &Network) -> String {
-    let Some(flow) = network.example() else {
+fn example_queries(url: &str, network: &Network) -> String {
+    let Some(flow) = network.example_flow() else {
         return String::new();
     };
-    let questions = [
+    let queries = [
         (format!("get paths '{flow}'"), "its last path and latency, ns"),
         (format!("get hop-latency '{flow}'"), "what each hop took, ns"),
         (
@@ -313,9 +304,9 @@ fn questions(url: &str, network: &Network) -> String {
     let mut out =
         "The collector's memory contains what the switches report by DTA. Query it, or see DTA stores and DTA lists:\n"
             .to_owned();
-    for (question, what) in questions {
+    for (query, description) in queries {
         out.push_str(&format!(
-            "  {} {question} --api {url}\n        {what}\n",
+            "  {} {query} --api {url}\n        {description}\n",
             program()
         ));
     }
@@ -330,12 +321,12 @@ fn open(url: &str) {
     } else {
         "xdg-open"
     };
-    let opened = Command::new(opener)
+    let child = Command::new(opener)
         .arg(url)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    if opened.is_err() {
+    if child.is_err() {
         terminal::note(format_args!(
             "`{opener}` is not installed; open {url}/ in a browser"
         ));
@@ -343,26 +334,26 @@ fn open(url: &str) {
 }
 
 /// Waits for reports in flight, compares the sent datagrams with the collector's counters, and prints the loss budgets.
-fn conclude(client: &Client, sent: &Sent, reported: &Reported) -> Result<(), CliError> {
-    let patience = Instant::now();
-    let (status, done) = loop {
-        let (status, done): (StatusView, _) = (fetch(client, "/status")?, Done::ask(client)?);
-        let settled = Verdict::of(&status, sent) == Verdict::Accounted
+fn conclude(client: &Client, sent: &DatagramTotals, reported: &DtaTotals) -> Result<(), CliError> {
+    let start = Instant::now();
+    let (status, counters) = loop {
+        let status: StatusView = fetch(client, "/status")?;
+        let counters = DtaCounters::query(client)?;
+        let is_settled = Verdict::new(&status, sent) == Verdict::Accounted
             && status.loss_budget.iter().all(|stage| stage.queued == 0)
-            && done.is_settled(reported);
-        // 20 s: a report counts as lost once its stream has been silent for two seconds, and a busy machine needs more.
-        if settled || patience.elapsed() > Duration::from_secs(20) {
-            break (status, done);
+            && counters.is_settled(reported);
+        if is_settled || start.elapsed() > SETTLE_TIMEOUT {
+            break (status, counters);
         }
         thread::sleep(Duration::from_millis(50));
     };
-    let text = budget(&status, sent) + &done.budget(reported, dta::found(client, reported)?);
+    let text = budget(&status, sent) + &counters.budget(reported, dta::count_stored_paths(client, reported)?);
     terminal::print(&text)
 }
 
 fn drops(status: &StatusView, stage: &str) -> u64 {
-    let found = status.loss_budget.iter().find(|one| one.stage == stage);
-    found.map_or(0, |stage| stage.drops.values().sum())
+    let stage = status.loss_budget.iter().find(|view| view.stage == stage);
+    stage.map_or(0, |stage| stage.drops.values().sum())
 }
 
 /// Returns the number of datagrams that were read from the sockets.
@@ -375,7 +366,7 @@ fn received(status: &StatusView) -> u64 {
 }
 
 /// Formats the loss budget, one line per stage, and the verdict.
-fn budget(status: &StatusView, sent: &Sent) -> String {
+fn budget(status: &StatusView, sent: &DatagramTotals) -> String {
     let mut out = format!(
         "\nAfter {}: the switches sent {}; the simulated network lost {} of them and duplicated {}.\n\n",
         units::clock(sent.span),
@@ -384,32 +375,32 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
         units::count(sent.duplicated)
     );
     out.push_str(&table("LOST", &status.loss_budget));
-    let counted = drops(status, "network");
-    let kernel = drops(status, "kernel");
+    let counted_lost = drops(status, "network");
+    let kernel_drops = drops(status, "kernel");
     let received = received(status);
-    let verdict = Verdict::of(status, sent);
-    let unseen = sent.lost.saturating_sub(counted);
-    if verdict == Verdict::Accounted && unseen > 0 {
+    let verdict = Verdict::new(status, sent);
+    let without_gap = sent.lost.saturating_sub(counted_lost);
+    if verdict == Verdict::Accounted && without_gap > 0 {
         // Rare; without this line the numbers would seem inconsistent.
-        let unseen = units::count(unseen);
+        let without_gap = units::count(without_gap);
         out.push_str(&format!(
-            "\n{unseen} of the lost datagrams were the first or last of their stream: they leave no gap in the sequence numbers.\n"
+            "\n{without_gap} of the lost datagrams were the first or last of their stream: they leave no gap in the sequence numbers.\n"
         ));
     }
-    let numbers = format!(
+    let counts = format!(
         "hopwise counted {} as lost in the network, and {} as received",
-        units::count(counted),
+        units::count(counted_lost),
         units::counted(received, "datagram")
     );
     let verdict = match verdict {
-        Verdict::Accounted => format!("{numbers}: {FOR_ALL}"),
+        Verdict::Accounted => format!("{counts}: {ALL_ACCOUNTED}"),
         Verdict::Hidden => format!(
-            "{numbers}. The kernel dropped {} more; of a datagram missing at the end of a stream, its sequence number does not show whether the network or the kernel dropped it.",
-            units::count(kernel)
+            "{counts}. The kernel dropped {} more; of a datagram missing at the end of a stream, its sequence number does not show whether the network or the kernel dropped it.",
+            units::count(kernel_drops)
         ),
         Verdict::Unexplained => format!(
-            "{numbers}, and {} as dropped by the kernel; {} were lost and {} arrived: the difference is unexplained.",
-            units::count(kernel),
+            "{counts}, and {} as dropped by the kernel; {} were lost and {} arrived: the difference is unexplained.",
+            units::count(kernel_drops),
             units::count(sent.lost),
             units::count(sent.arrived())
         ),
@@ -429,16 +420,16 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(status: &StatusView, sent: &Sent) -> Self {
-        let counted = drops(status, "network");
-        let kernel = drops(status, "kernel");
-        let has_arrived = received(status) + kernel == sent.arrived();
-        // A loss at the end of a stream leaves a gap only if a later datagram was sent after the count of `unseen`, so this
+    fn new(status: &StatusView, sent: &DatagramTotals) -> Self {
+        let counted_lost = drops(status, "network");
+        let kernel_drops = drops(status, "kernel");
+        let arrivals_match = received(status) + kernel_drops == sent.arrived();
+        // A loss at the end of a stream leaves a gap only if a later datagram was sent after the count of `without_gap`, so this
         // is a lower bound.
-        let least = sent.lost.saturating_sub(sent.unseen);
-        match has_arrived {
-            true if (least..=sent.lost).contains(&counted) => Self::Accounted,
-            true if kernel > 0 && counted.abs_diff(sent.lost) <= kernel => Self::Hidden,
+        let min_counted = sent.lost.saturating_sub(sent.without_gap);
+        match arrivals_match {
+            true if (min_counted..=sent.lost).contains(&counted_lost) => Self::Accounted,
+            true if kernel_drops > 0 && counted_lost.abs_diff(sent.lost) <= kernel_drops => Self::Hidden,
             _ => Self::Unexplained,
         }
     }
@@ -498,15 +489,15 @@ impl Scratch {
         // A new directory with mode 0700: an existing one may belong to another user.
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o700);
-        let mut made = builder.create(&path);
+        let mut result = builder.create(&path);
         for number in 1..10 {
-            if !matches!(&made, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
+            if !matches!(&result, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
                 break;
             }
             path = parent.join(format!("{name}-{number}"));
-            made = builder.create(&path);
+            result = builder.create(&path);
         }
-        made.map_err(|error| {
+        result.map_err(|error| {
             let remedy = "set TMPDIR to a writable directory, or use --no-store";
             CliError::io(format!("cannot make {}", path.display()), error, remedy)
         })?;
@@ -516,8 +507,12 @@ impl Scratch {
     /// Creates a directory on tmpfs, or in the temporary directory if there is no `/dev/shm`.
     fn in_memory() -> Result<Self, CliError> {
         let shared = Path::new("/dev/shm");
-        let there = shared.is_dir().then(|| Self::new(shared).ok()).flatten();
-        there.map_or_else(|| Self::new(&std::env::temp_dir()), Ok)
+        if shared.is_dir()
+            && let Ok(directory) = Self::new(shared)
+        {
+            return Ok(directory);
+        }
+        Self::new(&std::env::temp_dir())
     }
 }
 
@@ -550,23 +545,23 @@ mod tests {
         }
     }
 
-    /// Of 1,000 datagrams, of which 7 are lost and 2 duplicated. `counted`: lost, by hopwise.
-    fn status(counted: u64, received: u64, kernel: u64) -> StatusView {
-        let arrived = received + kernel;
+    /// Of 1,000 datagrams, of which 7 are lost and 2 duplicated. `counted_lost`: lost, by hopwise.
+    fn status(counted_lost: u64, received: u64, kernel_drops: u64) -> StatusView {
+        let arrived = received + kernel_drops;
         StatusView {
             loss_budget: vec![
-                stage("network", arrived + counted, arrived),
+                stage("network", arrived + counted_lost, arrived),
                 stage("kernel", arrived, received),
             ],
             ..StatusView::default()
         }
     }
 
-    fn sent(unseen: u64) -> Sent {
-        Sent {
+    fn sent(without_gap: u64) -> DatagramTotals {
+        DatagramTotals {
             sent: 1_000,
             lost: 7,
-            unseen,
+            without_gap,
             duplicated: 2,
             span: Duration::from_secs(61),
         }
@@ -575,7 +570,7 @@ mod tests {
     #[test]
     fn a_loss_at_the_end_of_a_stream_is_explained_counted_or_not() {
         use Verdict::{Accounted, Hidden, Unexplained};
-        for ((counted, received, kernel, unseen), expected) in [
+        for ((counted_lost, received, kernel_drops, without_gap), expected) in [
             ((7, 995, 0, 0), Accounted),
             // As many are counted as were lost: nothing is unexplained.
             ((7, 995, 0, 4), Accounted),
@@ -590,8 +585,11 @@ mod tests {
             ((18, 985, 10, 0), Unexplained),
             ((7, 985, 9, 0), Unexplained),
         ] {
-            let found = Verdict::of(&status(counted, received, kernel), &sent(unseen));
-            assert_eq!(found, expected, "{counted} {received} {kernel} {unseen}");
+            let found = Verdict::new(&status(counted_lost, received, kernel_drops), &sent(without_gap));
+            assert_eq!(
+                found, expected,
+                "{counted_lost} {received} {kernel_drops} {without_gap}"
+            );
         }
     }
 
@@ -621,16 +619,16 @@ hopwise counted 7 as lost in the network, and 995 datagrams as received: every o
 
     #[test]
     fn a_port_in_use_is_replaced_by_a_free_one() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
-        assert_eq!(free(address), (SocketAddr::new(address.ip(), 0), true));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(free_address(address), SocketAddr::new(address.ip(), 0));
     }
 
     #[test]
     fn the_settings_of_the_demo_are_valid() {
         let (mut settings, _) =
             settings("127.0.0.1:0".parse().unwrap(), None, vec![(101, "leaf1".into())]).unwrap();
-        dta::complete(&mut settings, Path::new("/dev/shm/demo"), 40_044);
+        dta::set_runtime_values(&mut settings, Path::new("/dev/shm/demo"), 40_044);
         let read = Settings::parse(&settings.to_toml(), "demo.toml").map_err(|error| error.to_string());
         assert_eq!(read.map(|read| read.to_toml()), Ok(settings.to_toml()));
     }

@@ -63,8 +63,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let clickhouse = outlet.clickhouse.url;
     tracing::info!(kafka, clickhouse, "the outlet is running");
     tracing::info!(url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
-    let ended = server.wait();
+    let result = server.wait();
     server.stop();
     tracing::info!("stopped");
-    ended.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }

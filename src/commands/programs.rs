@@ -29,6 +29,6 @@ pub(crate) fn bench(args: Args) -> CliError {
 
 /// Replaces this process by `hopwise-bench experiment`. Returns only if that fails.
 pub(crate) fn experiment(args: Args) -> CliError {
-    let words = std::iter::once(OsString::from("experiment")).chain(args.arguments);
-    programs::execute("hopwise-bench", words, BENCH_REMEDY)
+    let arguments = std::iter::once(OsString::from("experiment")).chain(args.arguments);
+    programs::execute("hopwise-bench", arguments, BENCH_REMEDY)
 }

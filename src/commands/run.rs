@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
-        examine::at_start(&settings);
+        examine::log_at_start(&settings);
     }
     let mut server = Server::new(settings.clone(), args.config, log)
         .with_overrides(overrides)
@@ -99,23 +99,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let ui = settings.has_pages() && pages::are_built_in();
     tracing::info!(ui, url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
-    let ended = server.wait();
+    let result = server.wait();
     server.stop();
-    let mut complete = !server.has_lost();
-    if let Some(stored) = server.stored() {
-        complete &= stored.failed + stored.removed == 0;
-        if stored.removed > 0 {
-            let files = stored.moved_files;
+    let mut is_complete = !server.has_lost_state();
+    if let Some(stats) = server.store_stats() {
+        is_complete &= stats.failed + stats.removed == 0;
+        if stats.removed > 0 {
+            let files = stats.moved_files;
             tracing::error!(
                 files,
-                records = stored.removed,
+                records = stats.removed,
                 "files of the store were removed or replaced while hopwise ran"
             );
         }
-        tracing::info!(stored = stored.stored(), lost = stored.lost(), "stopped");
+        tracing::info!(stored = stats.stored(), lost = stats.lost(), "stopped");
     }
-    ended.map(|()| {
-        if complete {
+    result.map(|()| {
+        if is_complete {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-const REPLACED: char = '·';
+const REPLACEMENT: char = '·';
 
 /// Replaces each control or bidirectional character of a single line by `·`.
 pub fn printable(text: &str) -> Cow<'_, str> {
@@ -11,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     text.chars()
-        .map(|char| if is_control(char) { REPLACED } else { char })
+        .map(|char| if is_control(char) { REPLACEMENT } else { char })
         .collect()
 }
 
@@ -22,20 +22,20 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
         return text.into();
     }
     let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(char) = rest.chars().next() {
+    let mut remaining = text;
+    while let Some(char) = remaining.chars().next() {
         let length = match char {
             '\n' | '\t' => 1,
-            '\r' if rest[1..].starts_with('\n') => 2,
-            '\x1b' if colour => colour_len(rest),
+            '\r' if remaining[1..].starts_with('\n') => 2,
+            '\x1b' if colour => colour_len(remaining),
             _ if is_control(char) => 0,
             _ => char.len_utf8(),
         };
         match length {
-            0 => clean.push(REPLACED),
-            _ => clean.push_str(&rest[..length]),
+            0 => clean.push(REPLACEMENT),
+            _ => clean.push_str(&remaining[..length]),
         }
-        rest = &rest[length.max(char.len_utf8())..];
+        remaining = &remaining[length.max(char.len_utf8())..];
     }
     clean.into()
 }

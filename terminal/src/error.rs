@@ -45,10 +45,10 @@ impl CliError {
 /// Returns the cause in words, without the error number and with a lower-case first letter.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
-    let plain = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = plain.chars();
-    match letters.next() {
-        Some(first) => first.to_lowercase().chain(letters).collect(),
+    let message = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = message.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
         None => text,
     }
 }

@@ -43,14 +43,14 @@ fn escape(char: char, out: &mut String) {
 #[derive(Debug)]
 pub struct Object<'a> {
     out: &'a mut String,
-    first: bool,
+    is_first: bool,
 }
 
-/// Appends an object; `fill` writes its fields.
-pub fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
+/// Appends an object; `write_fields` writes its fields.
+pub fn object(out: &mut String, write_fields: impl FnOnce(&mut Object<'_>)) {
     out.push('{');
-    let mut object = Object { out, first: true };
-    fill(&mut object);
+    let mut object = Object { out, is_first: true };
+    write_fields(&mut object);
     out.push('}');
 }
 
@@ -71,9 +71,9 @@ impl Object<'_> {
     }
 
     /// Writes a field whose value is an object.
-    pub fn object(&mut self, name: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+    pub fn object(&mut self, name: &str, write_fields: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         self.name(name);
-        object(self.out, fill);
+        object(self.out, write_fields);
         self
     }
 
@@ -82,7 +82,7 @@ impl Object<'_> {
         &mut self,
         name: &str,
         items: impl IntoIterator<Item = T>,
-        mut fill: impl FnMut(T, &mut Object<'_>),
+        mut write_fields: impl FnMut(T, &mut Object<'_>),
     ) -> &mut Self {
         self.name(name);
         self.out.push('[');
@@ -90,17 +90,17 @@ impl Object<'_> {
             if index > 0 {
                 self.out.push(',');
             }
-            object(self.out, |inner| fill(item, inner));
+            object(self.out, |inner| write_fields(item, inner));
         }
         self.out.push(']');
         self
     }
 
     fn name(&mut self, name: &str) {
-        if !self.first {
+        if !self.is_first {
             self.out.push(',');
         }
-        self.first = false;
+        self.is_first = false;
         name.write(self.out);
         self.out.push(':');
     }

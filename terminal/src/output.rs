@@ -94,12 +94,12 @@ impl<W: Write> Write for Output<W> {
             return self.inner.write(bytes);
         }
         let text = String::from_utf8_lossy(bytes);
-        let shown = if self.json {
+        let safe_text = if self.json {
             json::escaped(&text)
         } else {
             cleaned(&text, self.colour)
         };
-        self.inner.write_all(shown.as_bytes())?;
+        self.inner.write_all(safe_text.as_bytes())?;
         Ok(bytes.len())
     }
 

@@ -1,6 +1,6 @@
 //! Horizontal bars from block characters, for tables and progress lines.
 
-const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+const BLOCKS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 /// Draws a bar for `value` of `max` with at most `width` columns, in steps of 1/8 column. A nonzero value is always visible.
 pub fn bar(value: f64, max: f64, width: usize) -> String {
@@ -8,9 +8,9 @@ pub fn bar(value: f64, max: f64, width: usize) -> String {
         return String::new();
     }
     let eighths = ((value / max).min(1.0) * (width * 8) as f64).round().max(1.0) as usize;
-    let mut out: String = std::iter::repeat_n(EIGHTHS[8], eighths / 8).collect();
+    let mut out: String = std::iter::repeat_n(BLOCKS[8], eighths / 8).collect();
     if !eighths.is_multiple_of(8) {
-        out.push(EIGHTHS[eighths % 8]);
+        out.push(BLOCKS[eighths % 8]);
     }
     out
 }

@@ -9,7 +9,7 @@ use crate::{Terminal, plot, units};
 
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Duration from which work counts as long and gets a line.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHOW_DELAY: Duration = Duration::from_secs(1);
 /// Clears the rest of a longer earlier line, and returns the cursor to the start.
 const REWRITE: &str = "\x1b[K\r";
 const ERASE: &str = "\x1b[K";
@@ -35,10 +35,10 @@ pub struct Progress {
     noun: &'static str,
     total: Option<u64>,
     /// Bytes of all files that have been read completely.
-    before: u64,
+    files_bytes: u64,
     terminal: Terminal,
-    started: Instant,
-    shown: Option<Instant>,
+    start: Instant,
+    last_drawn: Option<Instant>,
     silent: bool,
 }
 
@@ -50,10 +50,10 @@ impl Progress {
             label: label.into(),
             noun,
             total,
-            before: 0,
+            files_bytes: 0,
             terminal,
-            started: Instant::now(),
-            shown: None,
+            start: Instant::now(),
+            last_drawn: None,
             silent: false,
         }
     }
@@ -66,31 +66,31 @@ impl Progress {
 
     /// Returns the bytes of all files that have been read completely.
     pub fn files_done(&self) -> u64 {
-        self.before
+        self.files_bytes
     }
 
     /// Marks a file as read. `bytes` is the total over all files so far.
     pub fn file_done(&mut self, bytes: u64) {
-        self.before = bytes;
+        self.files_bytes = bytes;
     }
 
     /// Updates the position, and prints if the interval has passed. It reads the clock, so call it every few thousand items.
     pub fn at(&mut self, done: u64, items: u64) {
         let now = Instant::now();
         // The first line appears after one interval, so that short work prints nothing.
-        let is_soon = now.duration_since(self.shown.unwrap_or(self.started)) < INTERVAL;
+        let is_soon = now.duration_since(self.last_drawn.unwrap_or(self.start)) < INTERVAL;
         if self.silent || !self.terminal.interactive || is_soon {
             return;
         }
-        self.shown = Some(now);
-        let line = line(self, now.duration_since(self.started), done, items);
+        self.last_drawn = Some(now);
+        let line = line(self, now.duration_since(self.start), done, items);
         // Nothing to do if standard error is closed.
         let _ = write!(std::io::stderr(), "{}{REWRITE}", self.terminal.clean(&line));
     }
 
     /// Removes the progress line.
     pub fn finish(&mut self) {
-        if self.terminal.interactive && self.shown.take().is_some() {
+        if self.terminal.interactive && self.last_drawn.take().is_some() {
             let _ = write!(std::io::stderr(), "{ERASE}");
         }
     }
@@ -125,12 +125,12 @@ impl Waiting {
     }
 
     fn start(label: String, part: Option<(u64, u64)>) -> Self {
-        let begun = Instant::now();
+        let start = Instant::now();
         let (sender, ended) = channel();
         let thread = std::io::IsTerminal::is_terminal(&std::io::stderr()).then(|| {
             (
                 sender,
-                thread::spawn(move || show_waiting(&label, part, begun, &ended)),
+                thread::spawn(move || draw_waiting(&label, part, start, &ended)),
             )
         });
         Self { thread }
@@ -138,16 +138,16 @@ impl Waiting {
 }
 
 /// Rewrites the line until the sender is dropped, then erases it.
-fn show_waiting(label: &str, part: Option<(u64, u64)>, begun: Instant, ended: &Receiver<()>) {
-    let mut wait = PATIENCE;
+fn draw_waiting(label: &str, part: Option<(u64, u64)>, start: Instant, ended: &Receiver<()>) {
+    let mut wait = SHOW_DELAY;
     let mut terminal: Option<Terminal> = None;
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
         wait = INTERVAL * 5;
         // Only now: finding the size starts a process (`stty`), which is too expensive for short work.
         let terminal = terminal.get_or_insert_with(Terminal::stderr);
         if terminal.interactive {
-            let line = waiting_line(label, part, begun.elapsed());
-            let line = cut(&line, terminal.width);
+            let line = waiting_line(label, part, start.elapsed());
+            let line = truncate_line(&line, terminal.width);
             let _ = write!(std::io::stderr(), "{}{REWRITE}", terminal.clean(&line));
         }
     }
@@ -171,12 +171,12 @@ fn waiting_line(label: &str, part: Option<(u64, u64)>, elapsed: Duration) -> Str
     let Some((done, total)) = part.filter(|(_, total)| *total > 1) else {
         return format!("{label}  {time}");
     };
-    let filled = plot::bar(done as f64, total as f64, 20);
-    format!("{label}  {filled:<20} {} of {total}  {time}", done + 1)
+    let bar = plot::bar(done as f64, total as f64, 20);
+    format!("{label}  {bar:<20} {} of {total}  {time}", done + 1)
 }
 
 /// Cuts a line to fewer than `width` columns; a wrapped line could not be rewritten.
-fn cut(line: &str, width: usize) -> String {
+fn truncate_line(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).collect()
 }
 
@@ -184,21 +184,21 @@ fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = units::short(items as f64 / seconds);
     let Progress { label, noun, .. } = progress;
-    let counted = format!("{} {noun}  {rate} {noun}/s", units::count(items));
+    let item_text = format!("{} {noun}  {rate} {noun}/s", units::count(items));
     let Some(total) = progress.total.filter(|total| *total > 0) else {
-        return format!("{label}  {} read  {counted}", units::bytes(done));
+        return format!("{label}  {} read  {item_text}", units::bytes(done));
     };
     let share = (done as f64 / total as f64).min(1.0);
-    let left = Duration::from_secs_f64(if share > 0.0 {
+    let remaining = Duration::from_secs_f64(if share > 0.0 {
         seconds * (1.0 - share) / share
     } else {
         0.0
     });
-    let filled = plot::bar(share, 1.0, 20);
+    let bar = plot::bar(share, 1.0, 20);
     format!(
-        "{label}  {filled:<20} {:>3.0} %  {counted}  {} left",
+        "{label}  {bar:<20} {:>3.0} %  {item_text}  {} left",
         share * 100.0,
-        units::clock(left)
+        units::clock(remaining)
     )
 }
 
@@ -215,7 +215,7 @@ mod tests {
             shown(Some((5, 20))),
             "fastpath  █████                6 of 20  1:15"
         );
-        assert_eq!(cut("abcdef", 4), "abc");
+        assert_eq!(truncate_line("abcdef", 4), "abc");
     }
 
     #[test]

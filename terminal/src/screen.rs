@@ -7,6 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::clean::cleaned;
 
+/// Size that is assumed for files, pipes and unknown terminals.
+const DEFAULT_WIDTH: usize = 100;
+const DEFAULT_HEIGHT: usize = 40;
+
 /// Properties of standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terminal {
@@ -51,18 +55,52 @@ impl Terminal {
         Self {
             interactive: false,
             colour: false,
-            width: 100,
-            height: 40,
+            width: DEFAULT_WIDTH,
+            height: DEFAULT_HEIGHT,
         }
     }
 
     fn new(is_terminal: bool) -> Self {
-        let (width, height) = if is_terminal { size() } else { (100, 40) };
+        let terminal = if is_terminal {
+            Self::plain().with_size()
+        } else {
+            Self::plain()
+        };
         Self {
             interactive: is_terminal && !is_dumb(),
             colour: is_terminal && wants_colour(),
-            width,
-            height,
+            ..terminal
+        }
+    }
+
+    /// Sets the size from `COLUMNS` and `LINES` or, without them, from `stty size`; keeps it if that fails.
+    fn with_size(self) -> Self {
+        if let (Some(width), Some(height)) = (number_from_env("COLUMNS"), number_from_env("LINES")) {
+            return Self {
+                width,
+                height,
+                ..self
+            };
+        }
+        let output = Command::new("stty")
+            .arg("size")
+            .stdin(Stdio::inherit())
+            .stderr(Stdio::null())
+            .output();
+        let text = output
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default();
+        let mut numbers = text
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .filter(|n| *n > 0);
+        match (numbers.next(), numbers.next()) {
+            (Some(height), Some(width)) => Self {
+                width,
+                height,
+                ..self
+            },
+            _ => self,
         }
     }
 
@@ -99,29 +137,6 @@ fn is_dumb() -> bool {
 fn wants_colour() -> bool {
     // https://no-color.org: set and not empty means no colour.
     !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Returns (columns, lines): from `COLUMNS` and `LINES`, else from `stty size`, else 100 by 40.
-fn size() -> (usize, usize) {
-    if let (Some(width), Some(height)) = (number_from_env("COLUMNS"), number_from_env("LINES")) {
-        return (width, height);
-    }
-    let output = Command::new("stty")
-        .arg("size")
-        .stdin(Stdio::inherit())
-        .stderr(Stdio::null())
-        .output();
-    let text = output
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-        .unwrap_or_default();
-    let mut numbers = text
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .filter(|n| *n > 0);
-    match (numbers.next(), numbers.next()) {
-        (Some(height), Some(width)) => (width, height),
-        _ => (100, 40),
-    }
 }
 
 fn number_from_env(name: &str) -> Option<usize> {

@@ -3,27 +3,27 @@
 use crate::{CliError, json::escaped};
 use serde::Serialize;
 
-/// Returns at most the first `most` characters, with control characters replaced; `…` marks a cut.
-pub fn bounded(text: &str, most: usize) -> String {
+/// Returns at most the first `max_chars` characters, with control characters replaced; `…` marks a cut.
+pub fn bounded(text: &str, max_chars: usize) -> String {
     let mut chars = text.chars();
-    let mut kept: String = chars
+    let mut cut_text: String = chars
         .by_ref()
-        .take(most)
+        .take(max_chars)
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
     if chars.next().is_some() {
-        kept.pop();
-        kept.push('…');
+        cut_text.pop();
+        cut_text.push('…');
     }
-    kept
+    cut_text
 }
 
 /// Decodes percent-encoding. `None` if a `%` lacks two hexadecimal digits, or the result is not UTF-8.
 pub fn unescaped(text: &str) -> Option<String> {
-    let mut plain = Vec::with_capacity(text.len());
+    let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
-        plain.push(match byte {
+        decoded.push(match byte {
             b'%' => {
                 let high = char::from(bytes.next()?).to_digit(16)?;
                 let low = char::from(bytes.next()?).to_digit(16)?;
@@ -32,7 +32,7 @@ pub fn unescaped(text: &str) -> Option<String> {
             other => other,
         });
     }
-    String::from_utf8(plain).ok()
+    String::from_utf8(decoded).ok()
 }
 
 /// Formats a value as a line of JSON that is safe on a terminal.

@@ -9,9 +9,9 @@ pub fn nanos(ns: u64) -> String {
     let value = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{} us", three(value / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} ms", three(value / 1e6)),
-        _ => format!("{} s", three(value / 1e9)),
+        1_000..1_000_000 => format!("{} us", three_digits(value / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} ms", three_digits(value / 1e6)),
+        _ => format!("{} s", three_digits(value / 1e9)),
     }
 }
 
@@ -31,10 +31,10 @@ pub fn count(number: u64) -> String {
 /// Formats a rate or a large number with three digits: `1.25 M`, `830 k`, `12.0`.
 pub fn short(number: f64) -> String {
     match number {
-        n if n >= 1e9 => format!("{} G", three(n / 1e9)),
-        n if n >= 1e6 => format!("{} M", three(n / 1e6)),
-        n if n >= 1e3 => format!("{} k", three(n / 1e3)),
-        n => three(n),
+        n if n >= 1e9 => format!("{} G", three_digits(n / 1e9)),
+        n if n >= 1e6 => format!("{} M", three_digits(n / 1e6)),
+        n if n >= 1e3 => format!("{} k", three_digits(n / 1e3)),
+        n => three_digits(n),
     }
 }
 
@@ -86,7 +86,7 @@ pub fn date_time(ts: u64) -> String {
 }
 
 /// Formats a number with three significant digits.
-fn three(value: f64) -> String {
+fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),

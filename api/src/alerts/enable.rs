@@ -58,7 +58,7 @@ pub(crate) async fn enable(
         .map(|rule| (rule.name.clone(), rule.when.clone()))
         .collect();
     rules.push((name, when));
-    detect::RuleSet::compile(&rules).map_err(|error| Refusal::bad(error.to_string()))?;
+    detect::RuleSet::compile(&rules).map_err(|error| Refusal::bad_request(error.to_string()))?;
     let Some(file) = context.config_file.clone() else {
         let reason = "this process has no configuration file";
         return Ok(Json(EnabledView {
@@ -67,7 +67,7 @@ pub(crate) async fn enable(
             text,
         }));
     };
-    let turn = Arc::clone(&context.enabling).lock_owned().await;
+    let change_permit = Arc::clone(&context.rule_file_lock).lock_owned().await;
     let control = context.control.clone();
     let reload = async move {
         match control.reload().await {
@@ -76,29 +76,31 @@ pub(crate) async fn enable(
             Err(_) => Err("hopwise is stopping".to_owned()),
         }
     };
-    let added = add(turn, file, text.clone(), reload).await.map_err(|_| {
-        Refusal::unavailable(
-            "it is unknown whether the rule was enabled; this is a fault in hopwise, please report it",
-        )
-    })?;
+    let outcome = append_and_reload(change_permit, file, text.clone(), reload)
+        .await
+        .map_err(|_| {
+            Refusal::unavailable(
+                "it is unknown whether the rule was enabled; this is a fault in hopwise, please report it",
+            )
+        })?;
     Ok(Json(EnabledView {
-        enabled: added.is_ok(),
-        reason: added.err(),
+        enabled: outcome.is_ok(),
+        reason: outcome.err(),
         text,
     }))
 }
 
 /// Appends a text to the configuration file and reloads; removes the text again if the configuration is rejected. The task
-/// completes even if the client disconnects, and holds `turn` until then, so changes do not interleave. The inner error is
-/// the reason that the rule is not enabled.
-async fn add(
-    turn: OwnedMutexGuard<()>,
+/// completes even if the client disconnects, and holds `change_permit` until then. The inner error is the reason that the rule
+/// is not enabled.
+async fn append_and_reload(
+    change_permit: OwnedMutexGuard<()>,
     file: PathBuf,
     text: String,
     reload: impl Future<Output = Result<(), String>> + Send + 'static,
 ) -> Result<Result<(), String>, JoinError> {
     let work = async move {
-        let _turn = turn;
+        let _permit = change_permit;
         let path = file.clone();
         let change = match task::spawn_blocking(move || append(&path, &text)).await? {
             Ok(change) => change,
@@ -107,13 +109,12 @@ async fn add(
         let Err(problem) = reload.await else {
             return Ok(Ok(()));
         };
-        let restored = task::spawn_blocking(move || restore(&file, &change)).await?;
-        let kept = match restored {
+        let file_state = match task::spawn_blocking(move || restore(&file, &change)).await? {
             Ok(()) => "the file is as it was".to_owned(),
             Err(reason) => format!("and the rule could not be removed from the file: {reason}"),
         };
         Ok::<_, JoinError>(Err(format!(
-            "the configuration with this rule is refused ({problem}); {kept}"
+            "the configuration with this rule is refused ({problem}); {file_state}"
         )))
     };
     tokio::spawn(work).await?
@@ -135,31 +136,27 @@ struct Change {
 
 /// Appends a text to the configuration file, if the result is a valid configuration.
 fn append(file: &Path, text: &str) -> Result<Change, String> {
-    let shown = file.display();
-    let before = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
+    let path = file.display();
+    let before = fs::read_to_string(file).map_err(|error| format!("{path} cannot be read ({error})"))?;
     let separator = if before.is_empty() || before.ends_with('\n') {
         "\n"
     } else {
         "\n\n"
     };
     let after = format!("{before}{separator}{text}");
-    Settings::parse(&after, &shown.to_string()).map_err(|error| {
-        format!(
-            "{shown} would be wrong with it ({})",
-            error.to_string().trim_end()
-        )
-    })?;
+    Settings::parse(&after, &path.to_string())
+        .map_err(|error| format!("{path} would be wrong with it ({})", error.to_string().trim_end()))?;
     replace(file, &after)?;
     Ok(Change { before, after })
 }
 
 /// Undoes a change, unless somebody else has changed the file since.
 fn restore(file: &Path, change: &Change) -> Result<(), String> {
-    let shown = file.display();
-    let now = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
+    let path = file.display();
+    let now = fs::read_to_string(file).map_err(|error| format!("{path} cannot be read ({error})"))?;
     if now != change.after {
         return Err(format!(
-            "{shown} was changed meanwhile; remove the rule from it by hand"
+            "{path} was changed meanwhile; remove the rule from it by hand"
         ));
     }
     replace(file, &change.before)
@@ -168,17 +165,17 @@ fn restore(file: &Path, change: &Change) -> Result<(), String> {
 /// Replaces the file behind this path, following symlinks. Mode and group are kept. The owner must be this process's user,
 /// since a new file cannot keep another owner.
 fn replace(file: &Path, content: &str) -> Result<(), String> {
-    let shown = file.display();
-    let target = fs::canonicalize(file).map_err(|error| not_written(file, &error))?;
-    let target_metadata = fs::metadata(&target).map_err(|error| not_written(file, &error))?;
-    let own = fs::metadata("/proc/self").map_err(|error| not_written(file, &error))?;
-    if target_metadata.uid() != own.uid() {
-        return Err(format!("{shown} belongs to another user"));
+    let path = file.display();
+    let target = fs::canonicalize(file).map_err(|error| write_error(file, &error))?;
+    let target_metadata = fs::metadata(&target).map_err(|error| write_error(file, &error))?;
+    let process_metadata = fs::metadata("/proc/self").map_err(|error| write_error(file, &error))?;
+    if target_metadata.uid() != process_metadata.uid() {
+        return Err(format!("{path} belongs to another user"));
     }
-    save::replace_alike(&target, content.as_bytes()).map_err(|error| not_written(file, &error))
+    save::replace_alike(&target, content.as_bytes()).map_err(|error| write_error(file, &error))
 }
 
-fn not_written(file: &Path, error: &std::io::Error) -> String {
+fn write_error(file: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be written ({error})", file.display())
 }
 
@@ -258,8 +255,9 @@ mod tests {
                 asked.send(()).unwrap();
                 Err(answered.await.unwrap())
             };
-            let turn = Arc::clone(&enabling).lock_owned().await;
-            let adding = add(turn, file.clone(), rule_toml("deep", "hops > 1"), reload);
+            let change_permit = Arc::clone(&enabling).lock_owned().await;
+            let adding =
+                append_and_reload(change_permit, file.clone(), rule_toml("deep", "hops > 1"), reload);
             let requester = tokio::spawn(adding);
             is_asked.await.unwrap();
             requester.abort();

@@ -176,20 +176,20 @@ fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
         .unwrap()
         .losses_in(span, every_report.then_some(u64::MAX))
         .unwrap();
-    let ends = Ends::of(&losses, &memory);
+    let ends = Peers::from_losses(&losses, &memory);
     assert_eq!(ends.unplaced(&losses), 0);
     let fabric = [101, 102, 103, 201, 202].into_iter();
     let links = fabric.flat_map(|node| (1..5).map(move |port| (node, peer(node, port))));
     let links = links.filter(|(_, to)| *to != 0).collect();
     (
-        judge(
+        link_losses(
             &losses,
             links,
             &ends,
             if every_report {
                 Evidence::Reports
             } else {
-                Evidence::Some
+                Evidence::Sampled
             },
         ),
         losses,
@@ -368,24 +368,27 @@ fn what_is_not_known_is_said() {
         ..Losses::default()
     };
     let links = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)].into();
-    let judged = judge(&losses, links, &Ends::default(), Evidence::Reports);
+    let judged = link_losses(&losses, links, &Peers::default(), Evidence::Reports);
     let of = |from: u32| judged.iter().find(|link| link.from == from).unwrap();
     // Node 2 lost three reports: they explain the missing one.
     assert_eq!(
         (of(1).lost, of(1).lost_most, of(1).sent),
         (Some(0), Some(1), Some(10))
     );
-    assert_eq!((of(2).lost, of(2).unknown.as_deref()), (None, Some(UNEQUAL)));
+    assert_eq!(
+        (of(2).lost, of(2).unknown.as_deref()),
+        (None, Some(UNEQUAL_SHARES))
+    );
     assert_eq!((of(3).lost, of(3).lost_most), (Some(0), Some(0)));
     assert_eq!(of(4).unknown.as_deref(), Some(ONE_END));
-    assert_eq!(of(5).unknown.as_deref(), Some(needs(Evidence::Reports)));
-    let off = judge(
+    assert_eq!(of(5).unknown.as_deref(), Some(requirement(Evidence::Reports)));
+    let off = link_losses(
         &Losses::default(),
         [(5, 6)].into(),
-        &Ends::default(),
-        Evidence::Some,
+        &Peers::default(),
+        Evidence::Sampled,
     );
-    assert_eq!(off[0].unknown.as_deref(), Some(needs(Evidence::Some)));
+    assert_eq!(off[0].unknown.as_deref(), Some(requirement(Evidence::Sampled)));
 }
 
 #[test]
@@ -430,8 +433,8 @@ fn drops_of_no_link_that_is_known_are_said() {
         link(6, 3, START),
         link(6, 4, START + 500 * SECOND),
     ]);
-    let ends = Ends::of(&losses, &memory);
-    let found = drops(&losses, &BTreeMap::new(), &ends, Evidence::Some);
+    let ends = Peers::from_losses(&losses, &memory);
+    let found = drops(&losses, &BTreeMap::new(), &ends, Evidence::Sampled);
     let said: Vec<_> = found
         .iter()
         .map(|one| (one.packets, one.to, one.to_unknown.as_deref()))
@@ -439,12 +442,12 @@ fn drops_of_no_link_that_is_known_are_said() {
     let expected = [
         (40, None, None),
         (30, None, Some(NO_NODE_SEEN)),
-        (20, None, Some(SEVERAL)),
+        (20, None, Some(SEVERAL_NODES)),
         (7, Some(2), None),
     ];
     assert_eq!(said, expected);
     assert_eq!(ends.unplaced(&losses), 90);
-    let judged = judge(&losses, BTreeSet::new(), &ends, Evidence::Some);
+    let judged = link_losses(&losses, BTreeSet::new(), &ends, Evidence::Sampled);
     assert_eq!(
         judged
             .iter()

@@ -5,7 +5,7 @@ use dta_role::memory::view::MemoryView;
 use dta_role::translator::view::TranslatorView;
 
 /// Writes the metrics of the DTA translator.
-pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
+pub(super) fn write_translator(text: &mut Text, view: Option<&TranslatorView>) {
     metrics!(text [for view in view] [] {
         "dta_reports_total" => view.reports,
             "DTA reports received: = completed + dropped + unreadable + queued.";
@@ -32,8 +32,8 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     });
     metrics!(text [
         for view in view;
-        for (what, count) in [("entries", view.entries.buffered), ("postcards", view.postcards.buffered)]
-    ] ["what" = what] {
+        for (kind, count) in [("entries", view.entries.buffered), ("postcards", view.postcards.buffered)]
+    ] ["what" = kind] {
         "dta_pending" => count, "Entries and postcards that wait for a full batch.";
     });
     metrics!(text [for view in view] [] {
@@ -100,7 +100,7 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
 }
 
 /// Writes the metrics of collector memory.
-pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
+pub(super) fn write_memory(text: &mut Text, view: Option<&MemoryView>) {
     metrics!(text [for view in view] [] {
         "memory_datagrams_total" => view.datagrams, "RoCEv2 datagrams received.";
         "memory_kernel_drops_total" => view.kernel_drops,

@@ -6,7 +6,7 @@ use switch_role::role::DtaView;
 use view::ReporterCollector;
 
 /// Writes the DTA metrics of the switch role.
-pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
+pub(super) fn write_switch_dta(text: &mut Text, view: Option<&DtaView>) {
     // The form of `metrics!`: text [loops, outer first] [labels] { name => value, help; … }.
     metrics!(text [for view in view] [] {
         "switch_dta_reports_total" => view.reports, "DTA reports of the switch, without retransmissions.";
@@ -92,7 +92,7 @@ fn collector_paths(text: &mut Text, prefix: &str, collectors: &[ReporterCollecto
 }
 
 /// Writes the metrics of the reporter for this machine's programs.
-pub(super) fn reporter(text: &mut Text, view: Option<&ReporterView>) {
+pub(super) fn write_reporter(text: &mut Text, view: Option<&ReporterView>) {
     metrics!(text [for view in view] [] {
         "reporter_received_total" => view.received,
             "Datagrams of programs; equals reports + suppressed + queue_full + refused.";

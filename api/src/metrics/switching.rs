@@ -5,7 +5,7 @@ use manager::driver::Counter;
 use switch_role::role::SwitchView;
 
 /// Writes the metrics of the switch: ports, totals, INT and filters.
-pub(super) fn switching(text: &mut Text, switch: Option<&SwitchView>) {
+pub(super) fn write_switch(text: &mut Text, switch: Option<&SwitchView>) {
     metrics!(text [for switch in switch; for port in &switch.ports] ["port" = port.number] {
         "switch_received_total" => port.received, "Frames received by a port.";
         "switch_received_bytes_total" => port.received_bytes, "Their bytes.";
@@ -102,20 +102,20 @@ fn filters(text: &mut Text, switch: Option<&SwitchView>) {
 }
 
 /// Writes the counters of the manager's devices.
-pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
+pub(super) fn write_devices(text: &mut Text, devices: &[(String, Vec<Counter>)]) {
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);
-        for one in counters.iter().filter(|one| one.object.is_none())
-    ] ["device" = device, "what" = one.name] {
-        "device_packets_total" => one.packets,
+        for entry in counters.iter().filter(|entry| entry.object.is_none())
+    ] ["device" = device, "what" = entry.name] {
+        "device_packets_total" => entry.packets,
             "Packets that the program of a managed device counted, by device and counter.";
     });
     metrics!(text [
         for (device, counters) in devices.iter().take(MAX_SERIES);
-        for one in counters;
-        for object in &one.object
-    ] ["device" = device, "object" = object, "what" = one.name] {
-        "device_object_packets_total" => one.packets,
+        for entry in counters;
+        for object in &entry.object
+    ] ["device" = device, "object" = object, "what" = entry.name] {
+        "device_object_packets_total" => entry.packets,
             "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
     });
 }
@@ -146,7 +146,7 @@ mod tests {
             ),
         ];
         let mut text = Text::default();
-        super::devices(&mut text, &devices);
+        super::write_devices(&mut text, &devices);
         let (_, samples) = text.out.split_once("counter\n").unwrap();
         let expected = "hopwise_device_packets_total{device=\"s1\",what=\"plain\"} 7\n\
             hopwise_device_packets_total{device=\"s1\",what=\"edge_refused\"} 0\n\

@@ -25,8 +25,8 @@ fn samples_are_escaped() {
 }
 
 /// A program without roles.
-fn empty<'a>(tls: &'a Endpoint, names: &'a view::NamesView) -> Parts<'a> {
-    Parts {
+fn empty<'a>(tls: &'a Endpoint, names: &'a view::NamesView) -> Sources<'a> {
+    Sources {
         switch: None,
         aggregator: None,
         exports: None,
@@ -50,7 +50,7 @@ fn names() -> view::NamesView {
 #[test]
 fn names_are_information_about_ids() {
     let mut text = Text::default();
-    named(
+    write_names(
         &mut text,
         &names(),
         Some(Counts {
@@ -78,12 +78,12 @@ fn both_formats_are_valid_and_say_the_same() {
     let monitor = idle();
     let tls = Endpoint::default();
     let names = names();
-    let parts = Parts {
+    let parts = Sources {
         dns: Some(Counts::default()),
         ..empty(&tls, &names)
     };
-    let plain = super::text(&monitor, parts, Format::Prometheus);
-    let open = super::text(&monitor, parts, Format::OpenMetrics);
+    let plain = super::render(&monitor, parts, Format::Prometheus);
+    let open = super::render(&monitor, parts, Format::OpenMetrics);
     let plain = check::check(&plain, Format::Prometheus);
     let open = check::check(&open, Format::OpenMetrics);
     let named = |(name, (kind, samples)): (String, (String, usize))| {
@@ -120,7 +120,7 @@ fn openmetrics_is_for_those_that_ask_for_it() {
 fn the_reference_page_is_up_to_date() {
     let tls = Endpoint::default();
     let names = view::NamesView::default();
-    let made = reference(&super::text(&idle(), empty(&tls, &names), Format::Prometheus));
+    let made = reference(&super::render(&idle(), empty(&tls, &names), Format::Prometheus));
     testkit::compare_page("docs/reference/metrics.md", &made);
 }
 

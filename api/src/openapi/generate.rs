@@ -24,7 +24,7 @@ use crate::{
 use ResponseBody::{Json, Stream, Text};
 
 /// Function that makes a schema and registers the named types in it.
-type Make = fn(&mut SchemaGenerator) -> Value;
+type MakeSchema = fn(&mut SchemaGenerator) -> Value;
 
 /// One operation: a method of a path.
 struct Operation {
@@ -32,18 +32,18 @@ struct Operation {
     path: &'static str,
     about: &'static str,
     parameters: &'static [Param],
-    body: Option<Make>,
+    body: Option<MakeSchema>,
     response: ResponseBody,
 }
 
 /// Content of a successful response.
 enum ResponseBody {
-    Json(Make),
-    Stream(Make),
+    Json(MakeSchema),
+    Stream(MakeSchema),
     Text,
 }
 
-fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
@@ -64,137 +64,137 @@ macro_rules! operations {
             path: $path,
             about: $about,
             parameters: [$($parameters,)? &[] as &[Param]][0],
-            body: [$(Some($body as Make),)? None][0],
+            body: [$(Some($body as MakeSchema),)? None][0],
             response: $response,
         }),+];
     };
 }
 
 operations! {
-    get "/api/v1/status" => Json(of::<view::StatusView>),
+    get "/api/v1/status" => Json(schema_of::<view::StatusView>),
         "State of the program: rates, loss budget, sources, tables, store.";
-    get "/api/v1/rates" => Json(of::<view::RateHistory>),
+    get "/api/v1/rates" => Json(schema_of::<view::RateHistory>),
         "Rates per second, over the last 15 minutes at most. The store has older ones.";
-    get "/api/v1/nodes" [state::NODES] => Json(of::<view::Nodes>), "Nodes with latencies and queues, by id.";
-    get "/api/v1/links" [state::LINKS] => Json(of::<view::Links>), "Links, learnt from paths.";
-    get "/api/v1/flows" [flows::FLOWS] => Json(of::<view::Flows>), "Flows, largest first.";
-    get "/api/v1/flows/{id}" [flows::FLOW] => Json(of::<view::FlowDetail>), "One flow, hop by hop.";
-    get "/api/v1/flows/{id}/history" [stored::HISTORY] => Json(of::<view::HistoryView>),
+    get "/api/v1/nodes" [state::NODES] => Json(schema_of::<view::Nodes>), "Nodes with latencies and queues, by id.";
+    get "/api/v1/links" [state::LINKS] => Json(schema_of::<view::Links>), "Links, learnt from paths.";
+    get "/api/v1/flows" [flows::FLOWS] => Json(schema_of::<view::Flows>), "Flows, largest first.";
+    get "/api/v1/flows/{id}" [flows::FLOW] => Json(schema_of::<view::FlowDetail>), "One flow, hop by hop.";
+    get "/api/v1/flows/{id}/history" [stored::HISTORY] => Json(schema_of::<view::HistoryView>),
         "Latencies and paths of a flow over time.";
-    get "/api/v1/paths" [state::PATHS] => Json(of::<view::Paths>), "Paths, most used first.";
-    get "/api/v1/names" => Json(of::<view::NamesView>), "Names of nodes, interfaces and hosts.";
-    get "/api/v1/filter" [filters::FILTER] => Json(of::<view::FilterHelp>),
+    get "/api/v1/paths" [state::PATHS] => Json(schema_of::<view::Paths>), "Paths, most used first.";
+    get "/api/v1/names" => Json(schema_of::<view::NamesView>), "Names of nodes, interfaces and hosts.";
+    get "/api/v1/filter" [filters::FILTER] => Json(schema_of::<view::FilterHelp>),
         "Checks a filter of flows or events; returns completions and fields.";
-    get "/api/v1/events" [stored::EVENTS] => Json(of::<view::Events>), "Stored events, newest first.";
-    get "/api/v1/events/stream" [stream::EVENTS] => Stream(of::<view::EventView>),
+    get "/api/v1/events" [stored::EVENTS] => Json(schema_of::<view::Events>), "Stored events, newest first.";
+    get "/api/v1/events/stream" [stream::EVENTS] => Stream(schema_of::<view::EventView>),
         "Live events as server-sent events: each data line is an Event. `event: shed` with {\"shed\": n} after a slow client lost n events.";
-    get "/api/v1/rollups" [stored::ROLLUPS] => Json(of::<view::Rollups>),
+    get "/api/v1/rollups" [stored::ROLLUPS] => Json(schema_of::<view::Rollups>),
         "Rollups in ascending order of time: the latest that match.";
-    post "/api/v1/query" {of::<stored::SqlQuery>} => Json(of::<history::sql::Rows>),
+    post "/api/v1/query" {schema_of::<stored::SqlQuery>} => Json(schema_of::<history::sql::Rows>),
         "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.";
-    get "/api/v1/flows/{id}/latencies" [paths::LATENCIES] => Json(of::<view::HopLatencies>),
+    get "/api/v1/flows/{id}/latencies" [paths::LATENCIES] => Json(schema_of::<view::HopLatencies>),
         "Latency of a flow's packets at each hop, as a distribution over time.";
-    get "/api/v1/paths/changes" [paths::OF_FLOWS] => Json(of::<view::PathChanges>),
+    get "/api/v1/paths/changes" [paths::FLOW_SELECTION] => Json(schema_of::<view::PathChanges>),
         "Changes of the paths of flows in a span of time: the path before and the path after.";
-    get "/api/v1/paths/uses" [paths::OF_FLOWS] => Json(of::<view::PathUses>),
+    get "/api/v1/paths/uses" [paths::FLOW_SELECTION] => Json(schema_of::<view::PathUses>),
         "Use of each path by flows in a span of time, in both directions.";
-    get "/api/v1/losses" [losses::LOSSES] => Json(of::<view::LossMap>),
+    get "/api/v1/losses" [losses::LOSSES] => Json(schema_of::<view::LossMap>),
         "Packet losses by location in a span of time, with their evidence; lost reports separately.";
-    get "/api/v1/activity" [past::ACTIVITY] => Json(of::<view::Activity>),
+    get "/api/v1/activity" [past::ACTIVITY] => Json(schema_of::<view::Activity>),
         "Reports, events and losses of a span of time, over time.";
-    get "/api/v1/traffic" [traffic::TRAFFIC] => Json(of::<view::TrafficView>),
+    get "/api/v1/traffic" [traffic::TRAFFIC] => Json(schema_of::<view::TrafficView>),
         "Reports, events, latencies or occupancies over time: the largest groups by the selected measure, and all others together.";
-    get "/api/v1/queues" [queues::HEAT] => Json(of::<view::HeatView>),
+    get "/api/v1/queues" [queues::HEAT] => Json(schema_of::<view::HeatView>),
         "A heat map: the greatest value of each queue (node, link) in each part of a span of time, worst first.";
-    get "/api/v1/queues/{node}" [queues::BURST] => Json(of::<view::BurstView>),
+    get "/api/v1/queues/{node}" [queues::BURST] => Json(schema_of::<view::BurstView>),
         "Flows that filled a queue, and flows that waited in it, from the stored reports of a span of time.";
-    get "/api/v1/recordings" [queues::RECORDINGS] => Json(of::<view::Recordings>),
+    get "/api/v1/recordings" [queues::RECORDINGS] => Json(schema_of::<view::Recordings>),
         "Recordings of the flight recorder, with their causes.";
-    get "/api/v1/alerts" [alerts::ALERTS] => Json(of::<view::Alerts>),
+    get "/api/v1/alerts" [alerts::ALERTS] => Json(schema_of::<view::Alerts>),
         "Alerts: rules that are or were true, with times, counts, acknowledgements and comments. Worst first.";
-    post "/api/v1/alerts/acknowledge" {of::<alerts::Acknowledge>} => Json(of::<view::AcknowledgedView>),
+    post "/api/v1/alerts/acknowledge" {schema_of::<alerts::Acknowledge>} => Json(schema_of::<view::AcknowledgedView>),
         "Acknowledges an alert until it fires again, or withdraws the acknowledgement.";
-    get "/api/v1/alerts/silences" => Json(of::<view::Silences>),
+    get "/api/v1/alerts/silences" => Json(schema_of::<view::Silences>),
         "Active silences, and those that ended recently.";
-    post "/api/v1/alerts/silences" {of::<alerts::NewSilence>} => Json(of::<view::SilenceView>),
+    post "/api/v1/alerts/silences" {schema_of::<alerts::NewSilence>} => Json(schema_of::<view::SilenceView>),
         "Adds a silence: webhook, alertmanager and syslog do not send alerts that start during it. Alerts that still fire at its end are sent then.";
-    delete "/api/v1/alerts/silences/{id}" => Json(of::<view::SilenceView>), "Ends a silence.";
-    post "/api/v1/alerts/try" {of::<alerts::TryRule>} => Json(of::<view::Trial>),
+    delete "/api/v1/alerts/silences/{id}" => Json(schema_of::<view::SilenceView>), "Ends a silence.";
+    post "/api/v1/alerts/try" {schema_of::<alerts::TryRule>} => Json(schema_of::<view::Trial>),
         "How often a rule would have become true in a span, judged by stored events; nothing changes.";
-    post "/api/v1/alerts/rules" {of::<alerts::NewRule>} => Json(of::<view::EnabledView>),
+    post "/api/v1/alerts/rules" {schema_of::<alerts::NewRule>} => Json(schema_of::<view::EnabledView>),
         "Enables a rule: adds it to the configuration file and reloads it. If the file cannot be changed, the response has the reason and the text to add.";
-    get "/api/v1/switch" => Json(of::<SwitchView>), "The switch of this process: ports, queues, drops, INT.";
-    put "/api/v1/switch/watch" {objects} => Json(of::<SwitchView>),
+    get "/api/v1/switch" => Json(schema_of::<SwitchView>), "The switch of this process: ports, queues, drops, INT.";
+    put "/api/v1/switch/watch" {objects} => Json(schema_of::<SwitchView>),
         "Replaces the watched flows until the configuration is reloaded. The body is a list as in `[[switch.watch]]`.";
-    put "/api/v1/switch/filters" {objects} => Json(of::<SwitchView>),
+    put "/api/v1/switch/filters" {objects} => Json(schema_of::<SwitchView>),
         "Replaces the filters of the sink until the configuration is reloaded; unchanged ones keep their state. The body is a list as in `[[switch.filter]]`.";
-    patch "/api/v1/switch/ports/{number}" {object} => Json(of::<PortView>),
+    patch "/api/v1/switch/ports/{number}" {object} => Json(schema_of::<PortView>),
         "Changes a running port: `up`, `mtu`, `rate`, `depth`, `delay`, `loss`, `reorder`, `reorder_delay`, and the same with `in_`, as in `[[switch.ports]]`; null restores a setting.";
-    post "/api/v1/switch/registers/wipe" => Json(of::<SwitchView>),
+    post "/api/v1/switch/registers/wipe" => Json(schema_of::<SwitchView>),
         "Clears the SF-INT registers of all flows.";
-    get "/api/v1/aggregator" => Json(of::<AggregatorView>),
+    get "/api/v1/aggregator" => Json(schema_of::<AggregatorView>),
         "The aggregator of this process: postcards in, aggregates out.";
-    get "/api/v1/reporter" => Json(of::<ReporterView>),
+    get "/api/v1/reporter" => Json(schema_of::<ReporterView>),
         "The DTA reporter of this machine: reports of programs in, DTA out.";
-    get "/api/v1/translator" => Json(of::<TranslatorView>), "The DTA translator of this process.";
-    get "/api/v1/switch/int" => Json(of::<CountersView>), "INT counters of the switch of this process.";
-    get "/api/v1/switch/rules" [rules::RULES] => Json(of::<RulesView>),
+    get "/api/v1/translator" => Json(schema_of::<TranslatorView>), "The DTA translator of this process.";
+    get "/api/v1/switch/int" => Json(schema_of::<CountersView>), "INT counters of the switch of this process.";
+    get "/api/v1/switch/rules" [rules::RULES] => Json(schema_of::<RulesView>),
         "Rules of a managed switch, its ports and what it can do.";
-    patch "/api/v1/switch/rules" {of::<rules::ChangesBody>} => Json(of::<RulesView>),
+    patch "/api/v1/switch/rules" {schema_of::<rules::ChangesBody>} => Json(schema_of::<RulesView>),
         "Changes rules, all or none, on disk before the response if the switch has a state file. 409: another manager has a higher election; 412: the rules have another version.";
-    post "/api/v1/switch/claim" {of::<Election>} => Json(of::<RulesView>),
+    post "/api/v1/switch/claim" {schema_of::<Election>} => Json(schema_of::<RulesView>),
         "Makes the requester the only writer of the rules. 409: another manager has a higher election.";
-    post "/api/v1/switch/renew" {of::<Election>} => Json(of::<CountersView>),
+    post "/api/v1/switch/renew" {schema_of::<Election>} => Json(schema_of::<CountersView>),
         "Renews the lease of the manager that claimed the switch with this election. 409: another one did.";
-    get "/api/v1/intents" => Json(of::<manager::IntentsView>), "The intents of the manager, by name.";
-    put "/api/v1/intents" {object} => Json(of::<manager::IntentView>),
+    get "/api/v1/intents" => Json(schema_of::<manager::IntentsView>), "The intents of the manager, by name.";
+    put "/api/v1/intents" {object} => Json(schema_of::<manager::IntentView>),
         "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. 409: it is in the configuration file.";
-    post "/api/v1/intents/plan" {object} => Json(of::<manager::PlanView>),
+    post "/api/v1/intents/plan" {object} => Json(schema_of::<manager::PlanView>),
         "Dry run: the changes and the cost of adding an intent.";
-    get "/api/v1/intents/{name}" => Json(of::<manager::IntentView>), "One intent.";
-    delete "/api/v1/intents/{name}" => Json(of::<manager::IntentsView>),
+    get "/api/v1/intents/{name}" => Json(schema_of::<manager::IntentView>), "One intent.";
+    delete "/api/v1/intents/{name}" => Json(schema_of::<manager::IntentsView>),
         "Removes an intent; the response has those that remain.";
-    get "/api/v1/devices" => Json(of::<manager::DevicesView>), "The devices of the manager, by node id.";
-    get "/api/v1/devices/{name}" => Json(of::<manager::DeviceView>), "One device.";
-    delete "/api/v1/devices/{name}" => Json(of::<manager::DevicesView>),
+    get "/api/v1/devices" => Json(schema_of::<manager::DevicesView>), "The devices of the manager, by node id.";
+    get "/api/v1/devices/{name}" => Json(schema_of::<manager::DeviceView>), "One device.";
+    delete "/api/v1/devices/{name}" => Json(schema_of::<manager::DevicesView>),
         "Stops driving a device that is permanently off and not in the inventory; the response has those that remain.";
-    get "/api/v1/plan" => Json(of::<manager::PlanView>),
+    get "/api/v1/plan" => Json(schema_of::<manager::PlanView>),
         "Pending changes: those that wait until the network is stable, and those that need approval.";
-    post "/api/v1/plan/apply" => Json(of::<manager::PlanView>), "Approves the plan.";
-    get "/api/v1/domain" => Json(of::<manager::DomainView>),
+    post "/api/v1/plan/apply" => Json(schema_of::<manager::PlanView>), "Approves the plan.";
+    get "/api/v1/domain" => Json(schema_of::<manager::DomainView>),
         "The domain: links, encoding of INT, collectors.";
-    post "/api/v1/domain/stop" => Json(of::<manager::DomainView>),
+    post "/api/v1/domain/stop" => Json(schema_of::<manager::DomainView>),
         "Removes all INT from the devices; the intents stay, and can be started again.";
-    post "/api/v1/domain/start" => Json(of::<manager::DomainView>), "Installs the intents again.";
-    get "/api/v1/domain/intents" => Json(of::<manager::CopyView>),
+    post "/api/v1/domain/start" => Json(schema_of::<manager::DomainView>), "Installs the intents again.";
+    get "/api/v1/domain/intents" => Json(schema_of::<manager::CopyView>),
         "State that a manager on standby copies from the active one: the intents that were added while it ran.";
-    get "/api/v1/domain/history" [intents::HISTORY] => Json(of::<manager::ManagerHistoryView>),
+    get "/api/v1/domain/history" [intents::HISTORY] => Json(schema_of::<manager::ManagerHistoryView>),
         "History of actions and their results, newest first.";
-    get "/api/v1/domain/stream" => Stream(of::<manager::ChangeView>),
+    get "/api/v1/domain/stream" => Stream(schema_of::<manager::ChangeView>),
         "Changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.";
-    get "/api/v1/exports" => Json(of::<ExportsView>), "Exports: each stream of each `[exports.NAME]`.";
-    get "/api/v1/dta" => Json(of::<MemoryView>),
+    get "/api/v1/exports" => Json(schema_of::<ExportsView>), "Exports: each stream of each `[exports.NAME]`.";
+    get "/api/v1/dta" => Json(schema_of::<MemoryView>),
         "Collector memory of this process: RoCEv2 received, data written, translators connected.";
-    get "/api/v1/dta/stores" => Json(of::<dta::Stores>),
+    get "/api/v1/dta/stores" => Json(schema_of::<dta::Stores>),
         "All stores of the memory, with their fill and the share of keys that a query is expected to find.";
-    get "/api/v1/dta/stores/{name}" [dta::STORE] => Json(of::<answer::StoreView>), "One store.";
-    get "/api/v1/dta/stores/{name}/get" [dta::GET] => Json(of::<answer::Answer>),
+    get "/api/v1/dta/stores/{name}" [dta::STORE] => Json(schema_of::<answer::StoreView>), "One store.";
+    get "/api/v1/dta/stores/{name}/get" [dta::GET] => Json(schema_of::<answer::Answer>),
         "The data (key-write) or the path (postcarding) of a key.";
-    get "/api/v1/dta/stores/{name}/count" [dta::COUNT] => Json(of::<answer::CountAnswer>),
+    get "/api/v1/dta/stores/{name}/count" [dta::COUNT] => Json(schema_of::<answer::CountAnswer>),
         "The count of a key (key-increment).";
-    get "/api/v1/dta/stores/{name}/sketch" [dta::SKETCH] => Json(of::<answer::SketchAnswer>),
+    get "/api/v1/dta/stores/{name}/sketch" [dta::SKETCH] => Json(schema_of::<answer::SketchAnswer>),
         "The estimate of a sketch: of a key (count-min, count), or of everything (hyperloglog, aroma).";
-    get "/api/v1/dta/lists" [dta::LISTS] => Json(of::<dta::Lists>), "The lists of the memory.";
-    get "/api/v1/dta/lists/{list}" [dta::TAIL] => Json(of::<answer::TailAnswer>),
+    get "/api/v1/dta/lists" [dta::LISTS] => Json(schema_of::<dta::Lists>), "The lists of the memory.";
+    get "/api/v1/dta/lists/{list}" [dta::TAIL] => Json(schema_of::<answer::TailAnswer>),
         "Entries of a list: the newest, or from a batch on.";
-    get "/api/v1/dta/snapshots" => Json(of::<dta::Snapshots>), "Existing snapshots, newest first.";
-    post "/api/v1/dta/snapshots" {of::<dta::Wanted>} => Json(of::<dta::Snapshots>),
+    get "/api/v1/dta/snapshots" => Json(schema_of::<dta::Snapshots>), "Existing snapshots, newest first.";
+    post "/api/v1/dta/snapshots" {schema_of::<dta::SnapshotRequest>} => Json(schema_of::<dta::Snapshots>),
         "Takes snapshots, and responds when they are on disk.";
-    get "/api/v1/dta/calculate" [dta::CALCULATE] => Json(of::<Calculation>),
+    get "/api/v1/dta/calculate" [dta::CALCULATE] => Json(schema_of::<Calculation>),
         "The probability that a key-write store answers, by the exact formula.";
-    get "/api/v1/session" => Json(of::<session::SessionView>), "Role and name of the requester's token.";
+    get "/api/v1/session" => Json(schema_of::<session::SessionView>), "Role and name of the requester's token.";
     get "/api/v1/config" => Json(object), "The effective configuration, without secrets.";
-    post "/api/v1/config/reload" => Json(of::<state::Reload>),
+    post "/api/v1/config/reload" => Json(schema_of::<state::Reload>),
         "Reloads the configuration file. An invalid file changes nothing.";
     get "/api/v1/openapi.json" => Json(object), "This document.";
     get "/metrics" => Text, "Metrics for Prometheus.";
@@ -212,17 +212,17 @@ pub(super) fn document() -> Value {
     let mut generator = base.for_serialize().into_generator();
     let mut paths = Map::new();
     for operation in OPERATIONS {
-        let described = operation.describe(&mut generator, &mut bodies);
+        let object = operation.describe(&mut generator, &mut bodies);
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method] = described;
+        path[operation.method] = object;
     }
-    let error = of::<refusal::Body<'static>>(&mut generator);
+    let error = schema_of::<refusal::Body<'static>>(&mut generator);
     let mut schemas = generator.take_definitions(true);
     schemas.extend(bodies.take_definitions(true));
     let mut schemas = Value::Object(schemas);
-    without_defaults(&mut schemas);
+    remove_defaults(&mut schemas);
     let security = "A token of `[api]`. Operations that list the role `operate` refuse tokens with the role `read` (403). `GET /api/v1/session` returns the role of a token.";
-    let refused =
+    let error_response =
         |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
     json!({
         "openapi": "3.1.0",
@@ -241,12 +241,12 @@ pub(super) fn document() -> Value {
                 "query": {"type": "apiKey", "in": "query", "name": "token", "description": security},
             },
             "responses": {
-                "400": refused("The request is malformed, or a value is out of range."),
-                "401": refused("A token is needed."),
-                "403": refused("The token may only read, or the host name or the origin is not allowed."),
-                "404": refused("No such resource, or this process has no such role."),
-                "503": refused("Busy, stopping, or unable to store; try again."),
-                "default": refused("Any other refusal."),
+                "400": error_response("The request is malformed, or a value is out of range."),
+                "401": error_response("A token is needed."),
+                "403": error_response("The token may only read, or the host name or the origin is not allowed."),
+                "404": error_response("No such resource, or this process has no such role."),
+                "503": error_response("Busy, stopping, or unable to store; try again."),
+                "default": error_response("Any other refusal."),
             },
             "schemas": schemas,
         },
@@ -262,7 +262,7 @@ impl Operation {
             .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<Value> = segments.map(|name| segment(self.path, name)).collect();
         parameters.extend(self.parameters.iter().map(query));
-        parameters.extend(conditions(self.method, self.path));
+        parameters.extend(conditional_headers(self.method, self.path));
         let content = match self.response {
             Json(make) => json!({"application/json": {"schema": make(generator)}}),
             Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
@@ -277,21 +277,21 @@ impl Operation {
         for status in statuses {
             responses[*status] = json!({"$ref": format!("#/components/responses/{status}")});
         }
-        let mut described = json!({"summary": self.about, "parameters": parameters, "responses": responses});
+        let mut object = json!({"summary": self.about, "parameters": parameters, "responses": responses});
         let method = self.method.to_uppercase().parse().unwrap();
         if session::may_change(&method, self.path) {
-            described["security"] = json!([{}, {"bearer": ["operate"]}, {"query": ["operate"]}]);
+            object["security"] = json!([{}, {"bearer": ["operate"]}, {"query": ["operate"]}]);
         }
         if let Some(make) = self.body {
             let content = json!({"application/json": {"schema": make(bodies)}});
-            described["requestBody"] = json!({"required": true, "content": content});
+            object["requestBody"] = json!({"required": true, "content": content});
         }
-        described
+        object
     }
 }
 
 /// Returns the conditional headers of an operation (RFC 9110: `If-Match`, `If-None-Match`).
-fn conditions(method: &str, path: &str) -> Vec<Value> {
+fn conditional_headers(method: &str, path: &str) -> Vec<Value> {
     let header = |name: &str, required: bool, about: &str| json!({"name": name, "in": "header", "required": required, "description": about, "schema": {"type": "string"}});
     let intent = "The `etag` of the intent, in quotation marks: only this version is changed, else 412; `*`: any version.";
     match (method, path) {
@@ -376,9 +376,9 @@ fn query(param: &Param) -> Value {
         Form::Count => json!({"type": "string", "pattern": "^[0-9_]+[KMG]?$"}),
         Form::OneOf(names) => json!({"type": "string", "enum": names()}),
         Form::Cursor { pattern, .. } => json!({"type": "string", "pattern": pattern}),
-        Form::Names(names, most) => {
-            let (name, more) = (names().join("|"), most - 1);
-            json!({"type": "string", "pattern": format!("^({name})(,({name})){{0,{more}}}$")})
+        Form::Names(names, max) => {
+            let (name, repeats) = (names().join("|"), max - 1);
+            json!({"type": "string", "pattern": format!("^({name})(,({name})){{0,{repeats}}}$")})
         }
         Form::Flow => json!({"type": "string", "format": "flow"}),
         Form::Text => json!({"type": "string"}),
@@ -389,7 +389,7 @@ fn query(param: &Param) -> Value {
 }
 
 /// Removes defaults from a schema. Responses contain every field, so defaults for reading them are not part of the contract.
-fn without_defaults(value: &mut Value) {
+fn remove_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             if !fields
@@ -398,9 +398,9 @@ fn without_defaults(value: &mut Value) {
             {
                 fields.remove("default");
             }
-            fields.values_mut().for_each(without_defaults);
+            fields.values_mut().for_each(remove_defaults);
         }
-        Value::Array(list) => list.iter_mut().for_each(without_defaults),
+        Value::Array(list) => list.iter_mut().for_each(remove_defaults),
         _ => {}
     }
 }

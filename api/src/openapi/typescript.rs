@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-const HEAD: &str = "// Generated from the types of the API by `make docs`; do not edit.\n";
+const HEADER: &str = "// Generated from the types of the API by `make docs`; do not edit.\n";
 
 /// Renders the content of `ui/src/api/generated.ts`.
 pub(super) fn render(document: &Value) -> String {
-    let mut out = String::from(HEAD);
+    let mut out = String::from(HEADER);
     for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
         out.push('\n');
-        if let Some(about) = schema["description"].as_str() {
-            out.push_str(&comment("", about));
+        if let Some(description) = schema["description"].as_str() {
+            out.push_str(&comment("", description));
         }
         out.push_str(&format!("export type {name} = {};\n", type_of(schema, "")));
     }
@@ -89,7 +89,7 @@ fn type_of_kind(kind: &str, schema: &Value, indent: &str) -> String {
 
 /// Writes an object type in braces. Fields that are not required get `?`; descriptions become comments.
 fn object_type(schema: &Value, indent: &str) -> String {
-    let inner = format!("{indent}  ");
+    let field_indent = format!("{indent}  ");
     let required: Vec<&str> = schema["required"]
         .as_array()
         .into_iter()
@@ -98,15 +98,18 @@ fn object_type(schema: &Value, indent: &str) -> String {
         .collect();
     let mut out = String::from("{\n");
     for (name, field) in schema["properties"].as_object().unwrap() {
-        if let Some(about) = field["description"].as_str() {
-            out.push_str(&comment(&inner, about));
+        if let Some(description) = field["description"].as_str() {
+            out.push_str(&comment(&field_indent, description));
         }
-        let mark = if required.contains(&name.as_str()) {
+        let optional_mark = if required.contains(&name.as_str()) {
             ""
         } else {
             "?"
         };
-        out.push_str(&format!("{inner}{name}{mark}: {};\n", type_of(field, &inner)));
+        out.push_str(&format!(
+            "{field_indent}{name}{optional_mark}: {};\n",
+            type_of(field, &field_indent)
+        ));
     }
     out + indent + "}"
 }

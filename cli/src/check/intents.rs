@@ -23,34 +23,35 @@ pub(super) struct Findings {
     /// One line for each intent or device.
     pub(super) text: String,
     /// Problems with intents or devices, a sentence each.
-    pub(super) refused: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 /// Creates a manager of the configured devices, without intents; `None` if a device tells its capabilities only at run time.
-fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
-    let manager = settings.manager.as_ref()?;
+fn simulated_manager(settings: &Settings, now: u64) -> Option<Manager> {
+    let manager_settings = settings.manager.as_ref()?;
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let switches = inventory.devices().filter(|device| !device.role.is_outside());
-    let can: Option<BTreeMap<NodeId, Capabilities>> = switches
-        .map(|device| Some((device.node, capabilities(manager, device)?)))
+    let capabilities: Option<BTreeMap<NodeId, Capabilities>> = switches
+        .map(|device| Some((device.node, capabilities(manager_settings, device)?)))
         .collect();
-    let can = can?;
-    let mut simulated = Manager::new(manager.core(&inventory));
-    simulated.set_inventory(inventory, now);
-    can.into_iter()
-        .for_each(|(node, can)| simulated.set_capabilities(node, can, now));
-    Some(simulated)
+    let capabilities = capabilities?;
+    let mut manager = Manager::new(manager_settings.core(&inventory));
+    manager.set_inventory(inventory, now);
+    capabilities
+        .into_iter()
+        .for_each(|(node, capabilities)| manager.set_capabilities(node, capabilities, now));
+    Some(manager)
 }
 
 /// Returns the rules that the configured intents give a device. `None` if they depend on answers of devices.
 pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
     let now = nic::time::now();
-    let mut simulated = simulated(settings, now)?;
-    for of_file in &settings.intents {
+    let mut manager = simulated_manager(settings, now)?;
+    for intent_settings in &settings.intents {
         // A refused intent has no rules; `hopwise check` prints the reason.
-        let _ = simulated.keep_intent(of_file.intent(), now);
+        let _ = manager.keep_intent(intent_settings.intent(), now);
     }
-    simulated
+    manager
         .compiler()
         .desired()
         .get(&node)
@@ -73,34 +74,34 @@ pub(super) fn roles(settings: &Settings) -> Findings {
             );
             break;
         }
-        let Some(of_device) = manager.p4runtime.get(&device.name) else {
+        let Some(p4_settings) = manager.p4runtime.get(&device.name) else {
             continue;
         };
         let name = &device.name;
-        let word = device.role.name();
-        let about = of_device.about().unwrap_or_default();
-        match bound(of_device, device) {
+        let role_name = device.role.name();
+        let description = p4_settings.about().unwrap_or_default();
+        match bind_program(p4_settings, device) {
             Ok(program) => {
                 let Some(role) = program.role() else { continue };
                 let [entries, groups, sessions] = role.size();
                 let _ = write!(
                     findings.text,
-                    "device {name}: {word}: {about}; {entries} entries, {groups} multicast groups, {sessions} clone sessions"
+                    "device {name}: {role_name}: {description}; {entries} entries, {groups} multicast groups, {sessions} clone sessions"
                 );
                 let frames = role.frames.len();
-                let every = role.period;
+                let period = role.period;
                 let _ = match frames {
                     0 => writeln!(findings.text, ", no timer frames of the manager"),
-                    _ => writeln!(findings.text, ", {frames} timer frames every {every:?}"),
+                    _ => writeln!(findings.text, ", {frames} timer frames every {period:?}"),
                 };
             }
             Err(Some(problem)) => findings
-                .refused
+                .problems
                 .push(format!("`{name}` cannot be driven: {problem}")),
             Err(None) => {
                 let _ = writeln!(
                     findings.text,
-                    "device {name}: {word}: {about}; its entries are unknown until it answers"
+                    "device {name}: {role_name}: {description}; its entries are unknown until it answers"
                 );
             }
         }
@@ -112,8 +113,11 @@ pub(super) fn roles(settings: &Settings) -> Findings {
 ///
 /// # Errors
 /// The reason why the map does not fit, or `None` if the program is not included, so that its P4Info is unknown.
-pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Program, Option<String>> {
-    let driver = of_device
+pub(crate) fn bind_program(
+    p4_settings: &P4RuntimeSettings,
+    device: &Device,
+) -> Result<Program, Option<String>> {
+    let driver = p4_settings
         .driver(device)
         .map_err(|(key, why)| Some(format!("`{key}`: {why}")))?;
     let (name, map) = &driver.map;
@@ -126,25 +130,25 @@ pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Pr
 }
 
 /// Compiles the configured intents and describes the outcome of each.
-pub(super) fn compiled(settings: &Settings) -> Findings {
+pub(super) fn compile(settings: &Settings) -> Findings {
     let mut findings = Findings::default();
     if settings.manager.is_none() || settings.intents.is_empty() {
         return findings;
     }
     let now = nic::time::now();
-    let Some(mut simulated) = simulated(settings, now) else {
+    let Some(mut manager) = simulated_manager(settings, now) else {
         "intents: whether the devices accept them is unknown until they answer\n"
             .clone_into(&mut findings.text);
         return findings;
     };
-    for (index, of_file) in settings.intents.iter().enumerate() {
-        let intent = of_file.intent();
+    for (index, intent_settings) in settings.intents.iter().enumerate() {
+        let intent = intent_settings.intent();
         let name = intent.name.clone();
-        match simulated.keep_intent(intent, now) {
+        match manager.keep_intent(intent, now) {
             // Reported where the configuration was parsed.
             Err(Refusal::Intent(_)) => {}
             Err(refusal) => findings
-                .refused
+                .problems
                 .push(format!("the intent `{name}` will be refused: {refusal}")),
             Ok(outcome) if index < MAX_LINES => {
                 let mode = outcome.mode.name();
@@ -169,11 +173,11 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
 
 /// Returns the capabilities of a device; `None` unless its map belongs to an included program.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
-    let of_device = manager
+    let p4_settings = manager
         .p4runtime
         .get(&device.name)
         .filter(|_| device.driver == "p4runtime")?;
-    Some(bound(of_device, device).ok()?.capabilities())
+    Some(bind_program(p4_settings, device).ok()?.capabilities())
 }
 
 #[cfg(test)]
@@ -243,10 +247,10 @@ mode = "md"
         let expected = "device agg1: aggregator: agg_nf of 3 postcards to 192.0.2.100:32767; 3 entries, 0 multicast groups, 1 clone sessions, no timer frames of the manager
 device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of essential reports; 13 entries, 6 multicast groups, 1 clone sessions, 3 timer frames every 1s
 ";
-        assert_eq!((found.text.as_str(), &*found.refused), (expected, &[][..]));
-        let intents = compiled(&settings);
+        assert_eq!((found.text.as_str(), &*found.problems), (expected, &[][..]));
+        let intents = compile(&settings);
         assert_eq!(
-            (intents.text.as_str(), &*intents.refused),
+            (intents.text.as_str(), &*intents.problems),
             ("intent web: mode md, on 1 device(s)\n", &[][..])
         );
     }
@@ -338,14 +342,14 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
             device("s1", 1),
             device("s2", 2)
         );
-        compiled(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
+        compile(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
     }
 
     #[test]
     fn intents_are_compiled_for_our_programs() {
         let fine = found("hopwise-int", "", "mode = \"md\"");
         assert_eq!(
-            (fine.text.as_str(), &*fine.refused),
+            (fine.text.as_str(), &*fine.problems),
             ("intent web: mode md, on 2 device(s)\n", &[][..])
         );
         let postcards = found("hopwise-int", "", "mode = \"postcard\"");
@@ -356,7 +360,7 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
         let checksum = found("hopwise-int", "l4_checksum = \"leave\"", "mode = \"md\"");
         let expected = "the intent `web` will be refused: ";
         assert!(
-            checksum.refused.iter().any(|text| text.starts_with(expected)),
+            checksum.problems.iter().any(|text| text.starts_with(expected)),
             "{checksum:?}"
         );
         let unknown = found("onos-int", "l4_checksum = \"leave\"", "mode = \"md\"");

@@ -1,7 +1,6 @@
 //! Prints an aggregate of postcards (`wire::aggregate`): as text with a table of its records, or as one JSON object.
 
-use std::fmt::Display;
-use std::net::IpAddr;
+use std::{fmt::Display, net::IpAddr};
 
 use wire::Aggregate;
 use wire::aggregate::{Kind, PacketFields, Postcard, Summary, SummaryMetric};

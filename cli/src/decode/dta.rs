@@ -2,8 +2,7 @@
 //!
 //! The UDP port selects the parser; on DTA ports, both the v1 layout and the layout of the paper's artifact are recognized.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::{fmt::Write as _, net::IpAddr};
 
 use nic::capture::Layer;
 use wire::dta::artifact::{self, Form, Nack};
@@ -52,7 +51,7 @@ pub(super) struct Ports<'p> {
 /// Parses a datagram to one of [`PORTS`] or to a RoCEv2 port; `None` for other ports, and for ports configured for telemetry
 /// reports.
 /// `scratch` holds a copy of the frame if its RoCEv2 port is not 4791.
-pub(super) fn by_port<'a>(
+pub(super) fn parse<'a>(
     ports: Ports<'_>,
     datagram: &Datagram<'a>,
     layer: Layer<'a>,
@@ -106,16 +105,16 @@ fn packet<'a>(
 }
 
 /// Appends a message as text or as a line of JSON.
-pub(super) fn write(out: &mut String, ts: u64, source: IpAddr, found: &Message<'_>, json: bool) {
+pub(super) fn write(out: &mut String, ts: u64, source: IpAddr, message: &Message<'_>, json: bool) {
     if json {
         json::object(out, |o| {
             o.field("ts", ts).field("source", Text(source));
-            object(o, found);
+            object(o, message);
         });
         out.push('\n');
     } else {
         let _ = write!(out, "{}  from {source}  ", units::date_time(ts));
-        text(out, found);
+        text(out, message);
         out.push('\n');
     }
 }
@@ -127,8 +126,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn object(o: &mut Object<'_>, found: &Message<'_>) {
-    match found {
+fn object(o: &mut Object<'_>, message: &Message<'_>) {
+    match message {
         Message::Report(report, form) => {
             let v1 = form.is_none();
             o.field("dta", report.operation.opcode().name());
@@ -259,7 +258,7 @@ fn control_fields(o: &mut Object<'_>, control: &Control) {
         Body::Nack { cause, last, trigger } => {
             match cause {
                 Cause::Other(code) => o.field("cause", code),
-                known => o.field("cause", known.name()),
+                cause => o.field("cause", cause.name()),
             };
             o.field("last", last).field("trigger", trigger)
         }
@@ -321,8 +320,8 @@ fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
         .present("fault", packet.fault.map(Refusal::name));
 }
 
-fn text(out: &mut String, found: &Message<'_>) {
-    let _ = match found {
+fn text(out: &mut String, message: &Message<'_>) {
+    let _ = match message {
         Message::Report(report, form) => {
             report_text(out, report, form.is_none());
             Ok(())
@@ -415,12 +414,12 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
             value,
             ..
         } => {
-            let of = if path_len == 0 {
+            let total = if path_len == 0 {
                 String::new()
             } else {
                 format!(" of {path_len}")
             };
-            writeln!(out, "  store {store}  hop {hop}{of}  value {value}")
+            writeln!(out, "  store {store}  hop {hop}{total}  value {value}")
         }
         Operation::SketchMerge {
             sketch,

@@ -5,50 +5,52 @@ use wire::report::Decoder;
 use wire::{Dialect, Profile};
 
 /// Maximum number of refused datagrams that are tried.
-const TRIED: u64 = 1000;
+const MAX_ATTEMPTS: u64 = 1000;
 
 /// Counts the refused datagrams that each dialect can parse, with the telemetry ports of the current profile.
 #[derive(Default, Debug)]
 pub(super) struct ProfileHint {
-    tried: u64,
-    read: [u64; Dialect::ALL.len()],
+    attempts: u64,
+    readable: [u64; Dialect::ALL.len()],
 }
 
 impl ProfileHint {
     /// Tries all dialects on a datagram of which no report was accepted.
     pub(super) fn try_others(&mut self, payload: &[u8], current: &Profile) {
-        if self.tried == TRIED {
+        if self.attempts == MAX_ATTEMPTS {
             return;
         }
-        self.tried += 1;
-        for (read, dialect) in self.read.iter_mut().zip(Dialect::ALL) {
+        self.attempts += 1;
+        for (readable, dialect) in self.readable.iter_mut().zip(Dialect::ALL) {
             let profile = Profile {
                 telemetry_ports: current.telemetry_ports,
                 ..Profile::new(dialect)
             };
-            let is_read = Decoder::new(profile)
+            let is_readable = Decoder::new(profile)
                 .reports(payload)
                 .all(|report| report.is_ok());
-            *read += u64::from(is_read);
+            *readable += u64::from(is_readable);
         }
     }
 
     /// Formats a line that names the dialect which reads most of the refused datagrams. Empty if none reads at least half.
     pub(super) fn text(&self) -> String {
         let best = self
-            .read
+            .readable
             .iter()
             .zip(Dialect::ALL)
             .rev()
-            .max_by_key(|(read, _)| **read);
-        let Some((read, dialect)) = best.filter(|(read, _)| **read > 0 && **read * 2 >= self.tried) else {
+            .max_by_key(|(readable, _)| **readable);
+        let Some((readable, dialect)) =
+            best.filter(|(readable, _)| **readable > 0 && **readable * 2 >= self.attempts)
+        else {
             return String::new();
         };
         format!(
             "`--profile {}` reads {} of {}\n",
             dialect.name(),
-            units::count(*read),
-            units::counted(self.tried, "refused datagram")
+            units::count(*readable),
+            units::counted(self.attempts, "refused datagram")
         )
     }
 }
@@ -89,7 +91,7 @@ mod tests {
             hint.text(),
             "`--profile hostint` reads 3 of 4 refused datagrams\n"
         );
-        for _ in 0..2 * TRIED {
+        for _ in 0..2 * MAX_ATTEMPTS {
             hint.try_others(bytes, &strict);
         }
         assert_eq!(

@@ -2,14 +2,12 @@
 
 use std::net::IpAddr;
 
-use wire::int::Sf;
 use wire::ioam::{Ioam, Node, OptionList, Trace};
-use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
+use wire::{int::Sf, packet::Contents};
 
-use super::Refused;
-use super::plausibility::SourcePlausibility;
+use super::{RefusedReport, plausibility::SourcePlausibility};
 use terminal::json::{self, Object, Text};
 
 /// Appends a report as a line of JSON.
@@ -77,33 +75,33 @@ pub(super) fn packet(
         flow(o, "tunnel", contents.tunnel.as_ref());
         o.present("int_version", contents.int.map(|int| int.version.name()));
         sf(o, contents.int.and_then(|int| int.sf));
-        let found = super::hops(contents);
+        let packet_hops = super::hops(contents);
         hops(
             o,
             contents.ioam.filter(|_| contents.int.is_none()),
-            || found.iter().copied(),
+            || packet_hops.iter().copied(),
             plausibility,
         );
         ioam(o, contents.ioam, contents.ioam_options);
-        let odd = Annotations::default()
+        let packet_annotations = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
             .with(Annotations::INCOMPLETE, contents.is_incomplete())
             .with(Annotations::SEVERAL_TRACES, contents.several_traces);
-        annotations(o, odd);
+        annotations(o, packet_annotations);
     });
     out.push('\n');
 }
 
 /// Writes a refused frame or report.
-pub(super) fn refused(out: &mut String, refused: &Refused) {
+pub(super) fn refused(out: &mut String, refused: &RefusedReport) {
     json::object(out, |o| {
         o.field("ts", refused.ts)
             .present("source", refused.source.map(Text));
-        if let Some(known) = &refused.known {
-            o.field("version", known.version.name())
-                .present("node_id", known.node_id);
-            o.field("hw_id", known.hw_id).field("seq", known.seq);
-            flow(o, "flow", known.flow.as_ref());
+        if let Some(peeked) = &refused.peeked {
+            o.field("version", peeked.version.name())
+                .present("node_id", peeked.node_id);
+            o.field("hw_id", peeked.hw_id).field("seq", peeked.seq);
+            flow(o, "flow", peeked.flow.as_ref());
         }
         o.field("error", refused.refusal.name());
     });
@@ -236,11 +234,11 @@ fn hops<I: Iterator<Item = Hop>>(
     hops: impl Fn() -> I,
     plausibility: SourcePlausibility<'_>,
 ) {
-    let named = ioam.is_none_or(|ioam| ioam.has_node_ids());
+    let has_node_ids = ioam.is_none_or(|ioam| ioam.has_node_ids());
     object.field(
         "path",
         hops()
-            .filter(|_| named)
+            .filter(|_| has_node_ids)
             .map(|hop| hop.node_id)
             .collect::<Vec<_>>(),
     );

@@ -22,13 +22,13 @@ pub(super) struct SourcePlausibility<'a> {
 impl PlausibilityCheck {
     /// Returns the profiles for reports from `source`, by the longest prefix that contains it.
     pub(super) fn for_source(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
-        let matching = self
+        let source_profile = self
             .by_source
             .iter()
             .filter(|(prefix, _)| prefix.contains_octets(source));
-        let matching = matching.max_by_key(|(prefix, _)| prefix.len());
+        let source_profile = source_profile.max_by_key(|(prefix, _)| prefix.len());
         SourcePlausibility {
-            profile: matching.map_or(&self.default, |(_, profile)| profile),
+            profile: source_profile.map_or(&self.default, |(_, profile)| profile),
             nodes: &self.nodes,
         }
     }
@@ -45,7 +45,7 @@ impl PlausibilityCheck {
 impl SourcePlausibility<'_> {
     /// Returns the hop latency in ns if it is implausible, otherwise `None`.
     pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
-        let own = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));
-        collector::implausible_latency(hop, own.map_or(self.profile, |(_, profile)| profile))
+        let node_profile = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));
+        collector::implausible_latency(hop, node_profile.map_or(self.profile, |(_, profile)| profile))
     }
 }

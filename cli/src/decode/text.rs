@@ -1,15 +1,13 @@
 //! Text output of `hopwise decode`: a headline, lines for flow and annotations, and a table of hops.
 
-use std::fmt::Display;
-use std::net::IpAddr;
+use std::{fmt::Display, net::IpAddr};
 
 use wire::int::{Int, Sf};
 use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
-use super::Refused;
-use super::plausibility::SourcePlausibility;
+use super::{RefusedReport, plausibility::SourcePlausibility};
 use terminal::{Align, Table, units};
 
 const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
@@ -116,7 +114,7 @@ pub(super) fn packet(
 }
 
 /// Writes a refused frame or report.
-pub(super) fn refused(out: &mut String, refused: &Refused) {
+pub(super) fn refused(out: &mut String, refused: &RefusedReport) {
     let source = refused
         .source
         .map_or(String::new(), |source| format!("  from {source}"));

@@ -13,20 +13,20 @@ use manager::{
 use serde_json::Value;
 
 use super::{
-    inventory::{DeviceRow, Import},
+    inventory::{DeviceRow, Import, PortName},
     netbox::{Address, Device, Interface, Objects, Options},
 };
 
 /// Maximum number of listed problems; of the rest, the number is given.
 const MAX_PROBLEMS: usize = 20;
 /// Kinds of interfaces that are not switch ports.
-const NO_PORTS: [&str; 3] = ["virtual", "bridge", "lag"];
+const NON_PORT_TYPES: [&str; 3] = ["virtual", "bridge", "lag"];
 /// Roles of addresses that belong to several hosts.
-const SHARED: [&str; 6] = ["anycast", "vip", "vrrp", "hsrp", "glbp", "carp"];
+const SHARED_ROLES: [&str; 6] = ["anycast", "vip", "vrrp", "hsrp", "glbp", "carp"];
 
 impl Interface {
     fn is_port(&self) -> bool {
-        !self.mgmt_only && !NO_PORTS.contains(&self.kind.value.as_str())
+        !self.mgmt_only && !NON_PORT_TYPES.contains(&self.kind.value.as_str())
     }
 
     /// Returns whether a cable is connected to something, if only to a circuit.
@@ -43,52 +43,54 @@ impl Interface {
 ///
 /// # Errors
 /// The inventory would be invalid; each problem is a line.
-pub(super) fn import(found: &Objects, options: &Options) -> Result<(Import, Vec<String>), String> {
-    let mut work = Work {
+pub(super) fn import(objects: &Objects, options: &Options) -> Result<(Import, Vec<String>), String> {
+    let mut importer = Importer {
         options,
         import: Import::default(),
         ports: BTreeMap::new(),
         problems: Vec::new(),
     };
     let mut interfaces: BTreeMap<u64, Vec<&Interface>> = BTreeMap::new();
-    for interface in found.interfaces.iter().filter(|one| one.is_port()) {
+    for interface in objects.interfaces.iter().filter(|interface| interface.is_port()) {
         interfaces.entry(interface.device.id).or_default().push(interface);
     }
     let mut devices = Vec::new();
-    for device in &found.devices {
-        match work.number(device, interfaces.remove(&device.id).unwrap_or_default()) {
+    for device in &objects.devices {
+        match importer.number_ports(device, interfaces.remove(&device.id).unwrap_or_default()) {
             Ok(ports) => {
-                work.ports
+                importer
+                    .ports
                     .extend(ports.iter().map(|port| (port.interface.id, port.clone())));
                 devices.push((device, ports));
             }
-            Err(problem) => work.problems.push(problem),
+            Err(problem) => importer.problems.push(problem),
         }
     }
     // Links only if all devices are fine: a missing far end would otherwise be reported as a problem of the link.
-    if work.problems.is_empty() {
+    if importer.problems.is_empty() {
         for (device, ports) in &devices {
-            work.device(device, ports)
-                .unwrap_or_else(|problem| work.problems.push(problem));
+            importer
+                .device(device, ports)
+                .unwrap_or_else(|problem| importer.problems.push(problem));
         }
     }
-    if work.problems.is_empty() {
-        work.links();
+    if importer.problems.is_empty() {
+        importer.links();
     }
-    let notes = if work.problems.is_empty() {
-        work.hosts(found)
+    let notes = if importer.problems.is_empty() {
+        importer.hosts(objects)
     } else {
         Vec::new()
     };
-    let Work {
+    let Importer {
         import, mut problems, ..
-    } = work;
+    } = importer;
     if problems.is_empty() {
         return Ok((import, notes));
     }
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    let omitted = problems.len().saturating_sub(MAX_PROBLEMS);
     problems.truncate(MAX_PROBLEMS);
-    problems.extend((more > 0).then(|| format!("and {more} more")));
+    problems.extend((omitted > 0).then(|| format!("and {omitted} more")));
     Err(problems.join("\n"))
 }
 
@@ -102,16 +104,19 @@ struct Port<'a> {
 
 impl Port<'_> {
     /// Returns (device name, port number).
-    fn end(&self) -> (String, PortId) {
+    fn end(&self) -> PortName {
         (self.device.to_owned(), self.number)
     }
 }
 
 /// Name of a device that is not managed, and the managed ports connected to it.
-type Neighbour<'a> = (Option<&'a str>, Vec<(String, PortId)>);
+struct Neighbour<'a> {
+    name: Option<&'a str>,
+    ports: Vec<PortName>,
+}
 
 /// State of one conversion; problems are collected and reported together.
-struct Work<'a> {
+struct Importer<'a> {
     options: &'a Options,
     import: Import,
     /// All ports by the NetBox id of their interface.
@@ -119,9 +124,9 @@ struct Work<'a> {
     problems: Vec<String>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Importer<'a> {
     /// Numbers a device's ports by a custom field, else by their position in natural order. Returns them ascending.
-    fn number(
+    fn number_ports(
         &self,
         device: &'a Device,
         mut interfaces: Vec<&'a Interface>,
@@ -133,14 +138,14 @@ impl<'a> Work<'a> {
                 device.id
             ));
         }
-        interfaces.sort_by_cached_key(|one| natural(&one.name));
+        interfaces.sort_by_cached_key(|interface| natural_key(&interface.name));
         let mut ports = Vec::new();
-        for (place, interface) in interfaces.into_iter().enumerate() {
+        for (index, interface) in interfaces.into_iter().enumerate() {
             let number = match &self.options.port_field {
-                None => PortId::try_from(place + 1).ok(),
+                None => PortId::try_from(index + 1).ok(),
                 Some(field) => match interface.custom_fields.get(field) {
                     None | Some(Value::Null) => continue,
-                    Some(value) => number(value),
+                    Some(value) => positive_number(value),
                 },
             };
             let number = number
@@ -148,7 +153,7 @@ impl<'a> Work<'a> {
                 .ok_or_else(|| {
                     format!(
                         "interface `{}` of `{name}` has no port number from 1 to {MAX_PORTS}; correct it",
-                        shown(&interface.name)
+                        printable_text(&interface.name)
                     )
                 })?;
             ports.push(Port {
@@ -162,8 +167,8 @@ impl<'a> Work<'a> {
             Some(pair) => Err(format!(
                 "two interfaces of `{name}` are port {}: `{}` and `{}`; correct one",
                 pair[0].number,
-                shown(&pair[0].interface.name),
-                shown(&pair[1].interface.name)
+                printable_text(&pair[0].interface.name),
+                printable_text(&pair[1].interface.name)
             )),
             None => Ok(ports),
         }
@@ -178,7 +183,7 @@ impl<'a> Work<'a> {
             .as_ref()
             .and_then(|field| device.custom_fields.get(field));
         let node = match field.filter(|value| !value.is_null()) {
-            Some(value) => number(value),
+            Some(value) => positive_number(value),
             None => NodeId::try_from(device.id).ok(),
         };
         let node =
@@ -196,14 +201,14 @@ impl<'a> Work<'a> {
         };
         let tags = device.site.iter().chain(&device.role).chain(&device.tags);
         let mut labels: Vec<String> = Vec::new();
-        for slug in tags.map(|tag| shown(&tag.slug)) {
+        for slug in tags.map(|tag| printable_text(&tag.slug)) {
             if !labels.contains(&slug) {
                 labels.push(slug);
             }
         }
         let names = ports
             .iter()
-            .map(|port| format!("{} {}", port.number, shown(&port.interface.name)));
+            .map(|port| format!("{} {}", port.number, printable_text(&port.interface.name)));
         let edge = ports
             .iter()
             .filter(|port| self.is_edge(port))
@@ -234,26 +239,26 @@ impl<'a> Work<'a> {
     fn links(&mut self) {
         for port in self.ports.values() {
             let ends: Vec<u64> = port.interface.ends().map(|(end, _)| end).collect();
-            let Some(other) = ends.iter().find_map(|end| self.ports.get(end)) else {
+            let Some(far_port) = ends.iter().find_map(|end| self.ports.get(end)) else {
                 continue;
             };
             let problem = if ends.len() > 1 {
                 format!(
                     "{} leads to {} interfaces; make an interface of each of its lanes",
-                    port.shown(),
+                    port.describe(),
                     ends.len()
                 )
-            } else if !other.interface.ends().any(|(end, _)| end == port.interface.id) {
+            } else if !far_port.interface.ends().any(|(end, _)| end == port.interface.id) {
                 format!(
                     "{} leads to {}, which does not lead back; correct the cable",
-                    port.shown(),
-                    other.shown()
+                    port.describe(),
+                    far_port.describe()
                 )
-            } else if port.interface.id > other.interface.id {
+            } else if port.interface.id > far_port.interface.id {
                 continue;
             } else {
-                let mtu = port.interface.mtu.into_iter().chain(other.interface.mtu).min();
-                match self.import.link([port.end(), other.end()], mtu) {
+                let mtu = port.interface.mtu.into_iter().chain(far_port.interface.mtu).min();
+                match self.import.link([port.end(), far_port.end()], mtu) {
                     Ok(()) => continue,
                     Err(problem) => problem,
                 }
@@ -263,22 +268,23 @@ impl<'a> Work<'a> {
     }
 
     /// Adds the unmanaged neighbours that have addresses as hosts. Returns notes about what was left out.
-    fn hosts(&mut self, found: &Objects) -> Vec<String> {
-        let mut at: BTreeMap<u64, Neighbour<'_>> = BTreeMap::new();
+    fn hosts(&mut self, objects: &Objects) -> Vec<String> {
+        let mut neighbours: BTreeMap<u64, Neighbour<'_>> = BTreeMap::new();
         for port in self.ports.values().filter(|port| self.is_edge(port)) {
             for end in port.interface.connected_endpoints.iter().flatten() {
                 let Some(device) = &end.device else { continue };
-                let host = at
-                    .entry(device.id)
-                    .or_insert((device.name.as_deref(), Vec::new()));
-                host.1.push(port.end());
+                let neighbour = neighbours.entry(device.id).or_insert(Neighbour {
+                    name: device.name.as_deref(),
+                    ports: Vec::new(),
+                });
+                neighbour.ports.push(port.end());
             }
         }
-        let (mut owned, shared) = owned(&found.addresses);
+        let (mut addresses_by_host, shared) = host_addresses(&objects.addresses);
         let mut hosts = Vec::new();
         let mut names = BTreeMap::new();
-        for (id, (name, mut ports)) in at {
-            let addresses = owned.remove(&id).unwrap_or_default();
+        for (id, Neighbour { name, mut ports }) in neighbours {
+            let addresses = addresses_by_host.remove(&id).unwrap_or_default();
             if addresses.is_empty() {
                 continue;
             }
@@ -306,27 +312,27 @@ impl<'a> Work<'a> {
 
 impl Port<'_> {
     /// Formats the port for messages.
-    fn shown(&self) -> String {
-        format!("`{}` of `{}`", shown(&self.interface.name), self.device)
+    fn describe(&self) -> String {
+        format!("`{}` of `{}`", printable_text(&self.interface.name), self.device)
     }
 }
 
 /// Returns the addresses that belong to one device only, by its id, and the number of shared addresses.
-fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
+fn host_addresses(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
     let mut owners = BTreeMap::new();
     let mut shared = BTreeSet::new();
-    for one in addresses {
-        let device = one
+    for address_object in addresses {
+        let device = address_object
             .assigned_object
             .as_ref()
             .and_then(|object| object.device.as_ref());
-        let (Some(ip), Some(device)) = (address(&one.address), device) else {
+        let (Some(ip), Some(device)) = (address(&address_object.address), device) else {
             continue;
         };
-        let is_shared = one
+        let is_shared = address_object
             .role
             .as_ref()
-            .is_some_and(|role| SHARED.contains(&role.value.as_str()));
+            .is_some_and(|role| SHARED_ROLES.contains(&role.value.as_str()));
         if is_shared
             || owners
                 .insert(ip, device.id)
@@ -335,11 +341,11 @@ fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
             shared.insert(ip);
         }
     }
-    let mut owned: BTreeMap<u64, Vec<IpAddr>> = BTreeMap::new();
+    let mut addresses_by_host: BTreeMap<u64, Vec<IpAddr>> = BTreeMap::new();
     for (ip, owner) in owners.into_iter().filter(|(ip, _)| !shared.contains(ip)) {
-        owned.entry(owner).or_default().push(ip);
+        addresses_by_host.entry(owner).or_default().push(ip);
     }
-    (owned, shared.len())
+    (addresses_by_host, shared.len())
 }
 
 fn host_letter(c: char) -> char {
@@ -371,18 +377,18 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 /// Parses a custom field (number or text) as a number of at least 1.
-fn number(value: &Value) -> Option<u32> {
+fn positive_number(value: &Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())?;
     u32::try_from(number).ok().filter(|number| *number > 0)
 }
 
 /// Shortens foreign text to one line of at most 64 characters, without control characters.
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
 /// Splits a name into text and number parts as a sort key, so that `swp10` comes after `swp9`.
-fn natural(name: &str) -> Vec<(String, u64)> {
+fn natural_key(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0_u64)];
     let mut in_number = false;
     for c in name.chars() {
@@ -415,7 +421,7 @@ mod tests {
             "Ethernet1/9/2",
             "swp1",
         ];
-        names.sort_by_cached_key(|name| natural(name));
+        names.sort_by_cached_key(|name| natural_key(name));
         assert_eq!(
             names,
             [

@@ -1,11 +1,8 @@
 //! Reads an inventory from CSV (RFC 4180): the first row names the columns, each other row is a device, a link or a host.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
-use manager::device::PortId;
-
-use super::inventory::{DeviceRow, Import};
+use super::inventory::{DeviceRow, Import, PortName};
 
 /// Columns that a file may have, in any order.
 const COLUMNS: [&str; 13] = [
@@ -39,11 +36,11 @@ struct Row {
 pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
     let mut import = Import::default();
     let mut problems = Vec::new();
-    let rows = rows(text).map_err(|(line, problem)| format!("{file}:{line}: {problem}"))?;
+    let rows = parse_rows(text).map_err(|(line, problem)| format!("{file}:{line}: {problem}"))?;
     // Three passes: a link or host may precede its devices, and free node ids are chosen after all given ones are known.
-    for turn in 0..3 {
-        for row in rows.iter().filter(|row| row.turn() == turn) {
-            if let Err(problem) = row.add(&mut import) {
+    for pass in 0..3 {
+        for row in rows.iter().filter(|row| row.pass() == pass) {
+            if let Err(problem) = row.add_to(&mut import) {
                 problems.push((row.line, problem));
             }
         }
@@ -52,21 +49,21 @@ pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
         return Ok(import);
     }
     problems.sort();
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    let omitted = problems.len().saturating_sub(MAX_PROBLEMS);
     let mut lines: Vec<String> = problems
         .into_iter()
         .take(MAX_PROBLEMS)
         .map(|(line, problem)| format!("{file}:{line}: {problem}"))
         .collect();
-    if more > 0 {
-        lines.push(format!("and {more} more"));
+    if omitted > 0 {
+        lines.push(format!("and {omitted} more"));
     }
     Err(lines.join("\n"))
 }
 
 /// Parses the header and the rows. An error is (line number, problem).
-fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
-    let mut records = records(text.trim_start_matches('\u{feff}'))?.into_iter();
+fn parse_rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
+    let mut records = parse_records(text.trim_start_matches('\u{feff}'))?.into_iter();
     let (line, header) = records.next().ok_or((
         1,
         "the file is empty; begin with a row of column names".to_owned(),
@@ -76,13 +73,13 @@ fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     if let Some(name) = names.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
-        let known = COLUMNS.join(", ");
-        return Err((line, format!("`{name}` is not a column; use {known}")));
+        let columns = COLUMNS.join(", ");
+        return Err((line, format!("`{name}` is not a column; use {columns}")));
     }
     if let Some(name) = names
         .iter()
         .enumerate()
-        .find(|(at, name)| names[..*at].contains(name))
+        .find(|(index, name)| names[..*index].contains(name))
     {
         return Err((line, format!("two columns are named `{}`; remove one", name.1)));
     }
@@ -122,21 +119,21 @@ impl Row {
     }
 
     /// Returns the pass in which the row is added: devices with a node id, then other devices, then the rest.
-    fn turn(&self) -> u8 {
+    fn pass(&self) -> u8 {
         match self.kind() {
             "device" => u8::from(self.cell("node").is_none()),
             _ => 2,
         }
     }
 
-    fn needed(&self, column: &str) -> Result<String, String> {
+    fn required_cell(&self, column: &str) -> Result<String, String> {
         let kind = self.kind();
         self.cell(column)
             .map(str::to_owned)
             .ok_or_else(|| format!("a {kind} needs `{column}`; fill in the cell"))
     }
 
-    fn parsed<T: FromStr>(&self, column: &str) -> Result<Option<T>, String> {
+    fn number<T: FromStr>(&self, column: &str) -> Result<Option<T>, String> {
         let Some(cell) = self.cell(column) else {
             return Ok(None);
         };
@@ -146,53 +143,53 @@ impl Row {
     }
 
     /// Parses a list in one cell; items are separated by spaces or semicolons.
-    fn list<T: FromStr>(&self, column: &str, what: &str) -> Result<Vec<T>, String> {
+    fn list<T: FromStr>(&self, column: &str, description: &str) -> Result<Vec<T>, String> {
         let cell = self.cell(column).unwrap_or_default();
         cell.split([' ', ';'])
-            .filter(|word| !word.is_empty())
-            .map(|word| {
-                word.parse().map_err(|_| {
-                    format!("`{word}` in `{column}` cannot be read; write {what}, separated by spaces")
+            .filter(|item| !item.is_empty())
+            .map(|item| {
+                item.parse().map_err(|_| {
+                    format!("`{item}` in `{column}` cannot be read; write {description}, separated by spaces")
                 })
             })
             .collect()
     }
 
     /// Parses the required port at one end of a link.
-    fn end(&self, column: &str) -> Result<(String, PortId), String> {
-        self.needed(column)
+    fn end(&self, column: &str) -> Result<PortName, String> {
+        self.required_cell(column)
             .and(self.port(column))
             .map(Option::unwrap_or_default)
     }
 
     /// Parses `DEVICE:PORT`; `None` if the cell is empty.
-    fn port(&self, column: &str) -> Result<Option<(String, PortId)>, String> {
+    fn port(&self, column: &str) -> Result<Option<PortName>, String> {
         let Some(cell) = self.cell(column) else {
             return Ok(None);
         };
-        let read = cell
+        let port = cell
             .rsplit_once(':')
             .and_then(|(device, port)| Some((device.to_owned(), port.parse().ok()?)));
-        read.map(Some).ok_or_else(|| {
+        port.map(Some).ok_or_else(|| {
             format!("`{cell}` in `{column}` is not a port; write DEVICE:PORT, such as leaf1:3")
         })
     }
 
-    fn add(&self, import: &mut Import) -> Result<(), String> {
+    fn add_to(&self, import: &mut Import) -> Result<(), String> {
         match self.kind() {
             "device" => import.device(DeviceRow {
-                name: self.needed("name")?,
-                node: self.parsed("node")?,
+                name: self.required_cell("name")?,
+                node: self.number("node")?,
                 driver: self.cell("driver").unwrap_or("hopwise").to_owned(),
-                address: self.needed("address")?,
+                address: self.required_cell("address")?,
                 labels: self.list("labels", "labels")?,
-                ports: self.parsed("ports")?.unwrap_or(0),
+                ports: self.number("ports")?.unwrap_or(0),
                 edge: self.list("edge", "numbers of ports")?,
                 comment: String::new(),
             }),
-            "link" => import.link([self.end("a")?, self.end("b")?], self.parsed("mtu")?),
+            "link" => import.link([self.end("a")?, self.end("b")?], self.number("mtu")?),
             "host" => import.host(
-                self.needed("name")?,
+                self.required_cell("name")?,
                 self.list("addresses", "addresses")?,
                 self.port("at")?,
             ),
@@ -207,35 +204,35 @@ impl Row {
 type Record = (usize, Vec<String>);
 
 /// Splits CSV text into records. A doubled quotation mark inside a quoted cell stands for one.
-fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
+fn parse_records(text: &str) -> Result<Vec<Record>, (usize, String)> {
     let mut records = Vec::new();
     let mut record = Vec::new();
     let mut cell = String::new();
     let mut line = 1;
-    let mut begun = 1;
-    let mut quoted = None;
+    let mut start_line = 1;
+    let mut quote_line = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         line += usize::from(c == '\n');
         match c {
-            '"' if quoted.is_some() && chars.peek() == Some(&'"') => {
+            '"' if quote_line.is_some() && chars.peek() == Some(&'"') => {
                 chars.next();
                 cell.push('"');
             }
-            '"' if quoted.is_some() => quoted = None,
-            _ if quoted.is_some() => cell.push(c),
-            '"' if cell.is_empty() => quoted = Some(line),
+            '"' if quote_line.is_some() => quote_line = None,
+            _ if quote_line.is_some() => cell.push(c),
+            '"' if cell.is_empty() => quote_line = Some(line),
             ',' => record.push(std::mem::take(&mut cell)),
             '\n' => {
                 record.push(std::mem::take(&mut cell));
-                records.push((begun, std::mem::take(&mut record)));
-                begun = line;
+                records.push((start_line, std::mem::take(&mut record)));
+                start_line = line;
             }
             '\r' if chars.peek() == Some(&'\n') => {}
             c => cell.push(c),
         }
     }
-    if let Some(line) = quoted {
+    if let Some(line) = quote_line {
         return Err((
             line,
             "a quoted cell does not end; add the closing quotation mark".to_owned(),
@@ -243,7 +240,7 @@ fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
     }
     if !cell.is_empty() || !record.is_empty() {
         record.push(cell);
-        records.push((begun, record));
+        records.push((start_line, record));
     }
     Ok(records)
 }

@@ -23,7 +23,14 @@ pub(super) struct DeviceRow {
 }
 
 /// Ports at both ends of a link, as (device name, port), and the link's MTU.
-type ImportedLink = ([(String, PortId); 2], Option<u32>);
+#[derive(Debug)]
+struct ImportedLink {
+    ends: [PortName; 2],
+    mtu: Option<u32>,
+}
+
+/// Port of a device: the name of the device and the number of the port.
+pub(super) type PortName = (String, PortId);
 
 /// Devices, links and hosts imported so far.
 #[derive(Debug, Default)]
@@ -31,7 +38,7 @@ pub(super) struct Import {
     inventory: Inventory,
     devices: Vec<DeviceRow>,
     links: Vec<ImportedLink>,
-    hosts: Vec<(Host, Option<(String, PortId)>)>,
+    hosts: Vec<(Host, Option<PortName>)>,
 }
 
 impl Import {
@@ -87,11 +94,11 @@ impl Import {
     ///
     /// # Errors
     /// The row is invalid; the error is one sentence.
-    pub(super) fn link(&mut self, ends: [(String, PortId); 2], mtu: Option<u32>) -> Result<(), String> {
-        let [a, b] = &ends;
-        let from = self.resolve(a)?;
-        let to = self.resolve(b)?;
-        for (end, name) in [(from, a), (to, b)] {
+    pub(super) fn link(&mut self, ends: [PortName; 2], mtu: Option<u32>) -> Result<(), String> {
+        let [from_name, to_name] = &ends;
+        let from = self.resolve(from_name)?;
+        let to = self.resolve(to_name)?;
+        for (end, name) in [(from, from_name), (to, to_name)] {
             if !self.inventory.claims(end).is_empty() {
                 return Err(format!(
                     "port {} of `{}` has a link or a host already; remove one",
@@ -102,7 +109,7 @@ impl Import {
         self.inventory
             .add_link(from, to, Origin::File)
             .map_err(|error| error.to_string())?;
-        self.links.push((ends, mtu));
+        self.links.push(ImportedLink { ends, mtu });
         Ok(())
     }
 
@@ -114,7 +121,7 @@ impl Import {
         &mut self,
         name: String,
         addresses: Vec<IpAddr>,
-        at: Option<(String, PortId)>,
+        at: Option<PortName>,
     ) -> Result<(), String> {
         let port = at.as_ref().map(|at| self.resolve(at)).transpose()?;
         if port.is_some_and(|port| {
@@ -138,7 +145,7 @@ impl Import {
     }
 
     /// Finds the node id of a port's device. Fails if the inventory does not have the device.
-    fn resolve(&self, port: &(String, PortId)) -> Result<(NodeId, PortId), String> {
+    fn resolve(&self, port: &PortName) -> Result<(NodeId, PortId), String> {
         let node = self.inventory.node(&port.0).map_err(|error| error.to_string())?;
         Ok((node, port.1))
     }
@@ -187,7 +194,7 @@ impl Import {
             }
             out.push('\n');
         }
-        for (ends, mtu) in &self.links {
+        for ImportedLink { ends, mtu } in &self.links {
             out.push_str(&format!(
                 "[[inventory.links]]\nbetween = {}\n",
                 list(ends.iter().map(port_text))
@@ -210,7 +217,7 @@ impl Import {
 }
 
 /// Formats a port as `"DEVICE:PORT"`.
-fn port_text(port: &(String, PortId)) -> String {
+fn port_text(port: &PortName) -> String {
     text(&format!("{}:{}", port.0, port.1))
 }
 

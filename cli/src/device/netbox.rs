@@ -15,9 +15,9 @@ use net::tls;
 use terminal::CliError;
 
 /// Maximum number of objects in one page.
-const PAGE: usize = 250;
+const PAGE_OBJECTS: usize = 250;
 /// Maximum number of device ids in one request, which bounds the length of its URL.
-const BATCH: usize = 40;
+const DEVICES_PER_QUERY: usize = 40;
 /// Maximum number of interfaces, and of addresses, that are read.
 const MAX_OBJECTS: usize = 1 << 18;
 
@@ -51,8 +51,8 @@ pub(super) struct Options {
 
 /// Parses `NAME=VALUE` of `--filter`; rejects names that would change the paging or the fields of responses.
 fn filter(text: &str) -> Result<(String, String), String> {
-    let read = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = read.ok_or("write NAME=VALUE, such as role=leaf")?;
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = pair.ok_or("write NAME=VALUE, such as role=leaf")?;
     match name {
         "limit" | "offset" | "brief" | "fields" | "format" => Err(format!("`{name}` is not a filter")),
         _ => Ok((name.to_owned(), value.to_owned())),
@@ -60,8 +60,8 @@ fn filter(text: &str) -> Result<(String, String), String> {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let differs = text.contains("{ip}") || text.contains("{name}");
-    differs
+    let is_template = text.contains("{ip}") || text.contains("{name}");
+    is_template
         .then(|| text.to_owned())
         .ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
 }
@@ -154,9 +154,13 @@ pub(super) struct Interface {
 impl Interface {
     /// Returns (interface id, device id) of each reachable interface at the far end of the cable.
     pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
-        let leads = self.connected_endpoints_reachable != Some(false)
+        let is_cabled = self.connected_endpoints_reachable != Some(false)
             && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
-        let ends = self.connected_endpoints.iter().flatten().filter(move |_| leads);
+        let ends = self
+            .connected_endpoints
+            .iter()
+            .flatten()
+            .filter(move |_| is_cabled);
         ends.map(|end| (end.id, end.device.as_ref().map(|device| device.id)))
     }
 }
@@ -239,19 +243,19 @@ pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, C
 /// Returns the ids of devices that are connected to these but not among them, ascending.
 fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
     let managed: BTreeSet<u64> = devices.iter().copied().collect();
-    let all = interfaces
+    let far_ends = interfaces
         .iter()
         .flat_map(Interface::ends)
         .filter_map(|(_, device)| device);
-    let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
-    others.into_iter().collect()
+    let unmanaged: BTreeSet<u64> = far_ends.filter(|device| !managed.contains(device)).collect();
+    unmanaged.into_iter().collect()
 }
 
 fn query(filters: &[(String, String)]) -> String {
-    let each = filters
+    let parameters = filters
         .iter()
         .map(|(name, value)| format!("&{}={}", escape(name), escape(value)));
-    each.chain(["&exclude=config_context".to_owned()]).collect()
+    parameters.chain(["&exclude=config_context".to_owned()]).collect()
 }
 
 /// HTTP client of one NetBox.
@@ -278,10 +282,10 @@ impl Source {
         } else {
             format!("https://{url}")
         };
-        let (secure, rest) = tls::authority(&base_url);
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let last = authority.rsplit(']').next().unwrap_or(authority);
-        let port = match (last.contains(':'), secure) {
+        let (secure, address) = tls::authority(&base_url);
+        let (authority, path) = address.split_once('/').unwrap_or((address, ""));
+        let host_and_port = authority.rsplit(']').next().unwrap_or(authority);
+        let port = match (host_and_port.contains(':'), secure) {
             (true, _) => "",
             (false, true) => ":443",
             (false, false) => ":80",
@@ -313,7 +317,7 @@ impl Source {
         let root = format!("{scheme}://{authority}{port}");
         let client = Client::with_tls(&root, None, api.tls_for(&root)?).map_err(|error| match error {
             Error::Address(_) => invalid_url(url),
-            other => CliError::from(other),
+            error => CliError::from(error),
         });
         if !secure && authorization.is_some() && !tls::is_loopback(authority) {
             return Err(CliError::new(format!(
@@ -333,42 +337,42 @@ impl Source {
 
     /// Reads all objects of a list that belong to these devices, in batches.
     fn list_for_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
-        let mut all = Vec::new();
-        for batch in devices.chunks(BATCH) {
+        let mut objects = Vec::new();
+        for batch in devices.chunks(DEVICES_PER_QUERY) {
             let filter: String = batch.iter().map(|id| format!("&device_id={id}")).collect();
-            all.extend(self.list(list, &filter, MAX_OBJECTS - all.len())?);
+            objects.extend(self.list(list, &filter, MAX_OBJECTS - objects.len())?);
         }
-        Ok(all)
+        Ok(objects)
     }
 
     /// Reads all objects of a list; fails if there are more than `limit`, or if the list changes meanwhile.
     fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
-        let mut all = Vec::new();
+        let mut objects = Vec::new();
         let mut seen = BTreeSet::new();
         loop {
-            let path = format!("{list}/?limit={PAGE}&offset={}{query}", all.len());
+            let path = format!("{list}/?limit={PAGE_OBJECTS}&offset={}{query}", objects.len());
             let page: Page<T> = self.page(&path)?;
-            if page.count.max(all.len() + page.results.len()) > limit {
+            if page.count.max(objects.len() + page.results.len()) > limit {
                 return Err(self.refusal(&format!(
                     "{list} has more than {limit} objects to read; read fewer devices by --filter"
                 )));
             }
-            let empty = page.results.is_empty();
+            let is_empty = page.results.is_empty();
             for object in page.results {
                 if !seen.insert(object.id()) {
                     return Err(self.refusal(&format!(
                         "{list} changed while it was read; run the command again"
                     )));
                 }
-                all.push(object);
+                objects.push(object);
             }
-            if all.len() >= page.count {
-                return Ok(all);
+            if objects.len() >= page.count {
+                return Ok(objects);
             }
-            if empty {
+            if is_empty {
                 return Err(self.refusal(&format!(
                     "{list} ended after {} of {} objects; run the command again",
-                    all.len(),
+                    objects.len(),
                     page.count
                 )));
             }
@@ -402,7 +406,7 @@ impl Source {
                 Error::Refused { status, message } => {
                     format!("NetBox at {url} refuses {list} ({status}: {}); correct --filter", detail(&message))
                 }
-                other => format!("{other}").replace("hopwise listens", "NetBox listens"),
+                error => format!("{error}").replace("hopwise listens", "NetBox listens"),
             })
         })?;
         serde_json::from_value(answer).map_err(|error| {

@@ -59,11 +59,11 @@ fn input(o: &mut Object<'_>, examined: &Examined) {
     o.field("input", examined.input.listen.as_str())
         .field("requested", examined.input.requested);
     match &examined.facts {
-        Some(found) => o.object("interface", |o| facts(o, found)),
+        Some(interface) => o.object("interface", |o| facts(o, interface)),
         None => o.field("interface", None::<&str>),
     };
     match &examined.expected {
-        Some(found) => o.object("expected", |o| expected(o, found)),
+        Some(rx_path) => o.object("expected", |o| expected(o, rx_path)),
         None => o.field("expected", None::<&str>),
     };
     checks(o, &examined.checks);
@@ -89,15 +89,15 @@ fn facts(o: &mut Object<'_>, facts: &Facts) {
         level(o, name, queues);
     }
     o.object("offloads", |o| {
-        let all = &facts.offloads;
+        let offloads = &facts.offloads;
         for (name, feature) in [
-            ("lro", all.lro),
-            ("gro", all.gro),
-            ("gro_hw", all.gro_hw),
-            ("gro_list", all.gro_list),
-            ("udp_gro_forwarding", all.udp_gro_forwarding),
-            ("rx_vlan", all.rx_vlan),
-            ("ntuple", all.ntuple),
+            ("lro", offloads.lro),
+            ("gro", offloads.gro),
+            ("gro_hw", offloads.gro_hw),
+            ("gro_list", offloads.gro_list),
+            ("udp_gro_forwarding", offloads.udp_gro_forwarding),
+            ("rx_vlan", offloads.rx_vlan),
+            ("ntuple", offloads.ntuple),
         ] {
             offload(o, name, feature);
         }
@@ -163,22 +163,22 @@ fn xdp(o: &mut Object<'_>, facts: &Facts) {
 }
 
 fn expected(o: &mut Object<'_>, expected: &Expected) {
-    let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
+    let uncertain: Vec<&str> = expected.uncertain.iter().map(|rx_path| rx_path.name()).collect();
     o.field("rx_path", expected.rx_path.name())
-        .field("perhaps", perhaps);
-    o.objects("not", &expected.not, |(rx_path, reason), o| {
+        .field("perhaps", uncertain);
+    o.objects("not", &expected.excluded, |(rx_path, reason), o| {
         o.field("rx_path", rx_path.name())
             .field("reason", reason.as_str());
     });
-    o.field("tried", expected.tried);
+    o.field("tried", expected.is_probed);
 }
 
 fn checks(o: &mut Object<'_>, checks: &[Check]) {
     o.objects("checks", checks, |check, o| {
         o.field("check", check.name)
             .field("verdict", check.verdict.name())
-            .field("found", check.found.as_str())
-            .field("why", check.why.as_str())
+            .field("found", check.finding.as_str())
+            .field("why", check.reason.as_str())
             .field("fix", check.fix.as_deref());
     });
 }

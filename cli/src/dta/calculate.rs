@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use super::print;
 use dta::calculate::{self, Calculation, Requirements};
 use dta::settings::Count;
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
 
 /// Calculate the probability that a key-write store answers, from its keys, slots and copies
 ///
@@ -60,7 +59,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         answered,
         json,
     } = args;
-    let made = calculate::calculate(&Requirements {
+    let result = calculate::calculate(&Requirements {
         keys,
         slots,
         copies,
@@ -68,7 +67,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         answered,
     })
     .map_err(CliError::new)?;
-    print(&made, json, text)?;
+    print(&result, json, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,25 +75,25 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-fn text(made: &Calculation) -> String {
+fn text(result: &Calculation) -> String {
     let mut out = format!(
         "{} keys in {} slots, {} cop{} each: {} keys per slot, {} of memory\n\
          answered {} (the oldest key {}), unknown {}, ambiguous {:.1e}, wrong {:.1e}\n\
          a key that was never reported is answered with a probability of {:.1e}\n",
-        units::count(made.keys),
-        units::count(made.slots),
-        made.copies,
-        if made.copies == 1 { "y" } else { "ies" },
-        (made.load * 1000.0).round() / 1000.0,
-        units::bytes(made.bytes),
-        percent(made.answered),
-        percent(made.oldest),
-        percent(made.empty),
-        made.ambiguous,
-        made.wrong,
-        made.false_answer,
+        units::count(result.keys),
+        units::count(result.slots),
+        result.copies,
+        if result.copies == 1 { "y" } else { "ies" },
+        (result.load * 1000.0).round() / 1000.0,
+        units::bytes(result.bytes),
+        percent(result.answered),
+        percent(result.oldest),
+        percent(result.empty),
+        result.ambiguous,
+        result.wrong,
+        result.false_answer,
     );
-    for choice in &made.by_copies {
+    for choice in &result.by_copies {
         let answered = percent(choice.answered);
         let oldest = percent(choice.oldest);
         out.push_str(&format!(

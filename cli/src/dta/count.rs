@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::{Source, print, query};
-use dta::key::Key;
-use dta::source::CountAnswer;
+use super::{Source, print, url_query};
+use dta::{key::Key, source::CountAnswer};
 use net::client::escape;
-use terminal::CliError;
-use terminal::units;
+use terminal::{CliError, units};
 
 /// Get the count of a key from a key-increment store of collector memory
 ///
@@ -52,12 +50,12 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 .unwrap_or_default();
             // Only the key's current collector is queried; counts from before the map grew are elsewhere and cannot be added.
             let collectors = &collectors[..collectors.len().min(1)];
-            let asked = query(&[
+            let params = url_query(&[
                 ("key", Some(args.key.to_string())),
                 ("copies", Some(args.copies.to_string())),
             ]);
-            let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
-            args.source.ask(
+            let path = format!("/dta/stores/{}/count{params}", escape(&args.store));
+            args.source.query_collectors(
                 collectors,
                 &path,
                 |_| true,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use dta::Policy;
 
-use super::{Source, fields_text, print, query};
+use super::{Source, fields_text, print, url_query};
 use dta::key::Key;
 use dta::source::{Answer, KeyQuery};
 use net::client::escape;
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             let store = source.find(&args.store).map_err(CliError::new)?;
             store.get(&args.key, query).map_err(CliError::new)?
         }
-        None => ask(&args)?,
+        None => query_answer(&args)?,
     };
     print(&answer, args.json, |answer| text(answer, args.copies))?;
     Ok(if matches!(answer.answer.as_str(), "found" | "unproven") {
@@ -79,20 +79,20 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// Asks the collectors of the key in turn, by the map; the first answer that is not empty counts.
-fn ask(args: &Args) -> Result<Answer, CliError> {
+fn query_answer(args: &Args) -> Result<Answer, CliError> {
     let map = args.source.map()?;
     let collectors = map
         .as_ref()
         .map(|map| map.collectors_of_key(&args.key))
         .unwrap_or_default();
-    let asked = query(&[
+    let params = url_query(&[
         ("key", Some(args.key.to_string())),
         ("policy", args.policy.map(|policy| policy.name().to_owned())),
         ("copies", args.copies.map(|copies| copies.to_string())),
         ("largest", args.largest.map(|largest| largest.to_string())),
     ]);
-    let path = format!("/dta/stores/{}/get{asked}", escape(&args.store));
-    args.source.ask(
+    let path = format!("/dta/stores/{}/get{params}", escape(&args.store));
+    args.source.query_collectors(
         &collectors,
         &path,
         |answer: &Answer| answer.answer != "empty",
@@ -112,14 +112,14 @@ fn text(answer: &Answer, copies: Option<u8>) -> String {
         }
         (None, None, Some(data)) => format!("0x{data}"),
         (None, None, None) => {
-            let why = match answer.answer.as_str() {
+            let reason = match answer.answer.as_str() {
                 "ambiguous" => "the copies differ; --policy first uses the first copy of the key",
                 "torn" => "the slot is being written; try again",
                 _ => "never reported, or overwritten since",
             };
-            let left = copies.filter(|copies| *copies < 4 && answer.answer == "empty");
-            let left = left.map(|copies| format!(" (read {copies} of up to 4 copies)"));
-            format!("{}: {why}{}", answer.answer, left.unwrap_or_default())
+            let unread = copies.filter(|copies| *copies < 4 && answer.answer == "empty");
+            let unread = unread.map(|copies| format!(" (read {copies} of up to 4 copies)"));
+            format!("{}: {reason}{}", answer.answer, unread.unwrap_or_default())
         }
     };
     let copies = match (answer.agreeing, answer.copies) {

@@ -7,8 +7,7 @@ use serde_json::json;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
 use runtime::collector_map;
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
 const COLLECTOR_SYNTAX: &str =
     "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";
@@ -28,7 +27,7 @@ const COLLECTOR_SYNTAX: &str =
   hopwise get paths 10.0.0.1 --map map.json")]
 pub struct Args {
     #[command(subcommand)]
-    what: MapCommand,
+    command: MapCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -80,7 +79,7 @@ fn collector(text: &str) -> Result<Collector, String> {
 
 /// Runs `hopwise map`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let out = match args.what {
+    let out = match args.command {
         MapCommand::New { collectors } => json_line(&CollectorMap::even(collectors).map_err(CliError::new)?)?,
         MapCommand::Grow {
             file,
@@ -88,13 +87,13 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             lists,
         } => {
             let name = collector.name.clone();
-            let (map, moved) = collector_map::load(&file)?
+            let (map, moved_parts) = collector_map::load(&file)?
                 .grown(collector, lists)
                 .map_err(CliError::new)?;
             terminal::note(format_args!(
-                "{moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
+                "{moved_parts} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
                  their previous collector. Distribute the new map to users and reporters (to reporters without a map: the collectors in this order).",
-                moved as f64 / 2.56
+                moved_parts as f64 / 2.56
             ));
             json_line(&map)?
         }
@@ -111,30 +110,30 @@ fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, Cli
             .iter()
             .map(|collector| collector.name.as_str())
             .collect();
-        let now = names.first().copied().unwrap_or_default();
-        let before = names.get(1).copied();
+        let current = names.first().copied().unwrap_or_default();
+        let previous = names.get(1).copied();
         if json {
-            return json_line(&json!({ "key": key.to_string(), "collector": now, "before": before }));
+            return json_line(&json!({ "key": key.to_string(), "collector": current, "before": previous }));
         }
-        let before = before
+        let previous = previous
             .map(|name| format!("  (before the map grew: {name})"))
             .unwrap_or_default();
-        return Ok(format!("{now}{before}\n"));
+        return Ok(format!("{current}{previous}\n"));
     }
     let shares = map.shares();
     let rows = map.collectors.iter().zip(&shares);
     if json {
         let rows: Vec<_> = rows
-            .map(|(one, share)| json!({ "name": one.name, "api": one.api, "parts": share }))
+            .map(|(collector, share)| json!({ "name": collector.name, "api": collector.api, "parts": share }))
             .collect();
         return json_line(&json!({ "collectors": rows }));
     }
-    let lines = rows.map(|(one, share)| {
+    let lines = rows.map(|(collector, share)| {
         format!(
             "{:4.1} % of keys  {}  {}\n",
             *share as f64 / 2.56,
-            one.name,
-            one.api
+            collector.name,
+            collector.api
         )
     });
     Ok(lines.collect())

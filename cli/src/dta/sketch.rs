@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::{Source, print, query};
-use dta::key::Key;
-use dta::source::SketchAnswer;
+use super::{Source, print, url_query};
+use dta::{key::Key, source::SketchAnswer};
 use net::client::escape;
 use terminal::CliError;
 
@@ -51,14 +50,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         None => {
             let map = args.source.map()?;
             let collector = map.as_ref().and_then(|map| map.collector_of_sketches());
-            let asked = query(&[
+            let params = url_query(&[
                 ("key", args.key.as_ref().map(Key::to_string)),
                 ("epoch", args.epoch.map(|epoch| epoch.to_string())),
                 ("samples", Some(args.samples.to_string())),
             ]);
-            let path = format!("/dta/stores/{}/sketch{asked}", escape(&args.store));
+            let path = format!("/dta/stores/{}/sketch{params}", escape(&args.store));
             args.source
-                .ask(collector.as_slice(), &path, |_| true, |_, _| {})?
+                .query_collectors(collector.as_slice(), &path, |_| true, |_, _| {})?
         }
     };
     print(&answer, args.json, text)?;
@@ -79,7 +78,7 @@ fn text(answer: &SketchAnswer) -> String {
         }
     );
     if let Some(estimate) = answer.estimate {
-        let what = match answer.question.as_str() {
+        let label = match answer.question.as_str() {
             "count" => "counted",
             "distinct" => "different",
             _ => "sampled from",
@@ -93,7 +92,7 @@ fn text(answer: &SketchAnswer) -> String {
             }
             _ => String::new(),
         };
-        out.push_str(&format!("{what}: {estimate:.0}{bound}\n"));
+        out.push_str(&format!("{label}: {estimate:.0}{bound}\n"));
     }
     for sample in &answer.samples {
         out.push_str(&format!("{sample}\n"));

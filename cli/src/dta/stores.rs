@@ -10,8 +10,7 @@ use crate::remote::fetch;
 use dta::source::{Shape, StoreView};
 use dta_role::memory::SnapshotView;
 use net::client::Client;
-use terminal::CliError;
-use terminal::{Align, Table, units};
+use terminal::{Align, CliError, Table, units};
 
 /// List the stores of collector memory with their occupancy and the expected share of answered keys
 #[derive(clap::Args, Debug)]
@@ -62,7 +61,7 @@ struct FromCollector<T> {
 }
 
 impl<T> FromCollector<T> {
-    fn named(mut self, name: Option<&str>) -> Self {
+    fn with_collector(mut self, name: Option<&str>) -> Self {
         self.collector = name.map(str::to_owned);
         self
     }
@@ -71,33 +70,35 @@ impl<T> FromCollector<T> {
 /// Runs `hopwise stores`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list_snapshots || args.take_snapshot.is_some() {
-        let mut all = Snapshots::default();
+        let mut merged = Snapshots::default();
         let code = for_each_collector(&args.source, |client, name| {
             let answer = snapshots(client, args.take_snapshot.as_deref())?;
-            all.snapshots
-                .extend(answer.snapshots.into_iter().map(|one| one.named(name)));
+            merged
+                .snapshots
+                .extend(answer.snapshots.into_iter().map(|item| item.with_collector(name)));
             Ok(())
         })?;
-        print(&all, args.json, snapshot_table)?;
+        print(&merged, args.json, snapshot_table)?;
         return Ok(code);
     }
-    let mut all = Stores::default();
+    let mut merged = Stores::default();
     let code = if let Some(source) = args.source.source()? {
         let views = source.stores().iter().map(|store| FromCollector {
             view: store.view(),
             collector: None,
         });
-        all.stores.extend(views);
+        merged.stores.extend(views);
         ExitCode::SUCCESS
     } else {
         for_each_collector(&args.source, |client, name| {
             let answer: Stores = fetch(client, "/dta/stores")?;
-            all.stores
-                .extend(answer.stores.into_iter().map(|one| one.named(name)));
+            merged
+                .stores
+                .extend(answer.stores.into_iter().map(|item| item.with_collector(name)));
             Ok(())
         })?
     };
-    print(&all, args.json, table)?;
+    print(&merged, args.json, table)?;
     Ok(code)
 }
 
@@ -116,11 +117,11 @@ fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError>
 /// the exit code is 1.
 fn for_each_collector(
     source: &Source,
-    mut ask: impl FnMut(&Client, Option<&str>) -> Result<(), CliError>,
+    mut query: impl FnMut(&Client, Option<&str>) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     let mut code = ExitCode::SUCCESS;
-    for (client, name) in source.each()? {
-        match (ask(&client, name.as_deref()), name) {
+    for (client, name) in source.clients()? {
+        match (query(&client, name.as_deref()), name) {
             (Err(error), Some(name)) => {
                 terminal::note(format_args!("{name}: {error}"));
                 code = ExitCode::from(1);
@@ -135,7 +136,7 @@ fn for_each_collector(
 fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
     let collector = of
         .iter()
-        .any(|one| one.collector.is_some())
+        .any(|item| item.collector.is_some())
         .then_some(("collector", Align::Left));
     Table::new(collector.into_iter().chain(columns))
 }
@@ -164,7 +165,7 @@ fn table(answer: &Stores) -> String {
         collector,
     } in &answer.stores
     {
-        let two = store.expected.iter().find(|expected| expected.copies == 2);
+        let expected = store.expected.iter().find(|entry| entry.copies == 2);
         table.row(collector.clone().into_iter().chain([
             store.name.clone(),
             store.shape.kind().to_owned(),
@@ -173,7 +174,7 @@ fn table(answer: &Stores) -> String {
             units::bytes(store.bytes),
             store.pages.clone(),
             store.occupied.map(percent).unwrap_or_default(),
-            two.map(|expected| percent(expected.answered)).unwrap_or_default(),
+            expected.map(|entry| percent(entry.answered)).unwrap_or_default(),
             store.fields.clone().unwrap_or_default(),
         ]));
     }
@@ -192,9 +193,9 @@ fn shape(store: &StoreView) -> String {
             batch,
             ..
         } => {
-            let last = u64::from(store.id) + u64::from(*lists) - 1;
+            let last_list = u64::from(store.id) + u64::from(*lists) - 1;
             format!(
-                "lists {} to {last}, {} entries of {entry} B, batches of {batch}",
+                "lists {} to {last_list}, {} entries of {entry} B, batches of {batch}",
                 store.id,
                 units::count(*entries)
             )

@@ -2,14 +2,15 @@
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use super::{Source, fields_text, query};
+use super::{Source, fields_text, url_query};
 use crate::remote::fetch;
 use dta::source::{DtaSource, Entry, TailAnswer};
-use terminal::CliError;
-use terminal::text::json_line;
+use terminal::{CliError, text::json_line};
 
+/// Maximum number of entries of one read with `--follow`.
+const MAX_ENTRIES: u32 = 10_000;
 /// Interval between two polls with `--follow`.
-const EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Show the newest entries of a list in collector memory
 #[derive(clap::Args, Debug)]
@@ -43,46 +44,46 @@ pub struct Args {
 }
 
 /// Source of entries: mapped memory or a running hopwise.
-enum Asked {
+enum TailSource {
     DtaSource(DtaSource),
     Client(net::client::Client),
 }
 
 /// Runs `hopwise tail`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let asked = match args.source.source()? {
-        Some(source) => Asked::DtaSource(source),
+    let source = match args.source.source()? {
+        Some(source) => TailSource::DtaSource(source),
         None => {
             let map = args.source.map()?;
-            Asked::Client(
+            TailSource::Client(
                 args.source
                     .client(map.as_ref().and_then(|map| map.collector_of_list(args.list)))?,
             )
         }
     };
-    let mut answer = ask(&asked, args.list, args.from, args.limit)?;
-    show(&answer, args.json)?;
+    let mut answer = fetch_tail(&source, args.list, args.from, args.limit)?;
+    print_entries(&answer, args.json)?;
     if answer.entries.is_empty() && !args.follow {
         terminal::note(format_args!(
             "{}; --follow waits for entries",
-            nothing(&asked, args.list, args.from)?
+            empty_reason(&source, args.list, args.from)?
         ));
         return Ok(ExitCode::from(1));
     }
     if args.follow {
         loop {
-            thread::sleep(EVERY);
-            answer = ask(&asked, args.list, Some(answer.next), 10_000)?;
-            show(&answer, args.json)?;
+            thread::sleep(POLL_INTERVAL);
+            answer = fetch_tail(&source, args.list, Some(answer.next), MAX_ENTRIES)?;
+            print_entries(&answer, args.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Explains why there are no entries from this batch on.
-fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
+fn empty_reason(source: &TailSource, list: u32, from: Option<u32>) -> Result<String, CliError> {
     let newest = match from {
-        Some(_) => ask(asked, list, None, 1)?
+        Some(_) => fetch_tail(source, list, None, 1)?
             .entries
             .last()
             .map(|entry| entry.sequence),
@@ -94,26 +95,26 @@ fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliErr
     })
 }
 
-fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {
-    match asked {
-        Asked::DtaSource(source) => source.tail(list, from, limit as usize).map_err(CliError::new),
-        Asked::Client(client) => {
-            let asked = query(&[
+fn fetch_tail(source: &TailSource, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {
+    match source {
+        TailSource::DtaSource(source) => source.tail(list, from, limit as usize).map_err(CliError::new),
+        TailSource::Client(client) => {
+            let params = url_query(&[
                 ("from", from.map(|from| from.to_string())),
                 ("limit", Some(limit.to_string())),
             ]);
-            fetch(client, &format!("/dta/lists/{list}{asked}"))
+            fetch(client, &format!("/dta/lists/{list}{params}"))
         }
     }
 }
 
-fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
-    for (lost, why) in [
+fn print_entries(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
+    for (lost, reason) in [
         (answer.overwritten, "overwritten before they were read"),
         (answer.missing, "never arrived"),
     ] {
         if lost > 0 {
-            terminal::note(format_args!("{lost} batches {why}"));
+            terminal::note(format_args!("{lost} batches {reason}"));
         }
     }
     let mut out = String::new();

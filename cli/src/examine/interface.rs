@@ -6,12 +6,12 @@ use super::{Check, Verdict, quoted, rx_path};
 use terminal::units;
 
 /// Recommended ring size, descriptors: absorbs a burst of 1 ms at about 4 million frames/s.
-const RING: u32 = 4096;
+const TARGET_RING: u32 = 4096;
 
 /// Returns the check of an interface that does not exist.
 pub(super) fn missing(name: &str) -> Check {
     let why = "Until the interface exists, only UDP sockets receive reports.";
-    Check::good("interface", format!("there is no {name}"), why)
+    Check::ok("interface", format!("there is no {name}"), why)
         .with(Verdict::Blocking)
         .fixed_by("ip -br link")
 }
@@ -23,10 +23,10 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     checks.extend(peer_queues(facts));
     checks.extend(ring(facts));
     checks.extend(mtu(facts));
-    checks.extend(joins(facts));
+    checks.extend(coalescing(facts));
     checks.extend(vlan(facts));
     checks.extend(member(facts));
-    checks.extend(lost(facts));
+    checks.extend(nic_drops(facts));
     checks
 }
 
@@ -41,12 +41,12 @@ pub(super) fn program_checks(facts: &Facts) -> Vec<Check> {
 fn link(facts: &Facts) -> Check {
     let why = "An interface that is down or has no link partner receives nothing.";
     match (facts.up, facts.carrier) {
-        (false, _) => Check::good("link", "down", why)
+        (false, _) => Check::ok("link", "down", why)
             .with(Verdict::Blocking)
             .fixed_by(format!("ip link set dev {} up", quoted(&facts.name))),
         // No command fixes this: the cable or the other end is the cause.
-        (true, Some(false)) => Check::good("link", "up, no carrier", why).with(Verdict::Blocking),
-        (true, Some(true)) => Check::good("link", "up", why),
+        (true, Some(false)) => Check::ok("link", "up, no carrier", why).with(Verdict::Blocking),
+        (true, Some(true)) => Check::ok("link", "up", why),
         (true, None) => Check::unknown("link", why),
     }
 }
@@ -60,14 +60,14 @@ fn driver(facts: &Facts) -> Check {
             "driver",
             "Linux 6.3 and later report the XDP features of a driver; --try tests them.",
         )
-        .found(driver),
+        .with_finding(driver),
         Some(features) if features.zero_copy() => {
-            Check::good("driver", format!("{driver}: native XDP, zero-copy"), why)
+            Check::ok("driver", format!("{driver}: native XDP, zero-copy"), why)
         }
         Some(features) if features.native() && features.redirect() => {
-            Check::good("driver", format!("{driver}: native XDP, no zero-copy"), why)
+            Check::ok("driver", format!("{driver}: native XDP, no zero-copy"), why)
         }
-        Some(_) => Check::good("driver", format!("{driver}: no native XDP"), why).with(Verdict::Suboptimal),
+        Some(_) => Check::ok("driver", format!("{driver}: no native XDP"), why).with(Verdict::Suboptimal),
     }
 }
 
@@ -77,26 +77,26 @@ fn program(facts: &Facts) -> Check {
     let Some(programs) = &facts.xdp else {
         return Check::unknown(name, why);
     };
-    let Some(first) = programs.first() else {
-        return Check::good(name, "none", why);
+    let Some(attached) = programs.first() else {
+        return Check::ok(name, "none", why);
     };
-    let title = first.name.as_deref().unwrap_or("of unknown name");
-    let other_program = format!("{title} (id {}, {})", first.id, first.mode.name());
-    if first.ours == Some(true) {
+    let program_name = attached.name.as_deref().unwrap_or("of unknown name");
+    let other_program = format!("{program_name} (id {}, {})", attached.id, attached.mode.name());
+    if attached.ours == Some(true) {
         let why = "The program is hopwise's own: another or this hopwise reads the interface.";
-        return Check::good(name, other_program, why)
+        return Check::ok(name, other_program, why)
             .with(Verdict::Blocking)
             .fixed_by("pgrep -a hopwise");
     }
     // `xdp off` alone does not remove a program that is attached in another mode.
-    let mode = match first.mode {
+    let mode = match attached.mode {
         nic::device::Mode::Native => "xdpdrv",
         nic::device::Mode::Generic => "xdpgeneric",
         nic::device::Mode::Offloaded => "xdpoffload",
     };
     let why = "An interface holds one XDP program, and another program owns this one: the command removes it, unless a process \
                holds it (`bpftool link` shows it).";
-    Check::good(name, other_program, why)
+    Check::ok(name, other_program, why)
         .with(Verdict::Blocking)
         .fixed_by(format!("ip link set dev {} {mode} off", quoted(&facts.name)))
 }
@@ -108,25 +108,25 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     let Some(queues) = facts.queues else {
         return facts.bus.is_some().then(|| Check::unknown(name, why));
     };
-    let now = queues.receiving();
+    let active = queues.receiving();
     let max = queues.receiving_max();
-    let check = Check::good(name, format!("{now} of at most {max}"), why);
-    let useful = max.min(machine.cpus.unwrap_or(1));
+    let check = Check::ok(name, format!("{active} of at most {max}"), why);
+    let usable = max.min(machine.cpus.unwrap_or(1));
     // With a veth, the peer determines how many queues are used.
-    if now >= useful || facts.peer.is_some() {
+    if active >= usable || facts.peer.is_some() {
         return Some(check);
     }
     let kind = if queues.combined.max > 0 { "combined" } else { "rx" };
-    let apart = if queues.combined.max > 0 {
+    let separate = if queues.combined.max > 0 {
         queues.rx.now
     } else {
         queues.combined.now
     };
-    let wanted = useful.saturating_sub(apart).max(1);
+    let target = usable.saturating_sub(separate).max(1);
     Some(
         check
             .with(Verdict::Suboptimal)
-            .fixed_by(format!("ethtool -L {} {kind} {wanted}", quoted(&facts.name))),
+            .fixed_by(format!("ethtool -L {} {kind} {target}", quoted(&facts.name))),
     )
 }
 
@@ -136,43 +136,43 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
     let why = "The veth driver runs no program if its peer has more TX queues than it has RX queues, or an MTU larger than a page.";
     if peer.elsewhere {
         let found = format!("index {} in another namespace, not visible from here", peer.index);
-        return Some(Check::unknown("peer", why).found(found));
+        return Some(Check::unknown("peer", why).with_finding(found));
     }
-    let named = peer
+    let name = peer
         .name
         .clone()
         .unwrap_or_else(|| format!("number {}", peer.index));
     let (Some(sends), Some(queues)) = (peer.tx_queues, facts.queues) else {
-        return Some(Check::unknown("peer", why).found(named));
+        return Some(Check::unknown("peer", why).with_finding(name));
     };
     if sends > queues.receiving() {
         let found = format!(
-            "{named} sends on {sends} queues, {} receives on {}",
+            "{name} sends on {sends} queues, {} receives on {}",
             facts.name,
             queues.receiving()
         );
         let fix = if queues.receiving_max() >= sends {
             format!("ethtool -L {} rx {sends}", quoted(&facts.name))
         } else {
-            format!("ethtool -L {} tx {}", quoted(&named), queues.receiving())
+            format!("ethtool -L {} tx {}", quoted(&name), queues.receiving())
         };
         return Some(
-            Check::good("peer", found, why)
+            Check::ok("peer", found, why)
                 .with(Verdict::Blocking)
                 .fixed_by(fix),
         );
     }
-    if peer.mtu.is_some_and(|mtu| rx_path::too_long(facts, mtu)) {
-        let found = format!("{named} has an MTU of {}", peer.mtu.unwrap_or_default());
-        let fix = format!("ip link set dev {} mtu {}", quoted(&named), rx_path::PAGE_MTU);
+    if peer.mtu.is_some_and(|mtu| rx_path::exceeds_page(facts, mtu)) {
+        let found = format!("{name} has an MTU of {}", peer.mtu.unwrap_or_default());
+        let fix = format!("ip link set dev {} mtu {}", quoted(&name), rx_path::PAGE_MTU);
         return Some(
-            Check::good("peer", found, why)
+            Check::ok("peer", found, why)
                 .with(Verdict::Blocking)
                 .fixed_by(fix),
         );
     }
     let queues = units::counted(sends.into(), "queue");
-    Some(Check::good("peer", format!("{named}, sends on {queues}"), why))
+    Some(Check::ok("peer", format!("{name}, sends on {queues}"), why))
 }
 
 fn ring(facts: &Facts) -> Option<Check> {
@@ -181,24 +181,24 @@ fn ring(facts: &Facts) -> Option<Check> {
     let Some(level) = facts.rx_ring else {
         return facts.bus.is_some().then(|| Check::unknown("rx_ring", why));
     };
-    let check = Check::good("rx_ring", format!("{} of at most {}", level.now, level.max), why);
-    let wanted = level.max.min(RING);
-    if level.now >= wanted {
+    let check = Check::ok("rx_ring", format!("{} of at most {}", level.now, level.max), why);
+    let target = level.max.min(TARGET_RING);
+    if level.now >= target {
         return Some(check);
     }
     Some(
         check
             .with(Verdict::Suboptimal)
-            .fixed_by(format!("ethtool -G {} rx {wanted}", quoted(&facts.name))),
+            .fixed_by(format!("ethtool -G {} rx {target}", quoted(&facts.name))),
     )
 }
 
 fn mtu(facts: &Facts) -> Option<Check> {
     let mtu = facts.mtu?;
     let why = "Most drivers without multi-buffer XDP refuse a program if the MTU is larger than a page.";
-    let check = Check::good("mtu", mtu.to_string(), why);
+    let check = Check::ok("mtu", mtu.to_string(), why);
     // For a veth, the peer's MTU matters, and `peer_queues` checks it.
-    if !rx_path::too_long(facts, mtu) || facts.peer.is_some() {
+    if !rx_path::exceeds_page(facts, mtu) || facts.peer.is_some() {
         return Some(check);
     }
     Some(check.with(Verdict::Suboptimal).fixed_by(format!(
@@ -209,39 +209,39 @@ fn mtu(facts: &Facts) -> Option<Check> {
 }
 
 /// Checks the offloads that coalesce packets before an XDP program sees them.
-fn joins(facts: &Facts) -> Vec<Check> {
+fn coalescing(facts: &Facts) -> Vec<Check> {
     let offloads = &facts.offloads;
-    let refuses = "Most drivers refuse XDP programs while the NIC coalesces packets.";
-    let blind = "Coalesced datagrams look like one long datagram to XDP programs and packet sockets.";
-    let all = [
-        ("lro", offloads.lro, "lro", refuses, Verdict::Blocking),
-        ("gro_hw", offloads.gro_hw, "rx-gro-hw", refuses, Verdict::Blocking),
+    let refusal = "Most drivers refuse XDP programs while the NIC coalesces packets.";
+    let merging = "Coalesced datagrams look like one long datagram to XDP programs and packet sockets.";
+    let offload_checks = [
+        ("lro", offloads.lro, "lro", refusal, Verdict::Blocking),
+        ("gro_hw", offloads.gro_hw, "rx-gro-hw", refusal, Verdict::Blocking),
         (
             "gro_list",
             offloads.gro_list,
             "rx-gro-list",
-            blind,
+            merging,
             Verdict::Suboptimal,
         ),
         (
             "udp_gro_forwarding",
             offloads.udp_gro_forwarding,
             "rx-udp-gro-forwarding",
-            blind,
+            merging,
             Verdict::Suboptimal,
         ),
     ];
-    let known = all
+    let checks = offload_checks
         .into_iter()
-        .filter_map(|(name, feature, option, why, verdict)| {
-            Some(switch(facts, name, feature?, option, why, verdict))
+        .filter_map(|(name, feature, option, reason, verdict)| {
+            Some(offload(facts, name, feature?, option, reason, verdict))
         });
-    known.collect()
+    checks.collect()
 }
 
 fn vlan(facts: &Facts) -> Option<Check> {
     let why = "The NIC strips the VLAN tag before XDP programs see the frame, so reports of all VLANs look alike; without VLANs this is harmless.";
-    Some(switch(
+    Some(offload(
         facts,
         "rx_vlan",
         facts.offloads.rx_vlan?,
@@ -252,7 +252,7 @@ fn vlan(facts: &Facts) -> Option<Check> {
 }
 
 /// Checks an offload that should be off. `option` is its `ethtool` name; `verdict` applies if it is on and can be changed.
-fn switch(
+fn offload(
     facts: &Facts,
     name: &'static str,
     feature: Feature,
@@ -261,16 +261,16 @@ fn switch(
     verdict: Verdict,
 ) -> Check {
     match feature {
-        Feature { on: false, .. } => Check::good(name, "off", why),
+        Feature { on: false, .. } => Check::ok(name, "off", why),
         // Cannot be fixed; the receive path is chosen accordingly.
         Feature {
             on: true,
             fixed: true,
-        } => Check::good(name, "on, cannot be changed", why).with(Verdict::Suboptimal),
+        } => Check::ok(name, "on, cannot be changed", why).with(Verdict::Suboptimal),
         Feature {
             on: true,
             fixed: false,
-        } => Check::good(name, "on", why)
+        } => Check::ok(name, "on", why)
             .with(verdict)
             .fixed_by(format!("ethtool -K {} {option} off", quoted(&facts.name))),
     }
@@ -278,7 +278,7 @@ fn switch(
 
 fn member(facts: &Facts) -> Option<Check> {
     let member = facts.member.as_ref()?;
-    let of = member.of.as_deref().unwrap_or("(unknown)");
+    let master = member.of.as_deref().unwrap_or("(unknown)");
     let why = match member.kind.as_str() {
         "bond" | "team" => {
             "A member receives only its share of the frames; listen on every member, or on the bond or team."
@@ -287,17 +287,20 @@ fn member(facts: &Facts) -> Option<Check> {
             "hopwise also receives reports that this machine would only forward: everything to a telemetry port."
         }
     };
-    Some(Check::good("member", format!("of the {} {of}", member.kind), why).with(Verdict::Suboptimal))
+    Some(Check::ok("member", format!("of the {} {master}", member.kind), why).with(Verdict::Suboptimal))
 }
 
-fn lost(facts: &Facts) -> Option<Check> {
+fn nic_drops(facts: &Facts) -> Option<Check> {
     let lost = facts.lost?;
     let why =
         "The NIC dropped frames before any program could count them: more queues or a longer ring help.";
-    let all = lost.missed + lost.overruns;
-    let found = format!("{} since the interface was created", units::counted(all, "frame"));
-    let check = Check::good("lost_by_nic", found, why);
-    if all == 0 {
+    let frames = lost.missed + lost.overruns;
+    let found = format!(
+        "{} since the interface was created",
+        units::counted(frames, "frame")
+    );
+    let check = Check::ok("lost_by_nic", found, why);
+    if frames == 0 {
         return Some(check);
     }
     Some(

@@ -1,10 +1,8 @@
 //! Checks of the machine: socket buffers, backlog, kernel version, AF_XDP, capabilities, locked memory, huge pages and BPF.
 
-use nic::capabilities::Cap;
-use nic::device::Machine;
-use nic::receive;
+use nic::{capabilities::Cap, device::Machine, receive};
 
-use super::{Check, Examined, HIDDEN, Requirements, Verdict, rx_path};
+use super::{Check, Examined, INITIAL_NAMESPACE_ONLY, Requirements, Verdict, rx_path};
 use terminal::units;
 
 /// Name of the check that every socket repeats when it opens, so the log need not have it twice.
@@ -50,18 +48,18 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     } else {
         Verdict::Suboptimal
     };
-    let need = XdpRequirements {
+    let xdp = XdpRequirements {
         machine,
         frames,
         kernel_mode: requirements.kernel_mode,
         verdict,
     };
-    checks.extend([need.kernel(), need.sockets(), need.capabilities(), need.memlock()]);
-    checks.extend(requirements.kernel_mode.then(|| need.detection()));
+    checks.extend([xdp.kernel(), xdp.sockets(), xdp.capabilities(), xdp.memlock()]);
+    checks.extend(requirements.kernel_mode.then(|| xdp.kernel_detection()));
     if requirements.memory.huge_pages {
-        checks.push(need.huge_pages());
+        checks.push(xdp.huge_pages());
     }
-    checks.extend([need.jit(), need.btf()]);
+    checks.extend([xdp.jit(), xdp.btf()]);
     checks
 }
 
@@ -74,7 +72,7 @@ fn frame_memory(examined: &Examined, requirements: &Requirements) -> u64 {
     receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
 }
 
-fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
+fn receive_buffer(required: u64, machine: &Machine) -> Check {
     let name = RECEIVE_BUFFER;
     let why =
         "Datagrams wait in the socket's buffer while hopwise is busy; the kernel drops them when it is full.";
@@ -82,30 +80,34 @@ fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
         .capabilities
         .is_some_and(|capabilities| capabilities.effective.has(Cap::NET_ADMIN))
     {
-        return Check::good(name, format!("{}, by CAP_NET_ADMIN", size(wanted)), why);
+        return Check::ok(name, format!("{}, by CAP_NET_ADMIN", size(required)), why);
     }
-    let Some(most) = machine.rmem_max else {
-        return Check::unknown(name, HIDDEN);
+    let Some(limit) = machine.rmem_max else {
+        return Check::unknown(name, INITIAL_NAMESPACE_ONLY);
     };
-    if most >= wanted {
-        return Check::good(name, size(wanted), why);
+    if limit >= required {
+        return Check::ok(name, size(required), why);
     }
-    Check::good(name, format!("{} instead of {}", size(most), size(wanted)), why)
-        .with(Verdict::Suboptimal)
-        .fixed_by(format!("sysctl -w net.core.rmem_max={wanted}"))
+    Check::ok(
+        name,
+        format!("{} instead of {}", size(limit), size(required)),
+        why,
+    )
+    .with(Verdict::Suboptimal)
+    .fixed_by(format!("sysctl -w net.core.rmem_max={required}"))
 }
 
 fn backlog(machine: &Machine) -> Check {
     let name = "backlog";
     let why = "Frames of drivers without NAPI queues of their own (veth, loopback, RPS) wait here; the kernel drops them when it is full.";
-    let (Some(drops), Some(now)) = (machine.backlog_drops, machine.backlog) else {
-        return Check::unknown(name, HIDDEN);
+    let (Some(drops), Some(length)) = (machine.backlog_drops, machine.backlog) else {
+        return Check::unknown(name, INITIAL_NAMESPACE_ONLY);
     };
-    let room = format!("room for {}", units::counted(now, "frame"));
+    let room = format!("room for {}", units::counted(length, "frame"));
     if drops == 0 {
-        return Check::good(name, format!("{room}, none lost"), why);
+        return Check::ok(name, format!("{room}, none lost"), why);
     }
-    Check::good(
+    Check::ok(
         name,
         format!(
             "{room}, {} lost since the machine started",
@@ -116,7 +118,7 @@ fn backlog(machine: &Machine) -> Check {
     .with(Verdict::Suboptimal)
     .fixed_by(format!(
         "sysctl -w net.core.netdev_max_backlog={}",
-        (now * 4).max(10_000)
+        (length * 4).max(10_000)
     ))
 }
 
@@ -125,10 +127,10 @@ fn transparent_huge_pages(machine: &Machine) -> Check {
     let why = "They reduce TLB misses in the flow tables.";
     match machine.transparent_huge_pages.as_deref() {
         None => Check::unknown(name, "/sys is not mounted, or this kernel has none."),
-        Some("never") => Check::good(name, "never", why)
+        Some("never") => Check::ok(name, "never", why)
             .with(Verdict::Suboptimal)
             .fixed_by("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
-        Some(other) => Check::good(name, other, why),
+        Some(other) => Check::ok(name, other, why),
     }
 }
 
@@ -139,7 +141,7 @@ impl XdpRequirements<'_> {
         let Some(version) = self.machine.kernel_version() else {
             return Check::unknown(name, why);
         };
-        let check = Check::good(name, self.machine.kernel.clone().unwrap_or_default(), why);
+        let check = Check::ok(name, self.machine.kernel.clone().unwrap_or_default(), why);
         match version {
             (5, 9..) | (6.., _) => check,
             (5, 4..) => check.with(Verdict::Suboptimal),
@@ -151,8 +153,8 @@ impl XdpRequirements<'_> {
         let name = "xdp_sockets";
         let why = "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower receive path.";
         match self.machine.xdp_sockets {
-            Some(true) => Check::good(name, "there", why),
-            Some(false) => Check::good(name, "not in this kernel", why).with(self.verdict),
+            Some(true) => Check::ok(name, "there", why),
+            Some(false) => Check::ok(name, "not in this kernel", why).with(self.verdict),
             None => Check::unknown(name, "Without CAP_NET_RAW this cannot be read."),
         }
     }
@@ -163,24 +165,22 @@ impl XdpRequirements<'_> {
              These are the capabilities of this process; the packaged service has its own.";
         match rx_path::missing_capabilities(self.machine) {
             None => Check::unknown(name, why),
-            Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
-            Some(missing) => Check::good(name, format!("{} missing", missing.join(", ")), why)
+            Some(missing) if missing.is_empty() => Check::ok(name, "all that are needed", why),
+            Some(missing) => Check::ok(name, format!("{} missing", missing.join(", ")), why)
                 .with(self.verdict)
                 .fixed_by(if self.kernel_mode { SETCAP_KERNEL } else { SETCAP }),
         }
     }
 
     /// Checks the capability that `mode = "kernel"` needs: only the detection program uses variable packet offsets.
-    fn detection(&self) -> Check {
+    fn kernel_detection(&self) -> Check {
         let name = "kernel_mode";
         let why = "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
              mode = \"user\".";
         match self.machine.capabilities {
             None => Check::unknown(name, why),
-            Some(capabilities) if capabilities.may_compute() => {
-                Check::good(name, "CAP_PERFMON is there", why)
-            }
-            Some(_) => Check::good(name, "CAP_PERFMON missing", why)
+            Some(capabilities) if capabilities.may_compute() => Check::ok(name, "CAP_PERFMON is there", why),
+            Some(_) => Check::ok(name, "CAP_PERFMON missing", why)
                 .with(self.verdict)
                 .fixed_by(SETCAP_KERNEL),
         }
@@ -194,23 +194,23 @@ impl XdpRequirements<'_> {
             .capabilities
             .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
         {
-            return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
+            return Check::ok(name, "not limited, by CAP_IPC_LOCK", why);
         }
         let Some(limits) = self.machine.memlock else {
             return Check::unknown(name, why);
         };
-        let wanted = size(self.frames);
+        let required = size(self.frames);
         match limits.soft {
-            u64::MAX => Check::good(name, "not limited", why),
-            soft if soft >= self.frames => Check::good(name, format!("{}, {wanted} needed", size(soft)), why),
+            u64::MAX => Check::ok(name, "not limited", why),
+            soft if soft >= self.frames => Check::ok(name, format!("{}, {required} needed", size(soft)), why),
             soft => {
                 let fix = if limits.hard >= self.frames {
                     format!("ulimit -l {}", self.frames.div_ceil(1024))
                 } else {
                     SETCAP.to_owned()
                 };
-                let found = format!("{}, {wanted} needed", size(soft));
-                Check::good(name, found, why).with(self.verdict).fixed_by(fix)
+                let found = format!("{}, {required} needed", size(soft));
+                Check::ok(name, found, why).with(self.verdict).fixed_by(fix)
             }
         }
     }
@@ -222,16 +222,16 @@ impl XdpRequirements<'_> {
         let Some(pages) = self.machine.huge_pages.filter(|pages| pages.size > 0) else {
             return Check::unknown(name, why);
         };
-        let wanted = self.frames.div_ceil(pages.size);
-        let check = Check::good(
+        let required = self.frames.div_ceil(pages.size);
+        let check = Check::ok(
             name,
-            format!("{} of {} free, {wanted} wanted", pages.free, pages.total),
+            format!("{} of {} free, {required} wanted", pages.free, pages.total),
             why,
         );
-        if pages.free >= wanted {
+        if pages.free >= required {
             return check;
         }
-        let total = pages.total + wanted - pages.free;
+        let total = pages.total + required - pages.free;
         check
             .with(Verdict::Suboptimal)
             .fixed_by(format!("sysctl -w vm.nr_hugepages={total}"))
@@ -241,11 +241,11 @@ impl XdpRequirements<'_> {
         let name = "bpf_jit";
         let why = "Interpreted BPF programs are several times slower than compiled ones.";
         match self.machine.bpf_jit {
-            None => Check::unknown(name, HIDDEN),
-            Some(0) => Check::good(name, "off", why)
+            None => Check::unknown(name, INITIAL_NAMESPACE_ONLY),
+            Some(0) => Check::ok(name, "off", why)
                 .with(Verdict::Suboptimal)
                 .fixed_by("sysctl -w net.core.bpf_jit_enable=1"),
-            Some(_) => Check::good(name, "on", why),
+            Some(_) => Check::ok(name, "on", why),
         }
     }
 
@@ -253,10 +253,10 @@ impl XdpRequirements<'_> {
         let name = "btf";
         match self.machine.btf {
             None => Check::unknown(name, "/sys is not mounted."),
-            Some(true) => Check::good(name, "there", "The kernel describes its own types to programs."),
+            Some(true) => Check::ok(name, "there", "The kernel describes its own types to programs."),
             Some(false) => {
                 let why = "The kernel has no type information (BTF); hopwise's programs do not need it.";
-                Check::good(name, "not available, not needed", why)
+                Check::ok(name, "not available, not needed", why)
             }
         }
     }

@@ -16,7 +16,7 @@ use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings:
 
 /// Memory that a translator's RDMA device locks per collector, bytes: two queue pairs with 1,024 slots of 8 KiB for requests
 /// in flight, twice because a reconnection opens two more, and 1 MiB for queues.
-const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
+const LOCKED_PER_COLLECTOR: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 /// Name of the check of an exchange's secret.
 pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
 /// Command that grants the capabilities for the responder.
@@ -37,7 +37,7 @@ pub(super) enum Writer {
     /// memory.
     Exchange {
         section: &'static str,
-        at: SocketAddr,
+        address: SocketAddr,
         secret_file: Option<PathBuf>,
     },
 }
@@ -69,7 +69,7 @@ impl Writer {
         if let Some(dta) = translator.filter(|dta| dta.mode == TransportMode::Verbs)
             && let Some(address) = dta.source
         {
-            let bytes = UNDER_WAY * dta.collectors.len() as u64;
+            let bytes = LOCKED_PER_COLLECTOR * dta.collectors.len() as u64;
             writers.push(Self::Verbs {
                 section: "[translator]",
                 address,
@@ -82,23 +82,23 @@ impl Writer {
 
     /// Returns the exchanges of a configuration: the memory's own, and those that the translator connects to.
     fn exchanges(settings: &Settings) -> Vec<Self> {
-        let own = settings.collector.memory.iter().map(|memory| Self::Exchange {
+        let memory = settings.collector.memory.iter().map(|memory| Self::Exchange {
             section: "[collector.memory]",
-            at: memory.exchange,
+            address: memory.exchange,
             secret_file: memory.secret_file.clone(),
         });
         let translator = settings.translator.as_ref();
-        let others = translator.into_iter().flat_map(|dta| {
+        let translators = translator.into_iter().flat_map(|dta| {
             dta.collectors.iter().filter_map(|collector| {
                 let secret_file = dta.secret_file(collector).map(PathBuf::from);
                 Some(Self::Exchange {
                     section: "[translator]",
-                    at: collector.exchange?,
+                    address: collector.exchange?,
                     secret_file,
                 })
             })
         });
-        own.chain(others).collect()
+        memory.chain(translators).collect()
     }
 
     /// Returns the interface that the writer attaches to, if any.
@@ -113,7 +113,7 @@ impl Writer {
         match self {
             Self::Kernel { interface } => format!("[collector.memory] on {interface}"),
             Self::Verbs { section, address, .. } => format!("{section} by the RDMA device of {address}"),
-            Self::Exchange { section, at, .. } => format!("{section} exchange {at}"),
+            Self::Exchange { section, address, .. } => format!("{section} exchange {address}"),
         }
     }
 }
@@ -130,7 +130,7 @@ pub(super) struct MemoryFacts {
 pub(super) fn examine(
     writer: &Writer,
     machine: &Machine,
-    found: MemoryFacts,
+    memory_facts: MemoryFacts,
     program: Option<Check>,
 ) -> Examined {
     let mut checks = Vec::new();
@@ -147,8 +147,8 @@ pub(super) fn examine(
             }
             checks.extend([kernel, capabilities(machine)]);
             checks.extend(program);
-            match &found.facts {
-                None => checks.push(interface::missing(interface).because(
+            match &memory_facts.facts {
+                None => checks.push(interface::missing(interface).with_reason(
                     "Until the interface exists, hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
                 )),
                 Some(facts) => checks.extend(interface::program_checks(facts)),
@@ -156,12 +156,14 @@ pub(super) fn examine(
         }
         Writer::Verbs { address, bytes, .. } => {
             checks.extend([
-                library(found.library),
-                device(*address, &found.devices),
-                locked(*bytes, machine),
+                rdma_library(memory_facts.library),
+                rdma_device(*address, &memory_facts.devices),
+                locked_memory(*bytes, machine),
             ]);
         }
-        Writer::Exchange { at, secret_file, .. } => checks.push(secret(*at, secret_file.as_ref())),
+        Writer::Exchange {
+            address, secret_file, ..
+        } => checks.push(secret(*address, secret_file.as_ref())),
     }
     let input = Input {
         listen: writer.title(),
@@ -172,7 +174,7 @@ pub(super) fn examine(
     };
     Examined {
         input,
-        facts: found.facts,
+        facts: memory_facts.facts,
         expected: None,
         checks,
     }
@@ -184,7 +186,7 @@ fn kernel(machine: &Machine) -> Check {
     let Some(version) = machine.kernel_version() else {
         return Check::unknown(name, why);
     };
-    let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
+    let check = Check::ok(name, machine.kernel.clone().unwrap_or_default(), why);
     match version {
         (5, 19..) | (6.., _) => check,
         (5, 18) => check.with(Verdict::Suboptimal),
@@ -192,22 +194,22 @@ fn kernel(machine: &Machine) -> Check {
     }
 }
 
-fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
+fn secret(address: SocketAddr, file: Option<&PathBuf>) -> Check {
     let why = "Without a secret, every host that reaches the exchange can write the collector's memory, or pose as a collector: set secret_file in \
                [collector.memory] and in [translator], or keep it on a loopback address. The exchange and the writes are not encrypted in \
                any case.";
     let Some(file) = file else {
-        let found = if at.ip().to_canonical().is_loopback() {
-            return Check::good(EXCHANGE_SECRET, "none, on a loopback address", why);
+        let found = if address.ip().to_canonical().is_loopback() {
+            return Check::ok(EXCHANGE_SECRET, "none, on a loopback address", why);
         } else {
             "none, and other machines may reach it"
         };
-        let check = Check::good(EXCHANGE_SECRET, found, why).with(Verdict::Suboptimal);
+        let check = Check::ok(EXCHANGE_SECRET, found, why).with(Verdict::Suboptimal);
         return check.fixed_by("(umask 077; openssl rand -hex 32 > /etc/hopwise/dta-secret)");
     };
     match Secret::read(file) {
-        Ok(_) => Check::good(EXCHANGE_SECRET, format!("in {}", file.display()), why),
-        Err(error) => Check::good(EXCHANGE_SECRET, error.to_string(), why).with(Verdict::Blocking),
+        Ok(_) => Check::ok(EXCHANGE_SECRET, format!("in {}", file.display()), why),
+        Err(error) => Check::ok(EXCHANGE_SECRET, error.to_string(), why).with(Verdict::Blocking),
     }
 }
 
@@ -218,53 +220,53 @@ fn capabilities(machine: &Machine) -> Check {
     let Some(capabilities) = machine.capabilities else {
         return Check::unknown(name, why);
     };
-    let wanted = [
+    let required = [
         ("CAP_BPF", capabilities.may_load()),
         ("CAP_PERFMON", capabilities.may_compute()),
         ("CAP_NET_ADMIN", capabilities.effective.has(Cap::NET_ADMIN)),
     ];
-    let missing: Vec<&str> = wanted
+    let missing: Vec<&str> = required
         .into_iter()
-        .filter(|(_, there)| !there)
+        .filter(|(_, is_present)| !is_present)
         .map(|(name, _)| name)
         .collect();
     if missing.is_empty() {
-        return Check::good(name, "all that are needed", why);
+        return Check::ok(name, "all that are needed", why);
     }
-    Check::good(name, format!("{} missing", missing.join(", ")), why)
+    Check::ok(name, format!("{} missing", missing.join(", ")), why)
         .with(Verdict::Blocking)
         .fixed_by(SETCAP)
 }
 
-fn library(found: Result<(), &'static str>) -> Check {
+fn rdma_library(result: Result<(), &'static str>) -> Check {
     let name = "rdma_library";
     let why = "RDMA devices are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.";
-    match found {
-        Ok(()) => Check::good(name, "libibverbs is there", why),
-        Err(reason) => Check::good(name, reason, why)
+    match result {
+        Ok(()) => Check::ok(name, "libibverbs is there", why),
+        Err(error) => Check::ok(name, error, why)
             .with(Verdict::Blocking)
             .fixed_by("apt install libibverbs1 ibverbs-providers"),
     }
 }
 
-fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
+fn rdma_device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
     let name = "rdma_device";
     let why = "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; a device has the addresses of its network \
          interface. Soft-RoCE works, too: `rdma link add rxe0 type rxe netdev eth1`.";
     if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
-        return Check::good(name, format!("{} has {address}", device.name), why);
+        return Check::ok(name, format!("{} has {address}", device.name), why);
     }
     let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
     let found = match names.as_slice() {
         [] => "there is no RDMA device".to_owned(),
         names => format!("{address} is of none of {}", names.join(", ")),
     };
-    Check::good(name, found, why)
+    Check::ok(name, found, why)
         .with(Verdict::Blocking)
         .fixed_by("rdma link")
 }
 
-fn locked(bytes: u64, machine: &Machine) -> Check {
+fn locked_memory(bytes: u64, machine: &Machine) -> Check {
     let name = "memlock";
     let why = "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
          but no access to devices: docs/how-to/dta.md, section 6.";
@@ -272,15 +274,15 @@ fn locked(bytes: u64, machine: &Machine) -> Check {
         .capabilities
         .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
     {
-        return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
+        return Check::ok(name, "not limited, by CAP_IPC_LOCK", why);
     }
     let Some(limits) = machine.memlock else {
         return Check::unknown(name, why);
     };
     match limits.soft {
-        u64::MAX => Check::good(name, "not limited", why),
-        soft if soft >= bytes => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why),
-        soft => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why)
+        u64::MAX => Check::ok(name, "not limited", why),
+        soft if soft >= bytes => Check::ok(name, format!("{}, {} needed", size(soft), size(bytes)), why),
+        soft => Check::ok(name, format!("{}, {} needed", size(soft), size(bytes)), why)
             .with(Verdict::Blocking)
             .fixed_by(format!("ulimit -l {}", bytes.div_ceil(1024))),
     }
@@ -311,11 +313,16 @@ mod tests {
     }
 
     /// Formats the name, verdict, finding and command of all checks.
-    fn checks(writer: &Writer, machine: &Machine, found: &MemoryFacts) -> Vec<String> {
-        let examined = examine(writer, machine, found.clone(), None);
+    fn checks(writer: &Writer, machine: &Machine, facts: &MemoryFacts) -> Vec<String> {
+        let examined = examine(writer, machine, facts.clone(), None);
         let one = |check: &Check| {
             let fix = check.fix.as_deref().unwrap_or("-");
-            format!("{}: {}: {}: {fix}", check.name, check.verdict.name(), check.found)
+            format!(
+                "{}: {}: {}: {fix}",
+                check.name,
+                check.verdict.name(),
+                check.finding
+            )
         };
         examined.checks.iter().map(one).collect()
     }
@@ -356,19 +363,19 @@ mod tests {
     fn an_exchange_reachable_from_other_machines_requires_a_secret() {
         let file = std::env::temp_dir().join(format!("hopwise-doctor-secret-{}", std::process::id()));
         std::fs::write(&file, "short").unwrap();
-        let one = |at: &str, secret_file: Option<&PathBuf>| {
-            let at = at.parse().unwrap();
+        let one = |address: &str, secret_file: Option<&PathBuf>| {
+            let address = address.parse().unwrap();
             let secret_file = secret_file.cloned();
             let writer = Writer::Exchange {
                 section: "[collector.memory]",
-                at,
+                address,
                 secret_file,
             };
             let examined = examine(&writer, &machine("6.1.0", &[]), NOTHING, None);
             let [check] = &examined.checks[..] else {
                 panic!("{examined:?}")
             };
-            format!("{} {}: {}", check.name, check.verdict.name(), check.found)
+            format!("{} {}: {}", check.name, check.verdict.name(), check.finding)
         };
         assert_eq!(
             one("127.0.0.1:1", None),

@@ -10,8 +10,7 @@ mod rx_path;
 #[cfg(test)]
 mod tests;
 
-use collect_role::settings::CollectorSettings;
-use collect_role::settings::XdpMode;
+use collect_role::settings::{CollectorSettings, XdpMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nic::bpf::{LoadOptions, Object};
@@ -26,7 +25,8 @@ use settings::listen::Listen;
 use terminal::CliError;
 
 /// Explanation of facts that are visible only in the initial network namespace.
-const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
+const INITIAL_NAMESPACE_ONLY: &str =
+    "The kernel shows it only in the network namespace that the machine started with.";
 
 wire::named! {
     /// Verdict on a fact; the worst is last.
@@ -50,27 +50,27 @@ pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) verdict: Verdict,
     /// The fact in words.
-    pub(crate) found: String,
+    pub(crate) finding: String,
     /// Reason that the fact matters, in a sentence.
-    pub(crate) why: String,
+    pub(crate) reason: String,
     /// Shell command that fixes the problem, if there is one.
     pub(crate) fix: Option<String>,
 }
 
 impl Check {
-    fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
+    fn ok(name: &'static str, finding: impl Into<String>, reason: &str) -> Self {
         Self {
             name,
             verdict: Verdict::Ok,
-            found: found.into(),
-            why: why.to_owned(),
+            finding: finding.into(),
+            reason: reason.to_owned(),
             fix: None,
         }
     }
 
-    fn because(self, why: &str) -> Self {
+    fn with_reason(self, reason: &str) -> Self {
         Self {
-            why: why.to_owned(),
+            reason: reason.to_owned(),
             ..self
         }
     }
@@ -86,15 +86,15 @@ impl Check {
         }
     }
 
-    fn found(self, found: impl Into<String>) -> Self {
+    fn with_finding(self, finding: impl Into<String>) -> Self {
         Self {
-            found: found.into(),
+            finding: finding.into(),
             ..self
         }
     }
 
-    fn unknown(name: &'static str, why: &str) -> Self {
-        Self::good(name, "unknown", why).with(Verdict::Unknown)
+    fn unknown(name: &'static str, reason: &str) -> Self {
+        Self::ok(name, "unknown", reason).with(Verdict::Unknown)
     }
 }
 
@@ -156,12 +156,20 @@ impl Input {
 }
 
 fn on_every_address(ports: &[u16]) -> Vec<SocketAddr> {
-    let any4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let any6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
+    let wildcard4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let wildcard6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let families = if has_ipv6() {
+        vec![wildcard4, wildcard6]
+    } else {
+        vec![wildcard4]
+    };
     ports
         .iter()
-        .flat_map(|port| families.iter().map(|any| SocketAddr::from((*any, *port))))
+        .flat_map(|port| {
+            families
+                .iter()
+                .map(|wildcard| SocketAddr::from((*wildcard, *port)))
+        })
         .collect()
 }
 
@@ -243,11 +251,11 @@ impl Report {
     /// Returns the worst verdict on the machine and on the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
         let requested = self.inputs.iter().filter(|examined| examined.input.requested);
-        let all = self
+        let checks = self
             .checks
             .iter()
             .chain(requested.flat_map(|examined| &examined.checks));
-        all.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
+        checks.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
     }
 }
 
@@ -309,11 +317,11 @@ fn examine_input(
         }
         (Some(_), Some(facts)) => {
             let expected = match depth.try_rx_paths {
-                true => rx_path::tried(facts, requirements.best),
-                false => rx_path::expect(facts, machine, requirements.best),
+                true => rx_path::probe(facts, requirements.best),
+                false => rx_path::predict(facts, machine, requirements.best),
             };
             checks.extend(interface::checks(facts, machine));
-            checks.extend(rx_path::low(&expected, requirements.lowest));
+            checks.extend(rx_path::check_lowest(&expected, requirements.lowest));
             Some(expected)
         }
     };
@@ -321,7 +329,7 @@ fn examine_input(
     checks.extend(match &requirements.namespace {
         None => sockets(&input.sockets, depth.try_ports),
         Some(name) => nic::netns::within(name, || sockets(&input.sockets, depth.try_ports))
-            .unwrap_or_else(|error| vec![no_namespace(name, &error)]),
+            .unwrap_or_else(|error| vec![namespace_check(name, &error)]),
     });
     Examined {
         input: input.clone(),
@@ -336,8 +344,8 @@ fn senders(restricted: bool) -> Check {
     let why = "Reports are not authenticated: anyone who can reach the listener can report any flow, and any loss of any node. Name the senders in \
                [[collector.allow]], or listen on a loopback address.";
     match restricted {
-        true => Check::good("senders", "those of [[collector.allow]]", why),
-        false => Check::good("senders", "everyone", why).with(Verdict::Suboptimal),
+        true => Check::ok("senders", "those of [[collector.allow]]", why),
+        false => Check::ok("senders", "everyone", why).with(Verdict::Suboptimal),
     }
 }
 
@@ -345,18 +353,19 @@ fn senders(restricted: bool) -> Check {
 fn program(name: &'static str, object: &[u8]) -> Check {
     let why = "The kernel's verifier proves that a program terminates and accesses only its own memory; older verifiers accept fewer programs.";
     match Object::load(object, &LoadOptions::default()) {
-        Ok(_) => Check::good(name, "accepted by the kernel", why),
+        Ok(_) => Check::ok(name, "accepted by the kernel", why),
         // The verifier's error has many lines; the log contains all of them.
-        Err(error) => Check::good(name, error.to_string().lines().next().unwrap_or_default(), why)
-            .with(Verdict::Blocking),
+        Err(error) => {
+            Check::ok(name, error.to_string().lines().next().unwrap_or_default(), why).with(Verdict::Blocking)
+        }
     }
 }
 
-fn no_namespace(name: &str, error: &nic::Error) -> Check {
+fn namespace_check(name: &str, error: &nic::Error) -> Check {
     let why = format!(
         "The configuration opens the sockets in the network namespace {name} ([collector] namespace); entering it requires root."
     );
-    Check::good("namespace", error.to_string(), &why)
+    Check::ok("namespace", error.to_string(), &why)
         .with(Verdict::Blocking)
         .fixed_by("ip netns list")
 }
@@ -368,7 +377,7 @@ fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
         if !address.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_err() {
             let why =
                 "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] mean all of them.";
-            let check = Check::good("address", format!("{} is not of this machine", address.ip()), why);
+            let check = Check::ok("address", format!("{} is not of this machine", address.ip()), why);
             checks.push(check.with(Verdict::Blocking).fixed_by("ip -br address"));
         } else if try_ports {
             checks.push(port(*address));
@@ -380,8 +389,8 @@ fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
 fn port(address: SocketAddr) -> Check {
     let why = "Two programs cannot listen on one port; another hopwise may be running.";
     match UdpSocket::bind(address) {
-        Ok(_) => Check::good("port", format!("{address} is free"), why),
-        Err(error) => Check::good("port", format!("{address}: {error}"), why)
+        Ok(_) => Check::ok("port", format!("{address} is free"), why),
+        Err(error) => Check::ok("port", format!("{address}: {error}"), why)
             .with(Verdict::Blocking)
             .fixed_by(format!("ss -ulpn 'sport = :{}'", address.port())),
     }
@@ -390,8 +399,8 @@ fn port(address: SocketAddr) -> Check {
 /// Returns the interfaces that could receive reports: hardware that is up.
 pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
-    let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());
-    let hardware = known.filter(|facts| facts.up && facts.kind.is_none() && facts.name != "lo");
+    let facts = names.iter().filter_map(|name| device::facts(name).ok().flatten());
+    let hardware = facts.filter(|facts| facts.up && facts.kind.is_none() && facts.name != "lo");
     hardware
         .map(|facts| Input::interface(&facts.name, false))
         .collect()
@@ -399,7 +408,7 @@ pub(crate) fn candidates() -> Vec<Input> {
 
 /// Logs the failed checks of a configuration when hopwise starts.
 #[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
-pub fn at_start(settings: &Settings) {
+pub fn log_at_start(settings: &Settings) {
     let requirements = Requirements::new(settings);
     let report = match examine(&requirements, Depth::default()) {
         Ok(report) => report,
@@ -422,8 +431,8 @@ pub fn at_start(settings: &Settings) {
         Check {
             name,
             verdict,
-            found,
-            why,
+            finding,
+            reason,
             fix,
         },
     ) in machine.chain(inputs)
@@ -431,8 +440,10 @@ pub fn at_start(settings: &Settings) {
         let fix = fix.as_deref().unwrap_or("see `hopwise doctor`");
         match verdict {
             Verdict::Ok | Verdict::Unknown => {}
-            Verdict::Suboptimal => tracing::info!(of, check = name, found, reason = why, fix, "not optimal"),
-            Verdict::Blocking => tracing::warn!(of, check = name, found, reason = why, fix, "blocking"),
+            Verdict::Suboptimal => {
+                tracing::info!(of, check = name, found = finding, reason, fix, "not optimal")
+            }
+            Verdict::Blocking => tracing::warn!(of, check = name, found = finding, reason, fix, "blocking"),
         }
     }
 }

@@ -156,7 +156,12 @@ fn complaints(facts: &Facts, machine: &Machine) -> Vec<String> {
     all.filter(|check| check.verdict != Verdict::Ok)
         .map(|check| {
             let fix = check.fix.as_deref().unwrap_or("-");
-            format!("{}: {}: {}: {fix}", check.name, check.verdict.name(), check.found)
+            format!(
+                "{}: {}: {}: {fix}",
+                check.name,
+                check.verdict.name(),
+                check.finding
+            )
         })
         .collect()
 }
@@ -377,8 +382,8 @@ fn a_veth_runs_programs_on_two_conditions() {
         }
     };
     let reason = |facts: &Facts| {
-        rx_path::expect(facts, &machine(), RxPath::ZeroCopy)
-            .not
+        rx_path::predict(facts, &machine(), RxPath::ZeroCopy)
+            .excluded
             .pop()
             .unwrap()
     };
@@ -438,9 +443,13 @@ fn a_veth_runs_programs_on_two_conditions() {
 #[expect(clippy::too_many_lines, reason = "a list, in its order")]
 fn the_rx_path_follows_from_the_facts() {
     let rx_path = |facts: &Facts, machine: &Machine| {
-        let expected = rx_path::expect(facts, machine, RxPath::ZeroCopy);
-        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
-        let not: Vec<&str> = expected.not.iter().map(|(rx_path, _)| rx_path.name()).collect();
+        let expected = rx_path::predict(facts, machine, RxPath::ZeroCopy);
+        let perhaps: Vec<&str> = expected.uncertain.iter().map(|rx_path| rx_path.name()).collect();
+        let not: Vec<&str> = expected
+            .excluded
+            .iter()
+            .map(|(rx_path, _)| rx_path.name())
+            .collect();
         format!(
             "{} perhaps {} not {}",
             expected.rx_path.name(),
@@ -537,8 +546,8 @@ fn the_rx_path_follows_from_the_facts() {
         ..machine()
     };
     assert_eq!(rx_path(&healthy_nic(), &older), "xdp-zerocopy perhaps  not ");
-    let never = rx_path::expect(&healthy_nic(), &good, RxPath::Native);
-    assert_eq!((never.rx_path, never.not), (RxPath::Native, Vec::new()));
+    let never = rx_path::predict(&healthy_nic(), &good, RxPath::Native);
+    assert_eq!((never.rx_path, never.excluded), (RxPath::Native, Vec::new()));
 }
 
 #[test]
@@ -546,10 +555,10 @@ fn an_rx_path_that_is_too_slow_is_blocking_unless_a_better_one_may_work() {
     let low = |rx_path, perhaps: &[RxPath], lowest| {
         let expected = Expected {
             rx_path,
-            perhaps: perhaps.to_vec(),
+            uncertain: perhaps.to_vec(),
             ..Expected::default()
         };
-        rx_path::low(&expected, lowest).map(|check| check.found)
+        rx_path::check_lowest(&expected, lowest).map(|check| check.finding)
     };
     assert_eq!(low(RxPath::Native, &[], RxPath::Udp), None);
     assert_eq!(low(RxPath::Native, &[], RxPath::Native), None);

@@ -58,7 +58,7 @@ fn list(value: Option<&Value>) -> String {
 
 fn flows(intent: &Value) -> String {
     let keys = intent.get("match").and_then(Value::as_object);
-    let words = [
+    let labels = [
         ("src", "from"),
         ("dst", "to"),
         ("sport", "source port"),
@@ -66,10 +66,10 @@ fn flows(intent: &Value) -> String {
         ("proto", "protocol"),
         ("dscp", "DSCP"),
     ];
-    let parts = words.into_iter().filter_map(|(key, word)| {
+    let parts = labels.into_iter().filter_map(|(key, label)| {
         let value = keys?.get(key)?;
         Some(format!(
-            "{word} {}",
+            "{label} {}",
             if key == "proto" {
                 text(value)
                     .split(", ")
@@ -123,40 +123,44 @@ fn location(intent: &Value) -> String {
 
 /// Returns the active mode with its instructions or, if there is none yet, the requested mode; `None` for `auto`.
 fn mode(view: &IntentView) -> Option<String> {
-    let asked = view.intent.get("mode").map(text).filter(|mode| mode != "auto");
+    let requested = view.intent.get("mode").map(text).filter(|mode| mode != "auto");
     match (&view.mode, &view.instructions) {
         (Some(mode), Some(instructions)) => {
-            let how = if asked.is_some() { "" } else { " (the cheapest)" };
-            Some(format!("{mode}{how}: {instructions}"))
+            let remark = if requested.is_some() {
+                ""
+            } else {
+                " (the cheapest)"
+            };
+            Some(format!("{mode}{remark}: {instructions}"))
         }
-        _ => asked,
+        _ => requested,
     }
 }
 
 fn filter_text(filter: &str) -> String {
-    let what = match filter {
+    let description = match filter {
         "per_hop" => "sinks report changes at a hop",
         "per_flow" => "sinks report changes of a flow",
         "change" => "sinks report changes of the path, or of a bucket of latency or queue",
         _ => return filter.to_owned(),
     };
-    format!("{filter}: {what}")
+    format!("{filter}: {description}")
 }
 
 fn amounts(amounts: &serde_json::Map<String, Value>) -> String {
-    let each = amounts.iter().map(|(metric, amount)| {
-        let written = text(amount);
-        let known = Metric::from_name(metric).zip(written.parse().ok());
-        let shown = known.map_or(written, |(metric, number)| amount_text(metric, number));
-        format!("{metric} {shown}")
+    let texts = amounts.iter().map(|(metric, amount)| {
+        let configured = text(amount);
+        let parsed = Metric::from_name(metric).zip(configured.parse().ok());
+        let amount = parsed.map_or(configured, |(metric, number)| amount_text(metric, number));
+        format!("{metric} {amount}")
     });
-    each.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn then(then: &Value) -> String {
-    let of = then.get("match").map_or_else(|| "this flow".to_owned(), text);
-    let length = then.get("for").map_or_else(|| "30s".to_owned(), text);
-    format!("watch {} of {of} for {length}", list(then.get("watch")))
+    let scope = then.get("match").map_or_else(|| "this flow".to_owned(), text);
+    let duration = then.get("for").map_or_else(|| "30s".to_owned(), text);
+    format!("watch {} of {scope} for {duration}", list(then.get("watch")))
 }
 
 #[cfg(test)]

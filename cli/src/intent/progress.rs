@@ -14,41 +14,41 @@ use net::client::{Client, escape};
 use terminal::{CliError, Terminal};
 
 /// Maximum interval between two reads of an intent.
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until all `intents` work, or for `limit`: by the manager's event stream or, without it, by polling.
 pub(super) fn wait(
     client: &Client,
     intents: &mut [IntentView],
     limit: Duration,
-    shown: bool,
+    is_enabled: bool,
 ) -> Result<(), CliError> {
     let begin = Instant::now();
     let changes = follow(client);
-    let mut lines = Lines {
-        shown,
-        ..Lines::default()
+    let mut log = StateLog {
+        is_enabled,
+        ..StateLog::default()
     };
-    while !intents.iter().all(works) && begin.elapsed() < limit {
-        let rest = limit.saturating_sub(begin.elapsed());
-        match changes.recv_timeout(rest.min(POLL)) {
+    while !intents.iter().all(has_reports) && begin.elapsed() < limit {
+        let remaining = limit.saturating_sub(begin.elapsed());
+        match changes.recv_timeout(remaining.min(POLL_INTERVAL)) {
             Ok(ChangeView::Intent(state)) => {
                 if let Some(intent) = intents.iter_mut().find(|intent| intent.name == state.name) {
-                    lines.show(&state.name, &state.state, &state.text);
+                    log.show(&state.name, &state.state, &state.text);
                     (intent.state, intent.text) = (state.state, state.text);
                 }
             }
-            Ok(ChangeView::Device(device)) => lines.device(&device, intents),
+            Ok(ChangeView::Device(device)) => log.device(&device, intents),
             Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => read(client, intents)?,
+            Err(RecvTimeoutError::Timeout) => refresh(client, intents)?,
             Err(RecvTimeoutError::Disconnected) => {
-                thread::sleep(rest.min(POLL));
-                read(client, intents)?;
+                thread::sleep(remaining.min(POLL_INTERVAL));
+                refresh(client, intents)?;
             }
         }
     }
     // The stream carries states only; read the rest.
-    read(client, intents)
+    refresh(client, intents)
 }
 
 /// Waits until all devices are in sync and no intent is pending, or for `limit`. Returns whether that was reached.
@@ -56,28 +56,28 @@ pub(super) fn wait_for_devices(
     client: &Client,
     domain: &mut DomainView,
     limit: Duration,
-    shown: bool,
+    is_enabled: bool,
 ) -> Result<bool, CliError> {
     let begin = Instant::now();
-    let mut lines = Lines {
-        shown,
-        ..Lines::default()
+    let mut log = StateLog {
+        is_enabled,
+        ..StateLog::default()
     };
-    let wanted = domain.stopped;
+    let is_stop = domain.stopped;
     loop {
         *domain = fetch(client, "/domain")?;
         // Somebody else may have started or stopped INT meanwhile, so that the wanted state is never reached.
-        if domain.stopped != wanted
-            || (domain.in_sync == domain.devices && (wanted || !any_is_pending(client)?))
+        if domain.stopped != is_stop
+            || (domain.in_sync == domain.devices && (is_stop || !any_is_pending(client)?))
         {
-            return Ok(domain.stopped == wanted);
+            return Ok(domain.stopped == is_stop);
         }
         if begin.elapsed() >= limit {
             return Ok(false);
         }
         for device in fetch::<DevicesView>(client, "/devices")?.devices {
-            if device.state != "in_sync" || lines.last.contains_key(&device.name) {
-                lines.show(
+            if device.state != "in_sync" || log.printed.contains_key(&device.name) {
+                log.show(
                     &device.name,
                     &device.state,
                     if device.text == device.state {
@@ -88,7 +88,7 @@ pub(super) fn wait_for_devices(
                 );
             }
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -97,7 +97,7 @@ fn any_is_pending(client: &Client) -> Result<bool, CliError> {
     Ok(intents.intents.iter().any(|intent| intent.state == "pending"))
 }
 
-fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {
+fn refresh(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {
     for intent in intents {
         *intent = fetch(client, &format!("/intents/{}", escape(&intent.name)))?;
     }
@@ -105,7 +105,7 @@ fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {
 }
 
 /// Returns whether reports of the intent have arrived.
-pub(super) fn works(intent: &IntentView) -> bool {
+pub(super) fn has_reports(intent: &IntentView) -> bool {
     matches!(intent.state.as_str(), "seen" | "complete")
 }
 
@@ -133,17 +133,17 @@ fn follow(client: &Client) -> Receiver<ChangeView> {
 
 /// Prints one line on the terminal for each new state.
 #[derive(Default)]
-struct Lines {
-    shown: bool,
+struct StateLog {
+    is_enabled: bool,
     /// Last printed state by name of the intent or device.
-    last: BTreeMap<String, String>,
+    printed: BTreeMap<String, String>,
 }
 
-impl Lines {
+impl StateLog {
     /// Prints the state of a device that one of the intents uses. A device that was in sync from the start gets no line.
     fn device(&mut self, device: &DeviceState, intents: &[IntentView]) {
-        let concerns = intents.iter().any(|intent| intent.devices.contains(&device.name));
-        if concerns && (device.state != "in_sync" || self.last.contains_key(&device.name)) {
+        let is_used = intents.iter().any(|intent| intent.devices.contains(&device.name));
+        if is_used && (device.state != "in_sync" || self.printed.contains_key(&device.name)) {
             self.show(
                 &device.name,
                 &device.state,
@@ -157,10 +157,10 @@ impl Lines {
     }
 
     fn show(&mut self, name: &str, state: &str, text: &str) {
-        if !self.shown || self.last.get(name).is_some_and(|last| last == state) {
+        if !self.is_enabled || self.printed.get(name).is_some_and(|last| last == state) {
             return;
         }
-        self.last.insert(name.to_owned(), state.to_owned());
+        self.printed.insert(name.to_owned(), state.to_owned());
         let state = Terminal::stderr().paint(tone(state), state);
         // Nothing to do if standard error is closed.
         let _ = writeln!(terminal::stderr(), "  {name:<12} {state}  {text}");

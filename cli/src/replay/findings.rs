@@ -15,9 +15,9 @@ use collect_role::replay::ReplayOutput;
 /// Maximum number of flows with their state.
 const MAX_FLOWS: usize = 2_000_000;
 /// Maximum number of further flows, of which only the id is stored.
-const MAX_COUNTED: usize = 16_000_000;
+const MAX_EXCESS_IDS: usize = 16_000_000;
 /// Maximum number of listed sequence anomalies.
-const MAX_NOTES: usize = 100_000;
+const MAX_ANOMALIES: usize = 100_000;
 
 /// Results of a replay, as the collector outputs them.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Findings {
     /// Limit on `flows`: [`MAX_FLOWS`], except in tests.
     max_flows: usize,
     /// Ids of flows beyond `max_flows`.
-    counted: HashSet<u64>,
+    excess_ids: HashSet<u64>,
     /// Values per metric, node and queue or interface.
     pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
     /// Drop reports per node and reason.
@@ -35,13 +35,13 @@ pub(super) struct Findings {
     /// Names of drop reason codes, from all profiles.
     reasons: BTreeMap<u8, String>,
     /// Anomalies of sequence numbers, if they were requested.
-    pub(super) notes: Option<Vec<SequenceEvent>>,
-    /// Number of anomalies beyond [`MAX_NOTES`], which are not listed.
-    pub(super) notes_left_out: u64,
+    pub(super) anomalies: Option<Vec<SequenceEvent>>,
+    /// Number of anomalies beyond [`MAX_ANOMALIES`], which are not listed.
+    pub(super) anomalies_omitted: u64,
     /// Units of queue occupancy, by profile number.
     units: Vec<String>,
     /// Number of the profile that decoded each node's values; the key is the node id, `u32::MAX` if unavailable.
-    read_by: BTreeMap<u32, u8>,
+    profile_by_node: BTreeMap<u32, u8>,
 }
 
 /// Latest state of a flow.
@@ -50,9 +50,9 @@ pub(super) struct Flow {
     /// Latest row; its `reports` and `first_seen` include the time before the flow last expired from the flow table.
     pub(super) row: FlowRow,
     /// Reports before the flow last expired.
-    earlier: u64,
+    expired_reports: u64,
     /// Value of `first_seen` in the current life of the flow.
-    born: u64,
+    life_start: u64,
     /// Node ids of the path, `u32::MAX` where unavailable.
     pub(super) path: Box<[u32]>,
 }
@@ -70,6 +70,14 @@ pub(super) struct Extremes {
     pub(super) sum: u64,
 }
 
+/// Flows and reports of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct PathUsage<'f> {
+    pub(super) nodes: &'f [u32],
+    pub(super) flows: u64,
+    pub(super) reports: u64,
+}
+
 impl Extremes {
     /// Returns the mean, rounded down.
     pub(super) fn mean(&self) -> u64 {
@@ -78,8 +86,8 @@ impl Extremes {
 }
 
 impl Findings {
-    /// Creates empty findings; `notes` enables the list of sequence anomalies.
-    pub(super) fn new(config: &Config, notes: bool) -> Self {
+    /// Creates empty findings; `anomalies` enables the list of sequence anomalies.
+    pub(super) fn new(config: &Config, anomalies: bool) -> Self {
         let profiles = [&config.default_profile]
             .into_iter()
             .chain(config.profiles.iter().map(|(_, p)| p));
@@ -87,31 +95,31 @@ impl Findings {
             .clone()
             .map(|profile| profile.queue_unit.clone())
             .collect();
-        let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
+        let reasons = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
         Self {
             flows: HashMap::new(),
             max_flows: MAX_FLOWS,
-            counted: HashSet::new(),
+            excess_ids: HashSet::new(),
             extremes: BTreeMap::new(),
             drops: BTreeMap::new(),
-            reasons: named.collect(),
-            notes: notes.then(Vec::new),
-            notes_left_out: 0,
+            reasons: reasons.collect(),
+            anomalies: anomalies.then(Vec::new),
+            anomalies_omitted: 0,
             units,
-            read_by: BTreeMap::new(),
+            profile_by_node: BTreeMap::new(),
         }
     }
 
     /// Records which profile decodes the values of each node that reports queues. The collector may evict a
     /// silent node, so this is called at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
-        self.read_by
+        self.profile_by_node
             .extend(collector.queues().map(|queue| (queue.node, queue.profile)));
     }
 
     /// Returns the unit of the node's queue occupancies, or an empty string if it is unknown.
     pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
-        let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
+        let profile = self.profile_by_node.get(&node.unwrap_or(u32::MAX)).copied();
         profile
             .and_then(|profile| self.units.get(usize::from(profile)))
             .map_or("", String::as_str)
@@ -130,38 +138,36 @@ impl Findings {
         flows
     }
 
-    /// Returns (path, number of flows, number of reports) of each path, the one with the most reports first.
-    pub(super) fn paths(&self) -> Vec<(&[u32], u64, u64)> {
-        let mut paths: BTreeMap<&[u32], (u64, u64)> = BTreeMap::new();
+    /// Returns the use of each path, the one with the most reports first.
+    pub(super) fn paths(&self) -> Vec<PathUsage<'_>> {
+        let mut paths: BTreeMap<&[u32], PathUsage<'_>> = BTreeMap::new();
         for flow in self.flows.values() {
-            let (flows, reports) = paths.entry(&flow.path).or_default();
-            *flows += 1;
-            *reports += flow.row.reports;
+            let usage = paths.entry(&flow.path).or_default();
+            usage.nodes = &flow.path;
+            usage.flows += 1;
+            usage.reports += flow.row.reports;
         }
-        let mut paths: Vec<_> = paths
-            .into_iter()
-            .map(|(path, (flows, reports))| (path, flows, reports))
-            .collect();
-        paths.sort_by_key(|(_, _, reports)| std::cmp::Reverse(*reports));
+        let mut paths: Vec<_> = paths.into_values().collect();
+        paths.sort_by_key(|usage| std::cmp::Reverse(usage.reports));
         paths
     }
 
-    /// Returns the number of flows; a lower bound from [`MAX_FLOWS`] + [`MAX_COUNTED`] on.
+    /// Returns the number of flows; a lower bound from [`MAX_FLOWS`] + [`MAX_EXCESS_IDS`] on.
     pub(super) fn flows_total(&self) -> u64 {
-        (self.flows.len() + self.counted.len()) as u64
+        (self.flows.len() + self.excess_ids.len()) as u64
     }
 
     /// Returns the nodes on paths or with values, sorted.
     pub(super) fn nodes(&self) -> Vec<Option<u32>> {
-        let on_paths = self
+        let path_nodes = self
             .flows
             .values()
-            .flat_map(|flow| flow.path.iter().map(|node| known(*node)));
+            .flat_map(|flow| flow.path.iter().map(|node| node_id(*node)));
         let mut nodes: Vec<_> = self
             .extremes
             .keys()
             .map(|(_, node, _)| *node)
-            .chain(on_paths)
+            .chain(path_nodes)
             .collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -169,7 +175,7 @@ impl Findings {
     }
 
     /// Returns (queue or interface, extremes) of one metric of one node.
-    pub(super) fn of(
+    pub(super) fn extremes_of(
         &self,
         metric: Metric,
         node: Option<u32>,
@@ -182,13 +188,13 @@ impl Findings {
 
     /// Returns the name of a drop reason in the profile, or its number.
     pub(super) fn reason(&self, reason: Option<u8>) -> String {
-        let named = reason.and_then(|code| self.reasons.get(&code).cloned());
-        named.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
+        let reasons = reason.and_then(|code| self.reasons.get(&code).cloned());
+        reasons.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
     }
 }
 
 /// Returns the node id, or `None` for the value that means "unavailable".
-pub(super) fn known(node: u32) -> Option<u32> {
+pub(super) fn node_id(node: u32) -> Option<u32> {
     (node != u32::MAX).then_some(node)
 }
 
@@ -199,7 +205,7 @@ impl Output for Findings {
             return;
         }
         let part = rollup.queue.map(u32::from).or(rollup.interface);
-        let none = Extremes {
+        let empty = Extremes {
             count: 0,
             min: u64::MAX,
             max: 0,
@@ -208,7 +214,7 @@ impl Output for Findings {
         let extremes = self
             .extremes
             .entry((rollup.metric, rollup.node, part))
-            .or_insert(none);
+            .or_insert(empty);
         extremes.count += rollup.count;
         extremes.min = extremes.min.min(rollup.min);
         extremes.max = extremes.max.max(rollup.max);
@@ -216,20 +222,20 @@ impl Output for Findings {
     }
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
-        let room = self.flows.len() < self.max_flows;
+        let has_room = self.flows.len() < self.max_flows;
         match self.flows.get_mut(&row.flow) {
             Some(flow) => flow.update(row, path),
-            None if room => {
+            None if has_room => {
                 let flow = Flow {
                     row: *row,
-                    earlier: 0,
-                    born: row.first_seen,
+                    expired_reports: 0,
+                    life_start: row.first_seen,
                     path: path.into(),
                 };
                 self.flows.insert(row.flow, flow);
             }
-            None if self.counted.len() < MAX_COUNTED => {
-                self.counted.insert(row.flow.id());
+            None if self.excess_ids.len() < MAX_EXCESS_IDS => {
+                self.excess_ids.insert(row.flow.id());
             }
             None => {}
         }
@@ -240,9 +246,9 @@ impl Output for Findings {
     }
 
     fn sequence(&mut self, note: &SequenceEvent) {
-        match &mut self.notes {
-            Some(notes) if notes.len() < MAX_NOTES => notes.push(*note),
-            Some(_) => self.notes_left_out += 1,
+        match &mut self.anomalies {
+            Some(anomalies) if anomalies.len() < MAX_ANOMALIES => anomalies.push(*note),
+            Some(_) => self.anomalies_omitted += 1,
             None => {}
         }
     }
@@ -251,13 +257,13 @@ impl Output for Findings {
 impl Flow {
     fn update(&mut self, row: &FlowRow, path: &[u32]) {
         // A new `first_seen`: the flow had expired, and its counters restarted.
-        if row.first_seen != self.born {
-            (self.earlier, self.born) = (self.row.reports, row.first_seen);
+        if row.first_seen != self.life_start {
+            (self.expired_reports, self.life_start) = (self.row.reports, row.first_seen);
         }
         let first_seen = self.row.first_seen.min(row.first_seen);
         self.row = FlowRow {
             first_seen,
-            reports: self.earlier + row.reports,
+            reports: self.expired_reports + row.reports,
             ..*row
         };
         if *self.path != *path {
@@ -268,41 +274,41 @@ impl Flow {
 
 /// Collector output of a replay: to the findings and, with `--store`, to a store.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct ReplaySender {
     pub(super) findings: Findings,
     pub(super) store_writer: Option<StoreWriter>,
 }
 
-impl Outlet {
-    fn keep(&mut self, give: impl FnOnce(&mut StoreWriter)) {
+impl ReplaySender {
+    fn store(&mut self, write: impl FnOnce(&mut StoreWriter)) {
         if let Some(store_writer) = &mut self.store_writer {
-            give(store_writer);
+            write(store_writer);
         }
     }
 }
 
-impl Output for Outlet {
+impl Output for ReplaySender {
     fn event(&mut self, event: &Event, path: &[u32]) {
-        self.keep(|writer| writer.event(event, path));
+        self.store(|writer| writer.event(event, path));
     }
 
     fn rollup(&mut self, rollup: &Rollup) {
         self.findings.rollup(rollup);
-        self.keep(|writer| writer.rollup(rollup));
+        self.store(|writer| writer.rollup(rollup));
     }
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         self.findings.flow(row, path);
-        self.keep(|writer| writer.flow(row, path));
+        self.store(|writer| writer.flow(row, path));
     }
 
     fn drop_report(&mut self, drop: &Drop) {
         self.findings.drop_report(drop);
-        self.keep(|writer| writer.drop_report(drop));
+        self.store(|writer| writer.drop_report(drop));
     }
 
     fn loss(&mut self, loss: &Loss) {
-        self.keep(|writer| writer.loss(loss));
+        self.store(|writer| writer.loss(loss));
     }
 
     fn sequence(&mut self, note: &SequenceEvent) {
@@ -310,14 +316,14 @@ impl Output for Outlet {
     }
 }
 
-impl ReplayOutput for Outlet {
+impl ReplayOutput for ReplaySender {
     fn second(&mut self, collector: &Collector) {
         self.findings.note_profiles(collector);
     }
 
     fn ticked(&mut self, collector: &Collector, now: u64) {
         if let Some(store_writer) = &mut self.store_writer {
-            store_writer.look(collector, now);
+            store_writer.learn_links(collector, now);
         }
     }
 }
@@ -362,7 +368,12 @@ mod tests {
             panic!("one flow")
         };
         assert_eq!((flow.row, &*flow.path), (expected, &[1, 3][..]));
-        assert_eq!(findings.paths(), [(&[1, 3][..], 1, 12)]);
+        let usage = PathUsage {
+            nodes: &[1, 3],
+            flows: 1,
+            reports: 12,
+        };
+        assert_eq!(findings.paths(), [usage]);
     }
 
     #[test]
@@ -405,7 +416,7 @@ mod tests {
         for rollup in [second(1, 3, 9), second(1, 1, 200), second(60, 0, 999)] {
             findings.rollup(&rollup);
         }
-        let found: Vec<_> = findings.of(Metric::QueueOccupancy, Some(102)).collect();
+        let found: Vec<_> = findings.extremes_of(Metric::QueueOccupancy, Some(102)).collect();
         assert_eq!(
             found,
             [(
@@ -418,6 +429,6 @@ mod tests {
                 }
             )]
         );
-        assert_eq!(findings.of(Metric::QueueOccupancy, Some(101)).count(), 0);
+        assert_eq!(findings.extremes_of(Metric::QueueOccupancy, Some(101)).count(), 0);
     }
 }

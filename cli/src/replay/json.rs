@@ -1,14 +1,13 @@
 //! JSON output of `hopwise replay`, one object. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
-use collector::event::Kind;
-use collector::event::SequenceEvent;
+use collector::event::{Kind, SequenceEvent};
 use collector::{StreamId, StreamView};
 use detect::Metric;
 use wire::{FlowKey, Refusal};
 
 use super::Summary;
-use super::findings::{Extremes, Flow, known};
-use super::summary::{anomaly, refused_for, sorted, source, version};
+use super::findings::{Extremes, Flow, node_id};
+use super::summary::{Anomaly, anomaly, refusal_count, sorted_streams, source_text, version_text};
 use terminal::json::{self, Object, Text};
 
 /// Formats the results as one JSON object and a newline.
@@ -76,10 +75,10 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("flows", findings.busiest(summary.limit), |flow, o| {
             write_flow(o, flow)
         });
-        o.objects("paths", findings.paths(), |(path, flows, reports), o| {
-            o.field("path", nodes(path))
-                .field("flows", flows)
-                .field("reports", reports);
+        o.objects("paths", findings.paths(), |usage, o| {
+            o.field("path", nodes(usage.nodes))
+                .field("flows", usage.flows)
+                .field("reports", usage.reports);
         });
         o.objects("nodes", findings.nodes(), |node, o| write_node(o, summary, node));
         if stats.sf.records > 0 {
@@ -95,19 +94,19 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
                 .field("reason", findings.reason(*reason))
                 .field("count", *count);
         });
-        o.objects("sources", sorted(collector.streams()), |stream, o| {
+        o.objects("sources", sorted_streams(collector.streams()), |stream, o| {
             write_source(o, &stream)
         });
-        if let Some(stored) = &summary.stored {
+        if let Some(stored) = &summary.store_stats {
             o.object("store", |o| {
                 o.field("written", stored.stored())
                     .field("shed", stored.shed)
                     .field("failed", stored.failed);
             });
         }
-        if let Some(notes) = &findings.notes {
-            o.objects("sequence", notes, |note, o| write_note(o, note));
-            o.field("sequence_left_out", findings.notes_left_out);
+        if let Some(anomalies) = &findings.anomalies {
+            o.objects("sequence", anomalies, |event, o| write_note(o, event));
+            o.field("sequence_left_out", findings.anomalies_omitted);
         }
     });
     out.push('\n');
@@ -140,7 +139,7 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
 fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
     let stats = summary.collector.stats();
     for refusal in Refusal::ALL {
-        let count = refused_for(summary, refusal, &stats);
+        let count = refusal_count(summary, refusal, &stats);
         if count > 0 {
             o.field(refusal.name(), count);
         }
@@ -148,7 +147,7 @@ fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
 }
 
 fn nodes(path: &[u32]) -> Vec<Option<u32>> {
-    path.iter().map(|node| known(*node)).collect()
+    path.iter().map(|node| node_id(*node)).collect()
 }
 
 fn write_flow(o: &mut Object<'_>, flow: &Flow) {
@@ -174,38 +173,38 @@ fn key(o: &mut Object<'_>, key: &FlowKey) {
 fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {
     let findings = summary.findings;
     o.field("node", node);
-    if let Some((_, latency)) = findings.of(Metric::HopLatency, node).next() {
+    if let Some((_, latency)) = findings.extremes_of(Metric::HopLatency, node).next() {
         o.object("hop_latency", |o| extremes(o, latency));
     }
     o.objects(
         "queues",
-        findings.of(Metric::QueueOccupancy, node),
-        |(queue, found), o| {
+        findings.extremes_of(Metric::QueueOccupancy, node),
+        |(queue, values), o| {
             o.field("queue", queue);
-            extremes(o, found);
+            extremes(o, values);
             o.field("unit", findings.queue_unit(node));
         },
     );
     o.objects(
         "links",
-        findings.of(Metric::LinkUtilization, node),
-        |(interface, found), o| {
+        findings.extremes_of(Metric::LinkUtilization, node),
+        |(interface, values), o| {
             o.field("interface", interface);
-            extremes(o, found);
+            extremes(o, values);
         },
     );
 }
 
-fn extremes(o: &mut Object<'_>, found: &Extremes) {
-    o.field("count", found.count)
-        .field("min", found.min)
-        .field("mean", found.mean())
-        .field("max", found.max);
+fn extremes(o: &mut Object<'_>, values: &Extremes) {
+    o.field("count", values.count)
+        .field("min", values.min)
+        .field("mean", values.mean())
+        .field("max", values.max);
 }
 
 fn write_source(o: &mut Object<'_>, stream: &StreamView) {
     identity(o, &stream.id);
-    o.field("version", version(&stream.id))
+    o.field("version", version_text(&stream.id))
         .field("reports", stream.datagrams);
     o.field("lost", stream.lost)
         .field("unconfirmed", stream.unconfirmed);
@@ -218,14 +217,14 @@ fn write_source(o: &mut Object<'_>, stream: &StreamView) {
 }
 
 fn identity(o: &mut Object<'_>, id: &StreamId) {
-    o.field("source", source(id))
+    o.field("source", source_text(id))
         .field("node", id.node)
         .field("hw_id", id.hw_id);
 }
 
-fn write_note(o: &mut Object<'_>, note: &SequenceEvent) {
-    let (what, first, count) = anomaly(&note.kind);
-    o.field("ts", note.ts);
-    identity(o, &note.stream);
-    o.field("what", what).field("first", first).field("count", count);
+fn write_note(o: &mut Object<'_>, event: &SequenceEvent) {
+    let Anomaly { name, first, count } = anomaly(&event.kind);
+    o.field("ts", event.ts);
+    identity(o, &event.stream);
+    o.field("what", name).field("first", first).field("count", count);
 }

@@ -9,13 +9,13 @@ use wire::Refusal;
 use super::Summary;
 
 /// Returns the number of frames and reports refused for this reason: frames by the capture reader, reports by the collector.
-pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
+pub(super) fn refusal_count(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
     let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
     frames + stats.refused[refusal.index()]
 }
 
 /// Sorts streams by source and node.
-pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
+pub(super) fn sorted_streams(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
     let mut streams: Vec<StreamView> = streams.collect();
     streams.sort_by_key(|stream| {
         (
@@ -29,18 +29,26 @@ pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamVie
 }
 
 /// Formats a report version, which is stored as ten times its value: `0.5`, `1.0` or `2.0`.
-pub(super) fn version(id: &StreamId) -> String {
+pub(super) fn version_text(id: &StreamId) -> String {
     format!("{}.{}", id.version / 10, id.version % 10)
 }
 
 /// Formats the source address; IPv4-mapped addresses appear as IPv4.
-pub(super) fn source(id: &StreamId) -> String {
+pub(super) fn source_text(id: &StreamId) -> String {
     Ipv6Addr::from(id.source).to_canonical().to_string()
 }
 
-/// Returns (name of the anomaly, first sequence number concerned, number of sequence numbers).
-pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
-    match *kind {
+/// Anomaly of sequence numbers.
+pub(super) struct Anomaly {
+    pub(super) name: &'static str,
+    /// First sequence number concerned.
+    pub(super) first: u32,
+    /// Number of sequence numbers.
+    pub(super) count: u32,
+}
+
+pub(super) fn anomaly(kind: &SequenceEventKind) -> Anomaly {
+    let (name, first, count) = match *kind {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),
         SequenceEventKind::Lost { first, count } => ("lost", first, count),
         SequenceEventKind::Late(number) => ("reordered", number, 1),
@@ -48,5 +56,6 @@ pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
         SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
         SequenceEventKind::Stray(number) => ("stray", number, 1),
         SequenceEventKind::Restart(number) => ("restart", number, 1),
-    }
+    };
+    Anomaly { name, first, count }
 }

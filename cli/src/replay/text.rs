@@ -5,8 +5,8 @@ use detect::Metric;
 use wire::{FlowKey, Refusal};
 
 use super::Summary;
-use super::findings::{Extremes, known};
-use super::summary::{anomaly, refused_for, sorted, source, version};
+use super::findings::{Extremes, node_id};
+use super::summary::{Anomaly, anomaly, refusal_count, sorted_streams, source_text, version_text};
 use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
@@ -14,21 +14,21 @@ use view::Names;
 /// Formats the whole summary; empty paragraphs are left out.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let paragraphs = [
-        head(summary) + &clocks(summary),
-        joined(summary),
+        heading(summary) + &clocks(summary),
+        sf_sets(summary),
         paths(summary),
         flows(summary),
         nodes(summary),
         drops(summary),
         events(summary),
     ];
-    let rest = [sources(summary), sequence(summary), stored(summary)];
-    let all: Vec<String> = paragraphs
+    let tail = [sources(summary), sequence(summary), stored(summary)];
+    let present: Vec<String> = paragraphs
         .into_iter()
-        .chain(rest)
+        .chain(tail)
         .filter(|text| !text.is_empty())
         .collect();
-    all.join("\n")
+    present.join("\n")
 }
 
 /// Formats the differences between the clocks of capture interfaces, one per line.
@@ -49,7 +49,7 @@ fn clocks(summary: &Summary<'_>) -> String {
     out
 }
 
-fn head(summary: &Summary<'_>) -> String {
+fn heading(summary: &Summary<'_>) -> String {
     let Summary {
         account,
         collector,
@@ -69,7 +69,7 @@ fn head(summary: &Summary<'_>) -> String {
     );
     let refused: Vec<String> = Refusal::ALL
         .iter()
-        .map(|refusal| (refusal.name(), refused_for(summary, *refusal, &stats)))
+        .map(|refusal| (refusal.name(), refusal_count(summary, *refusal, &stats)))
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name}: {}", units::count(count)))
         .collect();
@@ -126,7 +126,7 @@ fn head(summary: &Summary<'_>) -> String {
 }
 
 /// Formats how many SF-INT records were joined into complete sets, and the reasons for incomplete ones.
-fn joined(summary: &Summary<'_>) -> String {
+fn sf_sets(summary: &Summary<'_>) -> String {
     let sf = summary.collector.stats().sf;
     if sf.records == 0 {
         return String::new();
@@ -150,7 +150,7 @@ fn joined(summary: &Summary<'_>) -> String {
 }
 
 fn path(names: &Names, nodes: &[u32]) -> String {
-    let node = |node: &u32| known(*node).map_or("?".to_string(), |node| names.node(node));
+    let node = |node: &u32| node_id(*node).map_or("?".to_string(), |node| names.node(node));
     if nodes.is_empty() {
         "none reported".into()
     } else {
@@ -162,14 +162,14 @@ fn paths(summary: &Summary<'_>) -> String {
     use Align::{Left, Right};
     let paths = summary.findings.paths();
     let mut table = Table::new([("FLOWS", Right), ("REPORTS", Right), ("PATH", Left)]);
-    for (nodes, flows, reports) in paths.iter().take(summary.limit) {
+    for usage in paths.iter().take(summary.limit) {
         table.row([
-            units::count(*flows),
-            units::count(*reports),
-            path(&summary.names, nodes),
+            units::count(usage.flows),
+            units::count(usage.reports),
+            path(&summary.names, usage.nodes),
         ]);
     }
-    listed(&table, paths.len(), summary.limit, "paths")
+    render_table(&table, paths.len(), summary.limit, "paths")
 }
 
 fn flows(summary: &Summary<'_>) -> String {
@@ -196,7 +196,7 @@ fn flows(summary: &Summary<'_>) -> String {
             path(&summary.names, &flow.path),
         ]);
     }
-    listed(
+    render_table(
         &table,
         summary.findings.flows.len(),
         summary.limit,
@@ -215,7 +215,7 @@ fn flow_text(names: &Names, flow: &FlowKey) -> String {
 }
 
 /// Renders a table and the number of rows that were left out.
-fn listed(table: &Table, total: usize, limit: usize, noun: &str) -> String {
+fn render_table(table: &Table, total: usize, limit: usize, noun: &str) -> String {
     if table.is_empty() {
         return String::new();
     }
@@ -249,9 +249,9 @@ fn nodes(summary: &Summary<'_>) -> String {
             Metric::QueueCongestion,
             Metric::LinkUtilization,
         ] {
-            for (part, found) in findings.of(metric, node) {
+            for (part, extremes) in findings.extremes_of(metric, node) {
                 let name = node.map_or("?".into(), |node| summary.names.node(node));
-                let of = match (metric, part) {
+                let subject = match (metric, part) {
                     (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => {
                         format!("queue {queue}")
                     }
@@ -260,7 +260,7 @@ fn nodes(summary: &Summary<'_>) -> String {
                     }
                     _ => String::new(),
                 };
-                table.row(row(name, metric, of, found, findings.queue_unit(node)));
+                table.row(row(name, metric, subject, extremes, findings.queue_unit(node)));
             }
         }
     }
@@ -271,7 +271,7 @@ fn nodes(summary: &Summary<'_>) -> String {
     }
 }
 
-fn row(node: String, metric: Metric, of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
+fn row(node: String, metric: Metric, subject: String, extremes: &Extremes, queue_unit: &str) -> [String; 8] {
     let show = |value: u64| match metric {
         Metric::HopLatency => units::nanos(value),
         Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),
@@ -285,11 +285,11 @@ fn row(node: String, metric: Metric, of: String, found: &Extremes, queue_unit: &
     [
         node,
         metric.name().to_string(),
-        of,
-        units::count(found.count),
-        show(found.min),
-        show(found.mean()),
-        show(found.max),
+        subject,
+        units::count(extremes.count),
+        show(extremes.min),
+        show(extremes.mean()),
+        show(extremes.max),
         unit.to_string(),
     ]
 }
@@ -338,7 +338,7 @@ fn sources(summary: &Summary<'_>) -> String {
         ("RESTARTS", Right),
         ("", Left),
     ]);
-    for stream in sorted(summary.collector.streams()) {
+    for stream in sorted_streams(summary.collector.streams()) {
         let number = |count: u64| {
             if stream.countable {
                 units::count(count)
@@ -356,10 +356,10 @@ fn sources(summary: &Summary<'_>) -> String {
             ),
         };
         table.row([
-            source(&stream.id),
+            source_text(&stream.id),
             stream.id.node.map_or("-".into(), |node| summary.names.node(node)),
             stream.id.hw_id.to_string(),
-            version(&stream.id),
+            version_text(&stream.id),
             units::count(stream.datagrams),
             number(stream.lost),
             number(stream.reordered),
@@ -376,10 +376,10 @@ fn sources(summary: &Summary<'_>) -> String {
 }
 
 fn sequence(summary: &Summary<'_>) -> String {
-    let Some(notes) = &summary.findings.notes else {
+    let Some(anomalies) = &summary.findings.anomalies else {
         return String::new();
     };
-    if notes.is_empty() {
+    if anomalies.is_empty() {
         return "no anomalies of sequence numbers\n".into();
     }
     use Align::{Left, Right};
@@ -392,25 +392,26 @@ fn sequence(summary: &Summary<'_>) -> String {
         ("FIRST", Right),
         ("COUNT", Right),
     ]);
-    for note in notes {
-        let (what, first, count) = anomaly(&note.kind);
+    for event in anomalies {
+        let Anomaly { name, first, count } = anomaly(&event.kind);
         table.row([
-            units::date_time(note.ts),
-            source(&note.stream),
-            note.stream
+            units::date_time(event.ts),
+            source_text(&event.stream),
+            event
+                .stream
                 .node
                 .map_or("-".into(), |node| summary.names.node(node)),
-            note.stream.hw_id.to_string(),
-            what.to_string(),
+            event.stream.hw_id.to_string(),
+            name.to_string(),
             first.to_string(),
             units::count(count.into()),
         ]);
     }
     let mut out = table.render();
-    if summary.findings.notes_left_out > 0 {
+    if summary.findings.anomalies_omitted > 0 {
         out.push_str(&format!(
             "… and {} more\n",
-            units::count(summary.findings.notes_left_out)
+            units::count(summary.findings.anomalies_omitted)
         ));
     }
     out.push_str("gap: skipped, may still arrive; lost: did not arrive in time, confirmed or not\n");
@@ -418,7 +419,7 @@ fn sequence(summary: &Summary<'_>) -> String {
 }
 
 fn stored(summary: &Summary<'_>) -> String {
-    let Some(stored) = &summary.stored else {
+    let Some(stored) = &summary.store_stats else {
         return String::new();
     };
     let mut out = format!(

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use nic::time;
-use wire::dta::Operation;
-use wire::dta::hash::MAX_KEY;
+use wire::{dta::Operation, dta::hash::MAX_KEY};
 
-use super::Sending;
-use terminal::CliError;
-use terminal::progress::Progress;
+use super::ReportSender;
+use terminal::{CliError, progress::Progress};
 
 /// Maximum number of reports between two reads of the clock.
 const BURST: u64 = 64;
+/// Maximum length of the entries of a report, bytes.
+const MAX_PAYLOAD_LEN: usize = 1300;
 /// Length of a key, bytes: the IPv4 5-tuple.
-const KEY: usize = 13;
+const KEY_LEN: usize = 13;
 
 /// Options of the load
 #[derive(clap::Args, Debug)]
@@ -78,62 +78,62 @@ enum OperationArg {
 }
 
 /// Sends the load at its rate and shows the progress.
-pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
-    let longest = usize::from(args.data) * usize::from(args.entries);
-    if args.operation == OperationArg::Append && longest > 1300 {
+pub(super) fn run(args: &Args, sender: &mut ReportSender) -> Result<(), CliError> {
+    let payload_len = usize::from(args.data) * usize::from(args.entries);
+    if args.operation == OperationArg::Append && payload_len > MAX_PAYLOAD_LEN {
         return Err(CliError::new(
             "a report would be too long; use fewer --entries or less --data",
         ));
     }
-    let mut progress = Progress::new("load", "reports", Some(args.count)).silenced(sending.json);
-    let mut scratch = vec![0; longest.max(usize::from(args.data))];
-    let started = time::monotonic();
-    let mut made = 0;
-    while made < args.count {
+    let mut progress = Progress::new("load", "reports", Some(args.count)).silenced(sender.json);
+    let mut scratch = vec![0; payload_len.max(usize::from(args.data))];
+    let start = time::monotonic();
+    let mut sent = 0;
+    while sent < args.count {
         let due = match args.rate {
             0 => args.count,
-            rate => due(time::monotonic() - started, rate).min(args.count),
+            rate => reports_due(time::monotonic() - start, rate).min(args.count),
         };
-        if due <= made {
-            sending.poll(0);
+        if due <= sent {
+            sender.poll(0);
             std::thread::sleep(Duration::from_micros(200));
             continue;
         }
-        let end = due.min(made + BURST);
-        for number in made..end {
-            let mut key = [0; KEY];
-            sending.send(&args.operation(number, &mut key, &mut scratch));
+        let end = due.min(sent + BURST);
+        for number in sent..end {
+            let mut key = [0; KEY_LEN];
+            sender.send(&args.operation(number, &mut key, &mut scratch));
         }
-        made = end;
-        sending.poll(0);
-        progress.at(made, made);
+        sent = end;
+        sender.poll(0);
+        progress.at(sent, sent);
     }
     progress.finish();
     Ok(())
 }
 
 /// Returns the number of reports due after `elapsed` ns; the first is due at once.
-fn due(elapsed: u64, rate: u64) -> u64 {
+fn reports_due(elapsed: u64, rate: u64) -> u64 {
     (u128::from(elapsed) * u128::from(rate) / 1_000_000_000) as u64 + 1
 }
 
-const _: () = assert!(KEY <= MAX_KEY, "a key of a load is too long");
+const _: () = assert!(KEY_LEN <= MAX_KEY, "a key of a load is too long");
 
 impl Args {
     /// Builds the report with this number. All hops of a key's path are consecutive reports.
-    fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY], scratch: &'a mut [u8]) -> Operation<'a> {
+    fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY_LEN], scratch: &'a mut [u8]) -> Operation<'a> {
         let hops = u64::from(self.hops);
-        let of_key = if self.operation == OperationArg::Postcard {
+        let key_number = if self.operation == OperationArg::Postcard {
             number / hops
         } else {
             number
         };
-        write_key(of_key % self.keys, self.seed, key);
+        write_key(key_number % self.keys, self.seed, key);
         let len = usize::from(self.data);
         match self.operation {
             OperationArg::KeyWrite => {
                 let data = &mut scratch[..len];
-                number_it(number, data);
+                write_number(number, data);
                 Operation::KeyWrite {
                     copies: self.copies,
                     store: self.store,
@@ -147,7 +147,7 @@ impl Args {
                 entries
                     .chunks_mut(len)
                     .zip(first..)
-                    .for_each(|(entry, number)| number_it(number, entry));
+                    .for_each(|(entry, number)| write_number(number, entry));
                 let list = self.list.wrapping_add((number % u64::from(self.lists)) as u32);
                 Operation::Append {
                     list,
@@ -180,7 +180,7 @@ fn mix(value: u64) -> u64 {
 }
 
 /// Writes key `number`: an IPv4 5-tuple of UDP with random addresses and ports.
-fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
+fn write_key(number: u64, seed: u64, key: &mut [u8; KEY_LEN]) {
     let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     key[..8].copy_from_slice(&first.to_be_bytes());
     key[8..12].copy_from_slice(&mix(first).to_be_bytes()[..4]);
@@ -188,7 +188,7 @@ fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
 }
 
 /// Writes a value: the report's number in big-endian order, then zeros.
-fn number_it(number: u64, data: &mut [u8]) {
+fn write_number(number: u64, data: &mut [u8]) {
     data.fill(0);
     let bytes = (number as u32).to_be_bytes();
     let len = data.len().min(4);
@@ -202,16 +202,20 @@ mod tests {
     #[test]
     fn a_rate_is_kept_over_any_time() {
         assert_eq!(
-            (due(0, 1000), due(999_999, 1000), due(1_000_000, 1000)),
+            (
+                reports_due(0, 1000),
+                reports_due(999_999, 1000),
+                reports_due(1_000_000, 1000)
+            ),
             (1, 1, 2)
         );
-        assert_eq!(due(3_600_000_000_000, 10_000_000), 36_000_000_001);
+        assert_eq!(reports_due(3_600_000_000_000, 10_000_000), 36_000_000_001);
     }
 
     #[test]
     fn keys_differ_and_come_again_with_the_same_seed() {
         let of = |number, seed| {
-            let mut key = [0; KEY];
+            let mut key = [0; KEY_LEN];
             write_key(number, seed, &mut key);
             key
         };

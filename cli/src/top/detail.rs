@@ -47,13 +47,13 @@ impl Detail {
     }
 
     /// Renders the whole screen as text.
-    pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
+    pub(super) fn render(&self, range: Range, terminal: Terminal) -> String {
         let flow = &self.flow.flow;
         let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));
         let latency = flow.flow_latency.map_or("no latency".to_owned(), |latency| {
             let is_now = range == Range::Now && self.flow.range.is_none();
-            let word = if is_now { "latency" } else { "greatest latency" };
-            format!("{word} {}", units::nanos(latency))
+            let label = if is_now { "latency" } else { "greatest latency" };
+            format!("{label} {}", units::nanos(latency))
         });
         let mut out = format!(
             "{title}\n{latency}   {} reports   {} to {} UTC   esc back\n\n",
@@ -98,7 +98,7 @@ impl Detail {
             .filter_map(|hop| hop.hop_latency)
             .max()
             .unwrap_or(0);
-        let heads = [
+        let columns = [
             ("HOP", Right),
             ("NODE", Left),
             ("LATENCY", Right),
@@ -106,7 +106,7 @@ impl Detail {
             ("QUEUE", Right),
             ("OCCUPANCY", Right),
         ];
-        let mut table = Table::new(heads);
+        let mut table = Table::new(columns);
         for (i, hop) in self.flow.hops.iter().enumerate() {
             table.row([
                 (i + 1).to_string(),
@@ -158,6 +158,6 @@ paths
 events, latest first
   the store is off
 ";
-        assert_eq!(detail.picture(Range::Last(1), Terminal::plain()), expected);
+        assert_eq!(detail.render(Range::Last(1), Terminal::plain()), expected);
     }
 }

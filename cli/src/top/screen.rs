@@ -3,15 +3,14 @@
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use terminal::{CliError, Terminal};
 
 /// Maximum gap between two bytes of one key; a longer one after ESC means the Escape key.
-const REST: Duration = Duration::from_millis(40);
+const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(40);
 /// Maximum number of bytes in an escape sequence.
-const LONGEST: usize = 16;
+const MAX_SEQUENCE_LEN: usize = 16;
 
 /// Key that was pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,17 +38,17 @@ impl Keys {
     /// Waits for the next key, at most for `wait`.
     pub(super) fn next(&self, wait: Duration) -> Result<Key, RecvTimeoutError> {
         let first = self.bytes.recv_timeout(wait)?;
-        Ok(key(first, || self.bytes.recv_timeout(REST).ok()))
+        Ok(key(first, || self.bytes.recv_timeout(SEQUENCE_TIMEOUT).ok()))
     }
 }
 
-/// Decodes a key from its first byte. `more` returns the next byte, or `None` if it does not follow at once.
-fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
+/// Decodes a key from its first byte. `next_byte` returns the next byte, or `None` if it does not follow at once.
+fn key(first: u8, mut next_byte: impl FnMut() -> Option<u8>) -> Key {
     match first {
         b'\r' | b'\n' => Key::Enter,
         0x7f | 0x08 => Key::Backspace,
-        0x1b => match more() {
-            Some(b'[' | b'O') => sequence(more),
+        0x1b => match next_byte() {
+            Some(b'[' | b'O') => sequence(next_byte),
             _ => Key::Escape,
         },
         0..0x80 => Key::Char(char::from(first)),
@@ -57,7 +56,7 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
             // The number of leading ones in the first byte is the length of a UTF-8 character.
             let length = (first.leading_ones() as usize).clamp(1, 4);
             let bytes: Vec<u8> = std::iter::once(first)
-                .chain(std::iter::from_fn(more).take(length - 1))
+                .chain(std::iter::from_fn(next_byte).take(length - 1))
                 .collect();
             Key::Char(
                 String::from_utf8_lossy(&bytes)
@@ -70,9 +69,9 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
 }
 
 /// Decodes the rest of an escape sequence, such as `[A` or `[5~`. An unknown sequence becomes NUL, which does nothing.
-fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
+fn sequence(next_byte: impl FnMut() -> Option<u8>) -> Key {
     let mut number = 0_u8;
-    for byte in std::iter::from_fn(more).take(LONGEST) {
+    for byte in std::iter::from_fn(next_byte).take(MAX_SEQUENCE_LEN) {
         match byte {
             b'0'..=b'9' => number = byte - b'0',
             b'A' => return Key::Up,
@@ -98,10 +97,10 @@ fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
 }
 
 /// Overwrites the previous screen line by line, which avoids the flicker of clearing it.
-pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
+pub(super) fn draw(text: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
     for line in terminal
-        .clean(picture)
+        .clean(text)
         .lines()
         .take(terminal.height.saturating_sub(1))
     {

@@ -47,29 +47,29 @@ impl Snapshot {
     }
 
     /// Renders the status and one table for printing once.
-    pub(super) fn picture(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
+    pub(super) fn render(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let (table, _) = self.table(page, Some(terminal.height.saturating_sub(6)));
         let body = if table.is_empty() {
-            format!("{}\n", self.nothing(page.view))
+            format!("{}\n", self.empty_text(page.view))
         } else {
             table.render()
         };
-        format!("{}\n{body}", self.head(page, range, client, terminal))
+        format!("{}\n{body}", self.header(page, range, client, terminal))
     }
 
-    /// Renders the table, scrolled to the selected row, which has a mark. `taken` is the number of lines used above.
-    pub(super) fn body(&self, page: &Page, terminal: Terminal, taken: usize) -> String {
+    /// Renders the table, scrolled to the selected row, which has a mark. `used_lines` is the number of lines used above.
+    pub(super) fn body(&self, page: &Page, terminal: Terminal, used_lines: usize) -> String {
         let (table, rows) = self.table(page, None);
         if table.is_empty() {
-            return format!("{}\n", self.nothing(page.view));
+            return format!("{}\n", self.empty_text(page.view));
         }
-        let room = terminal.height.saturating_sub(taken).max(1);
+        let visible_rows = terminal.height.saturating_sub(used_lines).max(1);
         let selected = page.selected.min(rows.len().saturating_sub(1));
-        let first = (selected + 1).saturating_sub(room);
+        let first = (selected + 1).saturating_sub(visible_rows);
         let text = table.indented(2).render();
         let mut lines = text.lines();
         let mut out = lines.next().unwrap_or_default().to_owned() + "\n";
-        for (row, line) in lines.enumerate().skip(first).take(room) {
+        for (row, line) in lines.enumerate().skip(first).take(visible_rows) {
             let line = match row == selected {
                 true => terminal.paint(
                     Tone::Strong,
@@ -83,10 +83,10 @@ impl Snapshot {
         out
     }
 
-    /// Builds the table of the page's view, and the target of each row. `most` limits the number of flows.
-    pub(super) fn table(&self, page: &Page, most: Option<usize>) -> (Table, Vec<Target>) {
+    /// Builds the table of the page's view, and the target of each row. `limit` limits the number of flows.
+    pub(super) fn table(&self, page: &Page, limit: Option<usize>) -> (Table, Vec<Target>) {
         match page.view {
-            View::Flows => self.flow_table(most.unwrap_or(usize::MAX)),
+            View::Flows => self.flow_table(limit.unwrap_or(usize::MAX)),
             View::Nodes => self.node_table(page.order),
             View::Links => self.link_table(page.order),
         }
@@ -97,7 +97,7 @@ impl Snapshot {
         self.status.console == Some(true)
     }
 
-    fn nothing(&self, view: View) -> &'static str {
+    fn empty_text(&self, view: View) -> &'static str {
         if self.flows.range.is_some() {
             return match view {
                 View::Flows => "no matching flows in this time",
@@ -113,7 +113,7 @@ impl Snapshot {
     }
 
     /// Renders the lines above the table: status, inputs, losses, and the keys.
-    pub(super) fn head(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
+    pub(super) fn header(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let StatusView {
             version,
             uptime_s,
@@ -121,7 +121,7 @@ impl Snapshot {
             ..
         } = &self.status;
         let uptime = units::clock(Duration::from_secs_f64(uptime_s.clamp(0.0, 1e9)));
-        let first = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
+        let program = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
         let reports = units::short(rates.reports);
         let events = units::short(rates.events);
         let tabs = [
@@ -136,22 +136,22 @@ impl Snapshot {
                 name.into()
             }
         });
-        let about = match range {
+        let summary = match range {
             // A console has no live state, so it always returns a time range.
             Range::Now if self.flows.range.is_none() => format!(
-                "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}",
+                "{program}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}",
                 client.url(),
                 self.inputs(terminal),
                 self.losses(terminal),
             ),
-            _ => format!("{first}  {}\n{}", client.url(), self.time(terminal)),
+            _ => format!("{program}  {}\n{}", client.url(), self.time(terminal)),
         };
         let filter = match page.filter.trim() {
             "" => String::new(),
             filter => format!("   filter: {filter}"),
         };
         format!(
-            "{about}\n{}   s order: {}   q quit{filter}\n",
+            "{summary}\n{}   s order: {}   q quit{filter}\n",
             tabs.join("  "),
             page.order.name()
         )
@@ -162,9 +162,9 @@ impl Snapshot {
         let Some(range) = self.flows.range else {
             return String::new();
         };
-        let all = [self.flows.range, self.nodes.range, self.links.range];
-        let truncated = all.into_iter().flatten().any(|range| range.truncated);
-        let rest = if truncated {
+        let ranges = [self.flows.range, self.nodes.range, self.links.range];
+        let truncated = ranges.into_iter().flatten().any(|range| range.truncated);
+        let warning = if truncated {
             terminal.paint(
                 Tone::Warn,
                 "  incomplete: this time has more flows than are considered",
@@ -176,31 +176,31 @@ impl Snapshot {
             Tone::Strong,
             &format!("{} to {} UTC", to_minute(range.from), to_minute(range.to)),
         );
-        let whence = if self.is_console() {
+        let source = if self.is_console() {
             "ClickHouse"
         } else {
             "the store"
         };
-        format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
+        format!("{time}, from {source}   [ earlier  ] later  0 now{warning}")
     }
 
     /// Formats each interface's receive path and the inputs that are down (`in: xdp://eth1 by xdp-native`), not working UDP.
     fn inputs(&self, terminal: Terminal) -> String {
-        let listed = self
+        let inputs = self
             .status
             .inputs
             .iter()
             .filter(|input| input.interface.is_some() || input.message.is_some());
-        let shown: Vec<_> = listed
+        let texts: Vec<_> = inputs
             .map(|input| match &input.message {
-                Some(why) => terminal.paint(Tone::Bad, &format!("{} is down: {why}", input.listen)),
+                Some(reason) => terminal.paint(Tone::Bad, &format!("{} is down: {reason}", input.listen)),
                 None => format!("{} by {}", input.listen, input.kind),
             })
             .collect();
-        if shown.is_empty() {
+        if texts.is_empty() {
             String::new()
         } else {
-            format!("in: {}\n", shown.join(" · "))
+            format!("in: {}\n", texts.join(" · "))
         }
     }
 
@@ -217,10 +217,10 @@ impl Snapshot {
             };
             match stage.evidence {
                 Some(Evidence {
-                    unconfirmed: more @ 1..,
+                    unconfirmed: count @ 1..,
                     ..
                 }) => {
-                    format!("{text}, unconfirmed {}", units::count(more))
+                    format!("{text}, unconfirmed {}", units::count(count))
                 }
                 _ => text,
             }
@@ -229,7 +229,7 @@ impl Snapshot {
     }
 
     /// Returns the table of flows, and what Enter opens on each row.
-    fn flow_table(&self, most: usize) -> (Table, Vec<Target>) {
+    fn flow_table(&self, limit: usize) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
         let slowest = self
             .flows
@@ -246,7 +246,7 @@ impl Snapshot {
             ("PATH", Left),
         ]);
         let mut rows = Vec::new();
-        for flow in self.flows.flows.iter().take(most) {
+        for flow in self.flows.flows.iter().take(limit) {
             rows.push(Target::Flow(FlowName {
                 id: flow.id.clone(),
                 text: flow.text.clone(),
@@ -277,25 +277,31 @@ impl Snapshot {
                 Order::Rate => node.reports,
             })
         });
-        let heads = [
+        let columns = [
             ("NODE", Right),
             ("NAME", Left),
             ("LATENCY", Right),
             ("P50", Right),
             ("P99", Right),
         ];
-        let more = [
+        let value_columns = [
             ("MAX", Right),
             ("QUEUE", Right),
             ("NOW", Right),
             ("MAX", Right),
             ("UNIT", Left),
         ];
-        let last = [("DROPS", Right), ("REPORTS", Right)];
+        let count_columns = [("DROPS", Right), ("REPORTS", Right)];
         // Shown only if some node has implausible latencies.
         let implausible = nodes.iter().any(|node| node.implausible_latencies > 0);
-        let odd = implausible.then_some(("IMPLAUSIBLE", Right));
-        let mut table = Table::new(heads.into_iter().chain(more).chain(last).chain(odd));
+        let implausible_column = implausible.then_some(("IMPLAUSIBLE", Right));
+        let mut table = Table::new(
+            columns
+                .into_iter()
+                .chain(value_columns)
+                .chain(count_columns)
+                .chain(implausible_column),
+        );
         let rows = nodes.iter().map(|node| Target::Node(node.node)).collect();
         for node in nodes {
             let latency = node.hop_latency;
@@ -316,8 +322,8 @@ impl Snapshot {
                 units::count(node.drops),
                 units::count(node.reports),
             ];
-            let odd = odd.map(|_| units::count(node.implausible_latencies));
-            table.row(row.into_iter().chain(odd));
+            let implausible_column = implausible_column.map(|_| units::count(node.implausible_latencies));
+            table.row(row.into_iter().chain(implausible_column));
         }
         (table, rows)
     }
@@ -337,7 +343,7 @@ impl Snapshot {
             }
             .reverse()
         });
-        let heads = [
+        let columns = [
             ("LINK", Left),
             ("IF", Right),
             ("UTILIZATION", Right),
@@ -345,7 +351,7 @@ impl Snapshot {
             ("QUEUE", Right),
         ];
         let mut table = Table::new(
-            heads
+            columns
                 .into_iter()
                 .chain([("NODE LATENCY", Right), ("FLOWS", Right)]),
         );
@@ -427,15 +433,15 @@ mod tests {
         }
     }
 
-    fn picture(view: View, order: Order) -> String {
+    fn render(view: View, order: Order) -> String {
         let client = Client::new("127.0.0.1:1", None).unwrap();
-        snapshot().picture(&page(view, order), Range::Now, &client, Terminal::plain())
+        snapshot().render(&page(view, order), Range::Now, &client, Terminal::plain())
     }
 
     #[test]
     fn flows_show_latency_and_path_under_the_loss_budget() {
         assert_eq!(
-            picture(View::Flows, Order::Latency),
+            render(View::Flows, Order::Latency),
             "hopwise 0.1.0  http://127.0.0.1:1  up 3:12  12.3 k reports/s  40.0 events/s
 lost: network 12 (lost), unconfirmed 3 · kernel 0
 f flows  n nodes  l links   s order: latency   q quit
@@ -455,21 +461,21 @@ LATENCY                REPORTS  FLOW                     PATH
             message: message.map(str::to_owned),
             ..Default::default()
         };
-        let mut shown = snapshot();
-        assert_eq!(shown.inputs(Terminal::plain()), "");
-        shown.status.inputs = vec![
+        let mut texts = snapshot();
+        assert_eq!(texts.inputs(Terminal::plain()), "");
+        texts.status.inputs = vec![
             input("udp://0.0.0.0:1", None, None),
             input("xdp://eth1", Some("eth1"), None),
             input("xdp://eth2", Some("eth2"), Some("the interface was removed")),
         ];
         let expected = "in: xdp://eth1 by xdp-native · xdp://eth2 is down: the interface was removed\n";
-        assert_eq!(shown.inputs(Terminal::plain()), expected);
+        assert_eq!(texts.inputs(Terminal::plain()), expected);
     }
 
     #[test]
     fn nodes_are_in_the_requested_order() {
         let rows = |order| {
-            picture(View::Nodes, order)
+            render(View::Nodes, order)
                 .lines()
                 .skip(5)
                 .map(str::to_string)
@@ -483,9 +489,9 @@ LATENCY                REPORTS  FLOW                     PATH
 
     #[test]
     fn links_show_their_utilization() {
-        let shown = picture(View::Links, Order::Rate);
+        let texts = render(View::Links, Order::Rate);
         assert_eq!(
-            shown.lines().skip(4).collect::<Vec<_>>(),
+            texts.lines().skip(4).collect::<Vec<_>>(),
             [
                 "LINK   IF  UTILIZATION          QUEUE  NODE LATENCY  FLOWS",
                 "1 > 3   2       50.0 %  ██████     64        900 ns      4"
@@ -506,8 +512,8 @@ LATENCY                REPORTS  FLOW                     PATH
         let client = Client::new("127.0.0.1:1", None).unwrap();
         let mut page = page(View::Nodes, Order::Latency);
         page.filter = "node == 3".to_owned();
-        let shown = past.picture(&page, Range::Between(from, range.to), &client, Terminal::plain());
-        let lines: Vec<&str> = shown.lines().take(3).collect();
+        let texts = past.render(&page, Range::Between(from, range.to), &client, Terminal::plain());
+        let lines: Vec<&str> = texts.lines().take(3).collect();
         assert_eq!(
             lines,
             [
@@ -530,8 +536,8 @@ LATENCY                REPORTS  FLOW                     PATH
         console.status = serde_json::from_value(json!({"version": "0.1.0", "console": true})).unwrap();
         let client = Client::new("127.0.0.1:1", None).unwrap();
         let page = page(View::Flows, Order::Latency);
-        let shown = console.picture(&page, Range::Now, &client, Terminal::plain());
-        let lines: Vec<&str> = shown.lines().take(2).collect();
+        let texts = console.render(&page, Range::Now, &client, Terminal::plain());
+        let lines: Vec<&str> = texts.lines().take(2).collect();
         let time = "2026-11-21 14:00 to 2026-11-21 14:15 UTC, from ClickHouse   [ earlier  ] later  0 now";
         assert_eq!(lines, ["hopwise 0.1.0  http://127.0.0.1:1", time]);
     }

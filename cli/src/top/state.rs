@@ -5,15 +5,15 @@ use super::{Order, View, screen::Key};
 
 const SECOND: u64 = 1_000_000_000;
 /// Length of a range of which only one end is given.
-const USUAL: u64 = 900 * SECOND;
+const DEFAULT_LENGTH: u64 = 900 * SECOND;
 /// Minimum length of a range after zooming in.
-const SHORTEST: u64 = 60 * SECOND;
+const MIN_LENGTH: u64 = 60 * SECOND;
 /// Rows per step of the page keys.
-const PAGE: usize = 20;
+const PAGE_ROWS: usize = 20;
 /// Maximum number of pages to go back to.
-const DEEPEST: usize = 32;
+const MAX_BACK_PAGES: usize = 32;
 /// Maximum length of a filter, bytes.
-const LONGEST: usize = 4_000;
+const MAX_FILTER_LEN: usize = 4_000;
 
 /// Time range of the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,9 +59,9 @@ pub(super) struct State {
     pub(super) range: Range,
     pub(super) page: Page,
     /// Earlier pages, to which the back key returns.
-    before: Vec<Page>,
+    back_pages: Vec<Page>,
     /// Text of the filter while it is being typed.
-    pub(super) writing: Option<String>,
+    pub(super) filter_input: Option<String>,
 }
 
 /// Action that follows a key.
@@ -70,7 +70,7 @@ pub(super) enum Action {
     /// Redraw with the responses at hand.
     Draw,
     /// Request the data again, then redraw.
-    Ask,
+    Fetch,
     Quit,
 }
 
@@ -81,7 +81,7 @@ impl Range {
             (None, None) => Ok(Self::Now),
             (Some(from), None) if from < now => Ok(Self::Last(now - from)),
             (Some(_), None) => Err("--from is not in the past".to_owned()),
-            (None, Some(to)) => Ok(Self::Between(to.saturating_sub(USUAL), to)),
+            (None, Some(to)) => Ok(Self::Between(to.saturating_sub(DEFAULT_LENGTH), to)),
             (Some(from), Some(to)) if from < to => Ok(Self::Between(from, to)),
             (Some(_), Some(_)) => Err("--from must be before --to".to_owned()),
         }
@@ -104,7 +104,7 @@ impl Range {
     /// Returns (from, to) of the range, ns since 1970.
     fn limits(self, now: u64) -> (u64, u64) {
         match self {
-            Self::Now => (now.saturating_sub(USUAL), now),
+            Self::Now => (now.saturating_sub(DEFAULT_LENGTH), now),
             Self::Last(length) => (now.saturating_sub(length), now),
             Self::Between(from, to) => (from, to),
         }
@@ -120,27 +120,27 @@ impl Range {
         let length = to - from;
         match to.saturating_add(length) {
             // A range that would reach into the future ends now instead.
-            end if end >= now && length == USUAL => Self::Now,
+            end if end >= now && length == DEFAULT_LENGTH => Self::Now,
             end if end >= now => Self::Last(length),
             end => Self::Between(to, end),
         }
     }
 
     /// Returns a range of twice or half the length around the same middle. A range that ends now still does.
-    fn stretched(self, now: u64, is_longer: bool) -> Self {
+    fn zoomed(self, now: u64, is_longer: bool) -> Self {
         let (from, to) = self.limits(now);
         let length = to - from;
-        let new = if is_longer {
+        let new_length = if is_longer {
             length.saturating_mul(2)
         } else {
-            (length / 2).max(SHORTEST)
+            (length / 2).max(MIN_LENGTH)
         };
         if self.is_live() {
-            return Self::Last(new);
+            return Self::Last(new_length);
         }
         let middle = from + length / 2;
-        let end = (middle.saturating_add(new / 2)).min(now);
-        Self::Between(end.saturating_sub(new), end)
+        let end = (middle.saturating_add(new_length / 2)).min(now);
+        Self::Between(end.saturating_sub(new_length), end)
     }
 }
 
@@ -156,23 +156,23 @@ impl State {
         Self {
             range,
             page,
-            before: Vec::new(),
-            writing: None,
+            back_pages: Vec::new(),
+            filter_input: None,
         }
     }
 
     /// Handles a key. `rows` are the targets of the table's rows.
     pub(super) fn press(&mut self, key: Key, rows: &[Target], now: u64) -> Action {
-        if self.writing.is_some() {
-            return self.write(key);
+        if self.filter_input.is_some() {
+            return self.edit_filter(key);
         }
         let last = rows.len().saturating_sub(1);
         match key {
             Key::Char('q' | 'Q' | '\u{3}' | '\u{4}') => return Action::Quit,
             Key::Up | Key::Char('k') => self.select(self.page.selected.saturating_sub(1)),
             Key::Down | Key::Char('j') => self.select((self.page.selected + 1).min(last)),
-            Key::PageUp => self.select(self.page.selected.saturating_sub(PAGE)),
-            Key::PageDown => self.select((self.page.selected + PAGE).min(last)),
+            Key::PageUp => self.select(self.page.selected.saturating_sub(PAGE_ROWS)),
+            Key::PageDown => self.select((self.page.selected + PAGE_ROWS).min(last)),
             Key::Home => self.select(0),
             Key::End => self.select(last),
             Key::Enter | Key::Right => {
@@ -182,16 +182,16 @@ impl State {
                     return Action::Draw;
                 };
                 self.enter(target.clone());
-                return Action::Ask;
+                return Action::Fetch;
             }
             Key::Escape | Key::Backspace | Key::Left => {
-                let Some(before) = self.before.pop() else {
+                let Some(previous) = self.back_pages.pop() else {
                     return Action::Draw;
                 };
-                self.page = before;
-                return Action::Ask;
+                self.page = previous;
+                return Action::Fetch;
             }
-            Key::Char('/') => self.writing = Some(self.page.filter.clone()),
+            Key::Char('/') => self.filter_input = Some(self.page.filter.clone()),
             Key::Char(other) => return self.press_letter(other, now),
         }
         Action::Draw
@@ -207,18 +207,18 @@ impl State {
         };
         if let Some(view) = view {
             (self.page.view, self.page.selected, self.page.flow) = (view, 0, None);
-            return Action::Ask;
+            return Action::Fetch;
         }
         match letter {
             's' => self.page.order = self.page.order.next(),
             '[' | '<' => self.range = self.range.earlier(now),
             ']' | '>' => self.range = self.range.later(now),
-            '-' => self.range = self.range.stretched(now, true),
-            '+' => self.range = self.range.stretched(now, false),
+            '-' => self.range = self.range.zoomed(now, true),
+            '+' => self.range = self.range.zoomed(now, false),
             '0' => self.range = Range::Now,
             _ => return Action::Draw,
         }
-        Action::Ask
+        Action::Fetch
     }
 
     fn select(&mut self, row: usize) {
@@ -227,11 +227,11 @@ impl State {
 
     /// Opens the selected row: a flow's own page, or the flows of the node or link. The current page is kept to go back to.
     fn enter(&mut self, target: Target) {
-        if self.before.len() == DEEPEST {
-            self.before.remove(0);
+        if self.back_pages.len() == MAX_BACK_PAGES {
+            self.back_pages.remove(0);
         }
-        self.before.push(self.page.clone());
-        let narrow = match target {
+        self.back_pages.push(self.page.clone());
+        let condition = match target {
             Target::Flow(flow) => {
                 self.page.flow = Some(flow);
                 return;
@@ -241,29 +241,29 @@ impl State {
         };
         // Parentheses, because the filter may contain `or`. A single word is a search text and must be quoted in a condition.
         self.page.filter = match self.page.filter.trim() {
-            "" => narrow,
-            filter if filter.contains(char::is_whitespace) => format!("({filter}) and {narrow}"),
-            word => format!("\"{}\" and {narrow}", word.trim_matches('"')),
+            "" => condition,
+            filter if filter.contains(char::is_whitespace) => format!("({filter}) and {condition}"),
+            word => format!("\"{}\" and {condition}", word.trim_matches('"')),
         };
         (self.page.view, self.page.selected) = (View::Flows, 0);
     }
 
     /// Edits the filter while it is typed. Enter applies it, Escape leaves the old one.
-    fn write(&mut self, key: Key) -> Action {
-        let Some(text) = &mut self.writing else {
+    fn edit_filter(&mut self, key: Key) -> Action {
+        let Some(text) = &mut self.filter_input else {
             return Action::Draw;
         };
         match key {
             Key::Char('\u{3}' | '\u{4}') => return Action::Quit,
-            Key::Char(letter) if !letter.is_control() && text.len() < LONGEST => text.push(letter),
+            Key::Char(letter) if !letter.is_control() && text.len() < MAX_FILTER_LEN => text.push(letter),
             Key::Backspace => {
                 text.pop();
             }
-            Key::Escape => self.writing = None,
+            Key::Escape => self.filter_input = None,
             Key::Enter => {
-                self.page.filter = self.writing.take().unwrap_or_default();
+                self.page.filter = self.filter_input.take().unwrap_or_default();
                 self.page.selected = 0;
-                return Action::Ask;
+                return Action::Fetch;
             }
             _ => {}
         }
@@ -286,7 +286,7 @@ mod tests {
         let hour = 3_600 * SECOND;
         let mut state = State::new(Range::Last(hour), View::Flows, Order::Rate, "");
         let mut press = |letter| {
-            assert_eq!(state.press(Key::Char(letter), &[], NOW), Action::Ask);
+            assert_eq!(state.press(Key::Char(letter), &[], NOW), Action::Fetch);
             state.range
         };
         assert_eq!(press('['), Range::Between(NOW - 2 * hour, NOW - hour));
@@ -299,11 +299,17 @@ mod tests {
         assert_eq!(press('0'), Range::Now);
         assert_eq!(
             [press('['), press(']')],
-            [Range::Between(NOW - 2 * USUAL, NOW - USUAL), Range::Now]
+            [
+                Range::Between(NOW - 2 * DEFAULT_LENGTH, NOW - DEFAULT_LENGTH),
+                Range::Now
+            ]
         );
         let given = |from, to| Range::new(from, to, NOW);
         assert_eq!(given(Some(NOW - hour), None), Ok(Range::Last(hour)));
-        assert_eq!(given(None, Some(NOW)), Ok(Range::Between(NOW - USUAL, NOW)));
+        assert_eq!(
+            given(None, Some(NOW)),
+            Ok(Range::Between(NOW - DEFAULT_LENGTH, NOW))
+        );
         assert!(given(Some(NOW), None).is_err() && given(Some(5), Some(5)).is_err());
     }
 
@@ -316,7 +322,7 @@ mod tests {
         assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
         assert_eq!(
             (state.page.selected, state.press(Key::Enter, &nodes, NOW)),
-            (1, Action::Ask)
+            (1, Action::Fetch)
         );
         assert_eq!(state.page.filter, "(src == 10.0.0.1 or port == 80) and node == 7");
         assert_eq!((state.page.view, state.page.selected), (View::Flows, 0));
@@ -331,11 +337,11 @@ mod tests {
             Action::Draw,
             "a hop leads nowhere"
         );
-        assert_eq!(state.press(Key::Escape, &[], NOW), Action::Ask);
-        assert!(state.page.flow.is_none() && state.before.len() == 1);
+        assert_eq!(state.press(Key::Escape, &[], NOW), Action::Fetch);
+        assert!(state.page.flow.is_none() && state.back_pages.len() == 1);
         state.press(Key::Backspace, &[], NOW);
         assert_eq!(
-            (state.page.view, state.page.selected, state.before.len()),
+            (state.page.view, state.page.selected, state.back_pages.len()),
             (View::Nodes, 1, 0)
         );
         // Nothing is behind the first page.
@@ -353,7 +359,7 @@ mod tests {
         let mut press = |key| {
             (
                 state.press(key, &[], NOW),
-                state.writing.clone(),
+                state.filter_input.clone(),
                 state.page.filter.clone(),
             )
         };
@@ -364,7 +370,7 @@ mod tests {
             press(Key::Backspace),
             (Action::Draw, Some("q".to_owned()), String::new())
         );
-        assert_eq!(press(Key::Enter), (Action::Ask, None, "q".to_owned()));
+        assert_eq!(press(Key::Enter), (Action::Fetch, None, "q".to_owned()));
         press(Key::Char('/'));
         press(Key::Char('x'));
         assert_eq!(

@@ -4,17 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::down::{self, Removed};
-use crate::file::P4Program;
-use crate::remote::Lab;
-use crate::restart::Restarted;
-use crate::state;
-use crate::topology::{Host, Node, Topology, entry};
-use crate::traffic::Figures;
-use crate::up::Created;
-use terminal::CliError;
-use terminal::Tone;
-use terminal::{Align, Table, Terminal, units};
+use crate::down::{self, RemovalCounts};
+use crate::topology::{Host, Node, Topology, attached_switch};
+use crate::{file::P4Program, remote::Lab, restart::RestartTimes, state, traffic::PairStats, up::CreatedLab};
+use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
 pub(super) fn line(text: &str) -> Result<(), CliError> {
     print(&format!("{text}\n"))
@@ -29,8 +22,8 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 }
 
 /// Prints the nodes of a new lab, its URL, and commands to try next.
-pub(super) fn created(created: &Created) -> Result<(), CliError> {
-    let Created { lab, has_web_page } = created;
+pub(super) fn print_created(created: &CreatedLab) -> Result<(), CliError> {
+    let CreatedLab { lab, has_web_page } = created;
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
     let sizes = [
@@ -38,7 +31,7 @@ pub(super) fn created(created: &Created) -> Result<(), CliError> {
         ("switch", topology.switches.len()),
         ("link", topology.links.len()),
     ];
-    let sizes = sizes.map(|(noun, count)| counted(count, noun));
+    let sizes = sizes.map(|(noun, count)| count_text(count, noun));
     let mut out = format!("The lab {} is up: {}.\n\n", topology.name, sizes.join(", "));
     out += &hosts(topology);
     out.push('\n');
@@ -54,13 +47,13 @@ pub(super) fn created(created: &Created) -> Result<(), CliError> {
         lab.directory.path().display()
     );
     out += "Try next (as root):\n";
-    for (command, why) in next_steps(topology) {
-        out += &format!("  hopwise lab {command:<46} {why}\n");
+    for (command, remark) in next_steps(topology) {
+        out += &format!("  hopwise lab {command:<46} {remark}\n");
     }
     print(&out)
 }
 
-fn counted(count: usize, noun: &str) -> String {
+fn count_text(count: usize, noun: &str) -> String {
     let plural = if noun.ends_with("ch") || noun.ends_with('s') {
         "es"
     } else {
@@ -74,9 +67,9 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let (Some(first), Some(last)) = (topology.hosts.first(), topology.hosts.last()) else {
         return Vec::new();
     };
-    let a = &first.name;
-    let b = &last.name;
-    let ping = last
+    let from = &first.name;
+    let to = &last.name;
+    let address = last
         .addresses
         .first()
         .map_or_else(String::new, |address| address.ip.to_string());
@@ -88,15 +81,15 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
         (
-            format!("exec {a} -- ping -c 3 {ping}"),
+            format!("exec {from} -- ping -c 3 {address}"),
             "through the switches; the hosts see no INT",
         ),
         (
-            format!("traffic flow {a} {b} --rate {} --for 30", rate(topology)),
+            format!("traffic flow {from} {to} --rate {} --for 30", rate(topology)),
             "see its path: Topology, Flow",
         ),
         (
-            format!("traffic burst {a} {b} --packets 300"),
+            format!("traffic burst {from} {to} --packets 300"),
             "see the queue: Events",
         ),
         match (topology.has_bmv2(), topology.p4_program()) {
@@ -153,7 +146,7 @@ fn hosts(topology: &Topology) -> String {
         table.row([
             host.name.clone(),
             addresses(host).join(", "),
-            topology.switches[entry(topology, host)].name.clone(),
+            topology.switches[attached_switch(topology, host)].name.clone(),
         ]);
     }
     table.render()
@@ -170,7 +163,7 @@ fn switches(topology: &Topology) -> String {
         let ports: Vec<String> = switch
             .ports
             .iter()
-            .map(|port| format!("{} to {}", port.number, topology.name_of(port.peer)))
+            .map(|port| format!("{} to {}", port.number, topology.node_name(port.peer)))
             .collect();
         table.row([switch.name.clone(), switch.node.to_string(), ports.join(", ")]);
     }
@@ -178,8 +171,8 @@ fn switches(topology: &Topology) -> String {
 }
 
 /// Prints how many processes and namespaces were removed.
-pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
-    let Removed {
+pub(super) fn print_removed(lab: &str, removed: &RemovalCounts) -> Result<(), CliError> {
+    let RemovalCounts {
         processes,
         namespaces,
     } = removed;
@@ -192,7 +185,7 @@ pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
 pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     if as_json {
         return print_json(&labs.iter().map(|lab| {
-                        let state = state::Directory::of(lab).state();
+                        let state = state::Directory::for_lab(lab).state();
             json!({ "name": lab, "complete": state.is_some(), "api": state.as_ref().map(|state| &state.api), "file": state.map(|state| state.file) })
         }).collect());
     }
@@ -205,7 +198,7 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
         ("FILE", Align::Left),
     ]);
     for lab in labs {
-        match state::Directory::of(lab).state() {
+        match state::Directory::for_lab(lab).state() {
             Some(state) => table.row([lab.clone(), format!("{}/", state.api), state.file]),
             None => table.row([
                 lab.clone(),
@@ -218,8 +211,11 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
 }
 
 /// Prints how long a switch took to restart and to get its rules back.
-pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) -> Result<(), CliError> {
-    let filled = match filled {
+pub(super) fn print_restarted(
+    switch: &str,
+    RestartTimes { start, recovery }: RestartTimes,
+) -> Result<(), CliError> {
+    let recovery = match recovery {
         Some(time) => format!(
             "; {} ms later its manager had given it its rules",
             time.as_millis()
@@ -227,26 +223,26 @@ pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) ->
         None => String::new(),
     };
     line(&format!(
-        "{switch} was killed and started again in {} ms{filled}.",
+        "{switch} was killed and started again in {} ms{recovery}.",
         start.as_millis()
     ))
 }
 
 /// Prints the state of a lab. Exit code 1 if one of its processes does not answer.
-pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
-    let lab = Lab::open(named)?;
+pub(super) fn status(name: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
+    let lab = Lab::open(name)?;
     let processes = down::processes(&lab.directory)?.len();
     let collector = lab.collector("/status");
     let switches: Vec<Result<Value, CliError>> = (0..lab.topology.switches.len())
         .map(|index| lab.switch(index))
         .collect();
-    let well = collector.is_ok() && switches.iter().all(Result::is_ok);
+    let is_healthy = collector.is_ok() && switches.iter().all(Result::is_ok);
     if as_json {
         print_json(&status_json(&lab, processes, collector, switches))?;
     } else {
         print(&status_text(&lab, processes, &collector, &switches))?;
     }
-    Ok(ExitCode::from(u8::from(!well)))
+    Ok(ExitCode::from(u8::from(!is_healthy)))
 }
 
 fn answer(answer: Result<Value, CliError>) -> Value {
@@ -264,16 +260,16 @@ fn status_json(
 ) -> Value {
     let topology = &lab.topology;
     let hosts = topology.hosts.iter().map(|host| {
-        json!({ "name": host.name, "addresses": addresses(host), "switch": topology.switches[entry(topology, host)].name,
+        json!({ "name": host.name, "addresses": addresses(host), "switch": topology.switches[attached_switch(topology, host)].name,
                 "namespace": lab.namespace(&host.name) })
     });
     let links = topology.links.iter().map(|link| {
-        json!({ "name": link.interfaces[0], "between": link.ends.map(|end| topology.name_of(end)), "interfaces": link.interfaces, "mtu": link.mtu })
+        json!({ "name": link.interfaces[0], "between": link.ends.map(|end| topology.node_name(end)), "interfaces": link.interfaces, "mtu": link.mtu })
     });
     let status = topology.switches.iter().zip(switches).map(|(switch, status)| {
         json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(status) })
     });
-    let faults = lab.state.conditions.described();
+    let faults = lab.state.conditions.descriptions();
     json!({
         "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
         "processes": processes, "directory": lab.directory.path(),
@@ -293,19 +289,19 @@ fn status_text(
         "lab {}, made of {}, {}\n\n",
         topology.name,
         lab.state.file,
-        counted(processes, "process")
+        count_text(processes, "process")
     );
     out += &hosts(topology);
     out.push('\n');
     out += &self::switches(topology);
-    out += &format!("\n  measuring: {}\n", lab.state.conditions.measuring());
-    let mut faults = lab.state.conditions.described();
+    out += &format!("\n  measuring: {}\n", lab.state.conditions.mode_text());
+    let mut faults = lab.state.conditions.descriptions();
     if faults.is_empty() {
         faults.push("none".to_owned());
     }
     out += &format!("  faults: {}\n", faults.join("; "));
-    for says in lab.managed() {
-        out += &format!("  {says}\n");
+    for state in lab.managed() {
+        out += &format!("  {state}\n");
     }
     match collector {
         Ok(status) => {
@@ -333,29 +329,29 @@ fn status_text(
 }
 
 /// Prints loss and latency of generated traffic. Exit code 1 if no packet arrived.
-pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
-    let sent: u64 = figures.iter().map(|one| one.sent).sum();
-    let received: u64 = figures.iter().map(|one| one.received).sum();
-    let lost: u64 = figures.iter().map(Figures::lost).sum();
-    let refused: u64 = figures.iter().map(|one| one.refused).sum();
-    let reordered: u64 = figures.iter().map(|one| one.reordered).sum();
+pub(super) fn traffic(stats: &[PairStats], as_json: bool) -> Result<ExitCode, CliError> {
+    let sent: u64 = stats.iter().map(|pair| pair.sent).sum();
+    let received: u64 = stats.iter().map(|pair| pair.received).sum();
+    let lost: u64 = stats.iter().map(PairStats::lost).sum();
+    let refused: u64 = stats.iter().map(|pair| pair.refused).sum();
+    let reordered: u64 = stats.iter().map(|pair| pair.reordered).sum();
     if as_json {
-        let pairs: Vec<Value> = figures.iter().map(|one| {
-            json!({ "from": one.between[0], "to": one.between[1], "sent": one.sent, "refused": one.refused, "received": one.received,
-                    "lost": one.lost(), "reordered": one.reordered, "delay_ns": delays(one).map(|[least, mean, most]| json!({ "min": least, "mean": mean, "max": most })) })
+        let pairs: Vec<Value> = stats.iter().map(|pair| {
+            json!({ "from": pair.between[0], "to": pair.between[1], "sent": pair.sent, "refused": pair.refused, "received": pair.received,
+                    "lost": pair.lost(), "reordered": pair.reordered, "delay_ns": latencies(pair).map(|[min, mean, max]| json!({ "min": min, "mean": mean, "max": max })) })
         }).collect();
         print_json(
             &json!({ "sent": sent, "refused": refused, "received": received, "lost": lost, "reordered": reordered, "pairs": pairs }),
         )?;
     } else {
-        print(&figures_table(figures))?;
-        let more = if refused > 0 {
+        print(&stats_table(stats))?;
+        let refusal_note = if refused > 0 {
             format!(" The senders' kernels rejected {} more.", units::count(refused))
         } else {
             String::new()
         };
         line(&format!(
-            "\n{} packets sent, {} received, {} lost, {} reordered.{more}",
+            "\n{} packets sent, {} received, {} lost, {} reordered.{refusal_note}",
             units::count(sent),
             units::count(received),
             units::count(lost),
@@ -366,12 +362,16 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
 }
 
 /// Returns minimum, mean and maximum latency, ns; `None` if no packet arrived.
-fn delays(figures: &Figures) -> Option<[u64; 3]> {
-    let mean = figures.sum.checked_div(figures.received.into())?;
-    Some([figures.min, u64::try_from(mean).unwrap_or(u64::MAX), figures.max])
+fn latencies(stats: &PairStats) -> Option<[u64; 3]> {
+    let mean = stats.latency_sum.checked_div(stats.received.into())?;
+    Some([
+        stats.min_latency,
+        u64::try_from(mean).unwrap_or(u64::MAX),
+        stats.max_latency,
+    ])
 }
 
-fn figures_table(figures: &[Figures]) -> String {
+fn stats_table(stats: &[PairStats]) -> String {
     let right = [
         "SENT",
         "RECEIVED",
@@ -387,10 +387,10 @@ fn figures_table(figures: &[Figures]) -> String {
             .into_iter()
             .chain(right),
     );
-    for one in figures {
-        let counts = [one.sent, one.received, one.lost(), one.reordered].map(units::count);
-        let times = delays(one).map_or([const { String::new() }; 3], |times| times.map(units::nanos));
-        table.row(one.between.clone().into_iter().chain(counts).chain(times));
+    for pair in stats {
+        let counts = [pair.sent, pair.received, pair.lost(), pair.reordered].map(units::count);
+        let times = latencies(pair).map_or([const { String::new() }; 3], |times| times.map(units::nanos));
+        table.row(pair.between.clone().into_iter().chain(counts).chain(times));
     }
     table.render()
 }

@@ -1,10 +1,9 @@
 //! The demo's simulated switches as devices of the manager in this process. They start without INT; intents enable it, as in
 //! a real network, and the manager's requests arrive over channels instead of the network.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, fmt::Write};
 
 use dataplane::fabric::{Fabric, Kind};
 use manager::device::{Answer, Etag, Request, State};
@@ -16,14 +15,13 @@ use config::Settings;
 use manage_role::role::{Local, ToDevice};
 use net::client::Client;
 use switch_role::role::{Managed, Proposal, Refused, matched};
-use switch_role::settings::filter;
-use switch_role::settings::{ManagedSettings, SwitchSettings, int_config, watchlist};
+use switch_role::settings::{ManagedSettings, SwitchSettings, filter, int_config, watchlist};
 use terminal::CliError;
 
 /// Interval between two reports of packet counts.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum wait for the switches to follow the intents at the start.
-const INSTALL: Duration = Duration::from_secs(2);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Management side of all switches; applies the manager's requests to the simulated network.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ pub(super) struct Devices {
     commands: Receiver<ToDevice>,
     switches: BTreeMap<u32, Device>,
     /// Time of the latest count of measured packets.
-    counted: Instant,
+    last_count: Instant,
 }
 
 /// Simulated switch as the manager sees it.
@@ -76,14 +74,14 @@ impl Devices {
                 settings,
                 follower: None,
             };
-            device.follow(fabric).map_err(CliError::new)?;
+            device.configure(fabric).map_err(CliError::new)?;
             switches.insert(node, device);
         }
         Ok((
             Self {
                 commands,
                 switches,
-                counted: Instant::now(),
+                last_count: Instant::now(),
             },
             sender,
         ))
@@ -91,8 +89,8 @@ impl Devices {
 
     /// Executes pending commands, and reports once a second how many packets each rule has measured.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
-        while let Ok(arrived) = self.commands.try_recv() {
-            let (command, reply) = match arrived {
+        while let Ok(message) = self.commands.try_recv() {
+            let (command, reply) = match message {
                 ToDevice::Command(command, reply) => (command, reply),
                 ToDevice::Follow(node, follower) => {
                     if let Some(device) = self.switches.get_mut(&node) {
@@ -107,14 +105,14 @@ impl Devices {
             };
             reply(answer);
         }
-        if self.counted.elapsed() < COUNT_INTERVAL {
+        if self.last_count.elapsed() < COUNT_INTERVAL {
             return;
         }
-        self.counted = Instant::now();
+        self.last_count = Instant::now();
         for (node, device) in &self.switches {
             if let (Some(follower), Some(switch)) = (&device.follower, fabric.switch_mut(*node)) {
-                let counted = matched(device.managed.rules(), switch);
-                let measured = counted.iter().map(|(key, counted)| (*key, counted.measured));
+                let counts = matched(device.managed.rules(), switch);
+                let measured = counts.iter().map(|(key, counts)| (*key, counts.measured));
                 follower(Message::Matched(*node, measured.collect()));
             }
         }
@@ -124,7 +122,7 @@ impl Devices {
 impl Device {
     /// Executes a manager's request. If the simulated switch refuses the new rules, the old ones are restored.
     fn execute(&mut self, request: Request, fabric: &mut Fabric) -> Answer {
-        let (proposal, done) = match request {
+        let (proposal, success) = match request {
             Request::Read => {
                 let Etag(etag) = self.managed.etag();
                 let rules = self.managed.rules().clone();
@@ -150,12 +148,12 @@ impl Device {
         };
         let prepared = self.managed.prepare(proposal, &self.settings);
         match prepared.and_then(|prepared| self.managed.apply(prepared)) {
-            Ok(before) => match self.follow(fabric) {
-                Ok(()) => done,
+            Ok(previous) => match self.configure(fabric) {
+                Ok(()) => success,
                 Err(message) => {
-                    self.managed.restore(before);
+                    self.managed.restore(previous);
                     // Cannot fail: the switch has followed these rules before.
-                    let _ = self.follow(fabric);
+                    let _ = self.configure(fabric);
                     Answer::Refused(message)
                 }
             },
@@ -167,7 +165,7 @@ impl Device {
     }
 
     /// Configures the simulated switch according to the rules.
-    fn follow(&self, fabric: &mut Fabric) -> Result<(), String> {
+    fn configure(&self, fabric: &mut Fabric) -> Result<(), String> {
         let settings = self.managed.settings(&self.settings)?;
         for port in &settings.ports {
             let mut roles = dataplane::router::Port::new(port.number, [0; 6]);
@@ -189,7 +187,7 @@ impl Device {
     }
 }
 
-fn switches_of(fabric: &Fabric) -> Vec<u32> {
+pub(super) fn switches_of(fabric: &Fabric) -> Vec<u32> {
     let nodes = fabric.topology().nodes().iter();
     nodes
         .filter(|node| is_switch(&node.kind))
@@ -204,7 +202,7 @@ fn node_name(fabric: &Fabric, id: u32) -> String {
 }
 
 /// Adds the manager and an inventory of the network to the settings.
-pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
+pub(super) fn add_manager_settings(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
     let switches = switches_of(fabric);
     let mut text = "[manager]\nclocks = \"synchronised\"\ncalm = \"100ms\"\ndrain = \"200ms\"\n".to_owned();
     for &node in &switches {
@@ -236,26 +234,26 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
     }
     for node in fabric.topology().nodes() {
         let Kind::Host(address) = node.kind else { continue };
-        let at = switches.iter().find_map(|&switch| {
+        let attachment = switches.iter().find_map(|&switch| {
             let (port, _) = fabric.ports(switch).find(|(_, peer)| *peer == node.id)?;
             Some(format!("at = \"{}:{port}\"", node_name(fabric, switch)))
         });
         let host = &node.name;
-        let at = at.unwrap_or_default();
+        let attachment = attachment.unwrap_or_default();
         let addresses = format!("[\"{}\", \"{}\"]", address.v4, address.v6);
         let _ = writeln!(
             text,
-            "[[inventory.hosts]]\nname = \"{host}\"\naddresses = {addresses}\n{at}"
+            "[[inventory.hosts]]\nname = \"{host}\"\naddresses = {addresses}\n{attachment}"
         );
     }
-    let read = Settings::parse(&text, "demo").map_err(|error| CliError::new(error.to_string()))?;
-    (settings.manager, settings.inventory) = (read.manager, read.inventory);
+    let parsed = Settings::parse(&text, "demo").map_err(|error| CliError::new(error.to_string()))?;
+    (settings.manager, settings.inventory) = (parsed.manager, parsed.inventory);
     Ok(())
 }
 
-/// Adds the demo's intents through the API. `obey` executes the manager's commands, because the network's thread does not run
-/// yet.
-pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(), CliError> {
+/// Adds the demo's intents through the API. `execute_commands` executes the manager's commands, because the network's thread
+/// does not run yet.
+pub(super) fn add_intents(client: &Client, mut execute_commands: impl FnMut()) -> Result<(), CliError> {
     let client = client.clone().by("demo");
     let watch = [
         "flow_path",
@@ -268,9 +266,9 @@ pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(),
         let intent = json!({"name": proto, "match": {"proto": proto}, "watch": watch, "mode": "md"});
         client.send("PUT", "/intents", &intent)?;
     }
-    let begin = Instant::now();
-    while !are_installed(&client.get("/intents")?) && begin.elapsed() < INSTALL {
-        obey();
+    let start = Instant::now();
+    while !are_installed(&client.get("/intents")?) && start.elapsed() < INSTALL_TIMEOUT {
+        execute_commands();
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())

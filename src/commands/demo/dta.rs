@@ -3,30 +3,27 @@
 //!
 //! This module has the switches' side, and the loss budget from the switches to the memory.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, path::Path};
 
 use dataplane::fabric::Fabric;
 use serde_json::Value;
 use wire::FlowKey;
 
-use super::{FOR_ALL, dropped, table};
+use super::{ALL_ACCOUNTED, dropped, table};
 use cli::remote::fetch;
 use config::Settings;
 use net::client::{Client, escape};
 use runtime::reporter::Sockets;
-use switch_role::role::Dta;
-use switch_role::settings::dta::DtaSettings;
-use terminal::CliError;
-use terminal::units;
+use switch_role::{role::Dta, settings::dta::DtaSettings};
+use terminal::{CliError, units};
 use view::{NamedCounts, Stage};
 
 /// Settings of reporters, translator and memory, in TOML.
 const SETTINGS: &str = include_str!("dta.toml");
 /// Attempts to find a port that is free at the addresses of all switches.
-const TRIES: u32 = 20;
+const MAX_PORT_ATTEMPTS: u32 = 20;
 /// Maximum wait for the translator to connect to the memory.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -41,7 +38,7 @@ pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
 }
 
 /// Fills in values known only at run time: the directory of the memory, and the port for control messages to the switches.
-pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: u16) {
+pub(super) fn set_runtime_values(settings: &mut Settings, directory: &Path, control_port: u16) {
     if let Some(memory) = &mut settings.collector.memory {
         memory.directory = directory.to_path_buf();
     }
@@ -54,18 +51,18 @@ pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: 
 /// because a translator has one control port for all reporters.
 #[derive(Debug)]
 pub(super) struct ControlSockets {
-    of: Vec<(u32, Sockets)>,
+    by_node: Vec<(u32, Sockets)>,
     pub(super) port: u16,
 }
 
 impl ControlSockets {
     /// Opens the sockets at a port chosen by the kernel.
     pub(super) fn open(nodes: &[u32]) -> Result<Self, CliError> {
-        let mut tries = 1..TRIES;
+        let mut attempts = 1..MAX_PORT_ATTEMPTS;
         loop {
             match Self::try_open(nodes) {
                 // The port is free at the first address but in use at another; try a new port.
-                Err(_) if tries.next().is_some() => {}
+                Err(_) if attempts.next().is_some() => {}
                 Err(error) => return Err(CliError::new(format!("the demo's switches: {error}"))),
                 Ok(sockets) => return Ok(sockets),
             }
@@ -74,15 +71,15 @@ impl ControlSockets {
 
     fn try_open(nodes: &[u32]) -> Result<Self, nic::Error> {
         let mut sockets = Self {
-            of: Vec::new(),
+            by_node: Vec::new(),
             port: 0,
         };
         for &node in nodes {
             // 127.0.HIGH.LOW from the node id.
-            let own = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
-            let opened = Sockets::open(&[], SocketAddr::new(own, sockets.port))?;
-            sockets.port = opened.control_address().port();
-            sockets.of.push((node, opened));
+            let loopback = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
+            let control = Sockets::open(&[], SocketAddr::new(loopback, sockets.port))?;
+            sockets.port = control.control_address().port();
+            sockets.by_node.push((node, control));
         }
         Ok(sockets)
     }
@@ -105,13 +102,13 @@ impl Reporters {
             ..settings.clone()
         };
         let now = fabric.now();
-        let mut all = Vec::new();
-        for (node, own) in sockets.of {
+        let mut reporters = Vec::new();
+        for (node, sockets) in sockets.by_node {
             if let Some(switch) = fabric.switch_mut(node) {
-                all.push((node, Dta::attach(&settings, node, now, own, switch)?));
+                reporters.push((node, Dta::attach(&settings, node, now, sockets, switch)?));
             }
         }
-        Ok(Self(all))
+        Ok(Self(reporters))
     }
 
     /// Sends pending reports and processes control messages.
@@ -125,8 +122,8 @@ impl Reporters {
     }
 
     /// Sums the counters of all reporters.
-    pub(super) fn account(&self, fabric: &Fabric) -> Reported {
-        let mut reported = Reported::default();
+    pub(super) fn account(&self, fabric: &Fabric) -> DtaTotals {
+        let mut reported = DtaTotals::default();
         for (node, dta) in &self.0 {
             let Some(view) = fabric.switch(*node).map(|switch| dta.view(fabric.now(), switch)) else {
                 continue;
@@ -134,14 +131,14 @@ impl Reporters {
             reported.reports += view.reports;
             reported.datagrams += view.sent;
             reported.unsent += view.unsent;
-            for to in &view.collectors {
-                reported.again += to.retransmitted;
-                reported.waiting += u64::from(to.retransmit_buffered) + to.overwritten;
+            for link in &view.collectors {
+                reported.retransmitted += link.retransmitted;
+                reported.queued += u64::from(link.retransmit_buffered) + link.overwritten;
             }
             for mapping in &view.mappings {
-                reported.made += mapping.operations;
+                reported.operations += mapping.operations;
                 reported.sent += mapping.sent;
-                reported.held += mapping.pending;
+                reported.pending += mapping.pending;
                 for (reason, count) in [
                     ("suppressed", mapping.suppressed),
                     ("missing_value", mapping.missing_value),
@@ -164,23 +161,23 @@ impl Reporters {
 
 /// Totals of the switches' DTA reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Reported {
+pub(super) struct DtaTotals {
     /// Operations of mappings; for Append lists, entries.
-    pub(super) made: u64,
-    /// Operations out of `made` that were sent in reports.
+    pub(super) operations: u64,
+    /// Operations out of `operations` that were sent in reports.
     pub(super) sent: u64,
-    /// Append entries out of `made` that wait until a report is full.
-    pub(super) held: u64,
-    /// Operations out of `made` that were not sent, by reason.
+    /// Append entries out of `operations` that wait until a report is full.
+    pub(super) pending: u64,
+    /// Operations out of `operations` that were not sent, by reason.
     pub(super) unsent_operations: BTreeMap<&'static str, u64>,
     /// Columns of sketches that were reported.
     pub(super) columns: u64,
     /// Distinct reports, without retransmissions.
     pub(super) reports: u64,
     /// Retransmissions of reports to the translator.
-    pub(super) again: u64,
+    pub(super) retransmitted: u64,
     /// Reports that wait in the retransmit buffer, or were overwritten there.
-    pub(super) waiting: u64,
+    pub(super) queued: u64,
     /// Datagrams that the kernel accepted.
     pub(super) datagrams: u64,
     /// Datagrams that the kernel refused.
@@ -191,16 +188,16 @@ pub(super) struct Reported {
 
 /// Counters of the translator and the memory, as the API returned them.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct DtaCounters {
     translator: Value,
     memory: Value,
 }
 
 /// Waits until the translator is connected to the memory.
 pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
-    let begun = Instant::now();
-    while Done::ask(client)?.translator["collectors"][0]["state"] != "up" {
-        if begun.elapsed() > CONNECT_TIMEOUT {
+    let start = Instant::now();
+    while DtaCounters::query(client)?.translator["collectors"][0]["state"] != "up" {
+        if start.elapsed() > CONNECT_TIMEOUT {
             // Reports that the switches send meanwhile are counted as dropped, so the demo can go on.
             terminal::note(format_args!(
                 "the translator has not found the memory yet; see {}/api/v1/translator",
@@ -213,9 +210,9 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
     Ok(())
 }
 
-impl Done {
+impl DtaCounters {
     /// Requests the counters of the translator and the memory from the API.
-    pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
+    pub(super) fn query(client: &Client) -> Result<Self, CliError> {
         Ok(Self {
             translator: fetch(client, "/translator")?,
             memory: fetch(client, "/dta")?,
@@ -223,7 +220,7 @@ impl Done {
     }
 
     /// Builds the loss budget's stages, from the switches to the memory.
-    fn stages(&self, reported: &Reported) -> Vec<Stage> {
+    fn stages(&self, reported: &DtaTotals) -> Vec<Stage> {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
         let not_sent = reported
@@ -236,7 +233,7 @@ impl Done {
             ("socket_buffer_full", number("kernel_drops", collector)),
         ];
         let received = number("reports", translator);
-        let done = counts(&translator["completed"]).values().sum();
+        let completed = counts(&translator["completed"]).values().sum();
         let refused = counts(&translator["dropped"])
             .into_iter()
             .chain(counts(&translator["unreadable"]));
@@ -249,38 +246,50 @@ impl Done {
             .into_iter()
             .chain(counts(&self.memory["refused"]));
         vec![
-            stage(
-                "switches",
-                "operations",
-                (reported.made, reported.sent, reported.held),
-                not_sent,
-            ),
-            stage(
-                "network",
-                "datagrams",
-                (reported.datagrams + reported.unsent, received, 0),
-                network.into(),
-            ),
-            stage(
-                "translator",
-                "reports",
-                (received, done, number("queued", translator)),
-                refused.collect(),
-            ),
-            stage(
-                "memory",
-                "RoCEv2 packets",
-                (number("frames", collector), number("executed", &self.memory), 0),
-                NamedCounts::from(packets).into_iter().chain(dropped).collect(),
-            ),
+            Stage {
+                stage: "switches".into(),
+                unit: "operations".into(),
+                into: reported.operations,
+                out: reported.sent,
+                queued: reported.pending,
+                drops: not_sent,
+                evidence: None,
+            },
+            Stage {
+                stage: "network".into(),
+                unit: "datagrams".into(),
+                into: reported.datagrams + reported.unsent,
+                out: received,
+                queued: 0,
+                drops: network.into(),
+                evidence: None,
+            },
+            Stage {
+                stage: "translator".into(),
+                unit: "reports".into(),
+                into: received,
+                out: completed,
+                queued: number("queued", translator),
+                drops: refused.collect(),
+                evidence: None,
+            },
+            Stage {
+                stage: "memory".into(),
+                unit: "RoCEv2 packets".into(),
+                into: number("frames", collector),
+                out: number("executed", &self.memory),
+                queued: 0,
+                drops: NamedCounts::from(packets).into_iter().chain(dropped).collect(),
+                evidence: None,
+            },
         ]
     }
 
     /// Returns whether everything has been reported and every report is completed or counted as dropped.
-    pub(super) fn is_settled(&self, reported: &Reported) -> bool {
+    pub(super) fn is_settled(&self, reported: &DtaTotals) -> bool {
         let translator = &self.translator;
         let stages = self.stages(reported);
-        reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
+        reported.reports + reported.retransmitted == reported.datagrams + reported.unsent + reported.queued
             && stages
                 .iter()
                 .all(|stage| stage.into == stage.out + stage.queued + dropped(stage))
@@ -291,23 +300,23 @@ impl Done {
     }
 
     /// Formats the loss budget, one line per stage, and the verdict. `found` is the number of flows whose path is in memory.
-    pub(super) fn budget(&self, reported: &Reported, found: usize) -> String {
-        let again = match reported.again {
+    pub(super) fn budget(&self, reported: &DtaTotals, found: usize) -> String {
+        let retransmissions = match reported.retransmitted {
             0 => String::new(),
-            again => format!(
+            count => format!(
                 "; {} of them were retransmissions, which the translator counts as duplicates",
-                units::count(again)
+                units::count(count)
             ),
         };
         let stages = table("DROPPED", &self.stages(reported));
         let verdict = if self.is_settled(reported) {
-            FOR_ALL
+            ALL_ACCOUNTED
         } else {
             "the difference is unexplained."
         };
         format!(
-            "\nBy DTA the switches reported {} and {} in {}{again}.\n\n{stages}\nThe memory has the last path of {found} of {}, and of the DTA reports {verdict}\n",
-            units::counted(reported.made, "operation"),
+            "\nBy DTA the switches reported {} and {} in {}{retransmissions}.\n\n{stages}\nThe memory has the last path of {found} of {}, and of the DTA reports {verdict}\n",
+            units::counted(reported.operations, "operation"),
             units::counted(reported.columns, "column") + " of sketches",
             units::counted(reported.datagrams, "datagram"),
             units::counted(reported.flows.len() as u64, "flow"),
@@ -320,36 +329,23 @@ fn number(count: &str, view: &Value) -> u64 {
     view[count].as_u64().unwrap_or(0)
 }
 
-/// Builds a stage; `sums` is (in, out, queued).
-fn stage(stage: &'static str, unit: &'static str, sums: (u64, u64, u64), drops: NamedCounts) -> Stage {
-    let (into, out, queued) = sums;
-    Stage {
-        stage: stage.into(),
-        unit: unit.into(),
-        into,
-        out,
-        queued,
-        drops,
-        evidence: None,
-    }
-}
-
 /// Counts the flows whose path is in memory.
-pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliError> {
-    let mut found = 0;
+pub(super) fn count_stored_paths(client: &Client, reported: &DtaTotals) -> Result<usize, CliError> {
+    let mut stored = 0;
     for flow in &reported.flows {
         let answer = client.get(&format!(
             "/dta/stores/paths/get?key={}",
             escape(&flow.to_string())
         ))?;
-        found += usize::from(answer["answer"] == "found");
+        stored += usize::from(answer["answer"] == "found");
     }
-    Ok(found)
+    Ok(stored)
 }
 
-fn counts(of: &Value) -> NamedCounts {
-    let all = of.as_object().into_iter().flatten();
-    all.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)))
+fn counts(object: &Value) -> NamedCounts {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)))
         .collect()
 }
 
@@ -359,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    fn done(executed: u64) -> Done {
+    fn counters(executed: u64) -> DtaCounters {
         let collector = json!({"kernel_drops": 1, "frames": 30, "unsent": 2, "unacknowledged": 0});
         let dta = json!({
             "reports": 12, "completed": {"key_write": 8, "append": 1}, "dropped": {"duplicate": 2}, "unreadable": {"short": 1},
@@ -368,31 +364,31 @@ mod tests {
         let memory = json!({
             "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,
         });
-        Done {
+        DtaCounters {
             translator: dta,
             memory,
         }
     }
 
-    fn reported() -> Reported {
-        Reported {
-            made: 15,
+    fn reported() -> DtaTotals {
+        DtaTotals {
+            operations: 15,
             sent: 14,
             unsent_operations: [("missing_value", 1), ("wrong_size", 0)].into(),
             columns: 64,
             reports: 12,
-            again: 2,
+            retransmitted: 2,
             datagrams: 13,
             unsent: 1,
             flows: vec![FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17)],
-            ..Reported::default()
+            ..DtaTotals::default()
         }
     }
 
     #[test]
     fn the_loss_budget_covers_switches_to_memory() {
         assert_eq!(
-            done(20).budget(&reported(), 1),
+            counters(20).budget(&reported(), 1),
             "
 By DTA the switches reported 15 operations and 64 columns of sketches in 13 datagrams; 2 of them were retransmissions, which the translator counts as duplicates.
 
@@ -405,39 +401,39 @@ memory      30   20       10  RoCEv2 packets: duplicates 1, sequence 4, socket_b
 The memory has the last path of 1 of 1 flow, and of the DTA reports every one is accounted for.
 "
         );
-        for (other, reported) in [
-            (done(19), reported()),
+        for (counters, reported) in [
+            (counters(19), reported()),
             (
-                done(20),
-                Reported {
-                    made: 16,
+                counters(20),
+                DtaTotals {
+                    operations: 16,
                     ..reported()
                 },
             ),
             (
-                done(20),
-                Reported {
+                counters(20),
+                DtaTotals {
                     datagrams: 14,
                     ..reported()
                 },
             ),
             (
-                done(20),
-                Reported {
-                    again: 3,
+                counters(20),
+                DtaTotals {
+                    retransmitted: 3,
                     ..reported()
                 },
             ),
             (
-                done(20),
-                Reported {
-                    made: 16,
-                    held: 1,
+                counters(20),
+                DtaTotals {
+                    operations: 16,
+                    pending: 1,
                     ..reported()
                 },
             ),
         ] {
-            let budget = other.budget(&reported, 1);
+            let budget = counters.budget(&reported, 1);
             assert!(
                 budget.ends_with("of the DTA reports the difference is unexplained.\n"),
                 "{budget}"
@@ -449,7 +445,7 @@ The memory has the last path of 1 of 1 flow, and of the DTA reports every one is
     fn control_sockets_share_a_port_and_have_an_address_each() {
         let sockets = ControlSockets::open(&[101, 102, 201]).unwrap();
         let all: Vec<_> = sockets
-            .of
+            .by_node
             .iter()
             .map(|(_, sockets)| sockets.control_address().to_string())
             .collect();

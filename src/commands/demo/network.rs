@@ -1,33 +1,31 @@
 //! Drives the simulated network in real time: each 5 ms step simulates up to the present, then sends the reports that it
 //! produced through UDP sockets, one socket and loopback address per switch.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, thread};
 
 use dataplane::demo::{self, Line};
 use dataplane::fabric::{Action, Fabric, FabricSink, GroundTruth, Reporter};
 use nic::udp::Sender;
 use wire::FlowKey;
 
-use super::dta::{ControlSockets, Reported, Reporters};
-use super::streams::{Sent, Streams};
-use super::{devices::Devices, is_switch};
+use super::devices::{Devices, switches_of};
+use super::dta::{ControlSockets, DtaTotals, Reporters};
+use super::is_switch;
+use super::streams::{DatagramTotals, Streams};
 use manage_role::role::Local;
 use switch_role::settings::dta::DtaSettings;
-use terminal::CliError;
-use terminal::Tone;
-use terminal::{Terminal, units};
+use terminal::{CliError, Terminal, Tone, units};
 
 /// Simulated time per step. Shorter steps are smoother, longer ones cost less CPU time.
 const STEP: Duration = Duration::from_millis(5);
 /// Lag behind real time above which the simulation is no longer realistic; the command prints a warning once.
-const LAG: Duration = Duration::from_secs(2);
+const MAX_LAG: Duration = Duration::from_secs(2);
 /// Simulated time after which no packet is in flight any more.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Simulated network with its schedule of bursts and failures.
 #[derive(Debug)]
@@ -54,17 +52,14 @@ impl Network {
             .iter()
             .filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
-        let sockets = None;
-        let reporters = Reporters::default();
-        let streams = Streams::default();
         Ok((
             Self {
                 fabric,
                 script,
                 start,
-                streams,
-                sockets,
-                reporters,
+                streams: Streams::default(),
+                sockets: None,
+                reporters: Reporters::default(),
                 devices: None,
             },
             names,
@@ -98,7 +93,7 @@ impl Network {
     }
 
     /// Executes the manager's pending commands.
-    pub(super) fn obey(&mut self) {
+    pub(super) fn execute_commands(&mut self) {
         if let Some(devices) = &mut self.devices {
             devices.poll(&mut self.fabric);
         }
@@ -109,20 +104,18 @@ impl Network {
     }
 
     /// Opens the sockets on which the switches receive the translator's control messages. Returns their common port.
-    pub(super) fn listen(&mut self) -> Result<u16, CliError> {
-        let switches = self
-            .fabric
-            .topology()
-            .nodes()
-            .iter()
-            .filter(|node| is_switch(&node.kind));
-        let nodes: Vec<u32> = switches.map(|node| node.id).collect();
+    pub(super) fn open_control_sockets(&mut self) -> Result<u16, CliError> {
+        let nodes = switches_of(&self.fabric);
         let sockets = self.sockets.insert(ControlSockets::open(&nodes)?);
         Ok(sockets.port)
     }
 
     /// Makes the switches report by DTA as well, to the translator at `to`.
-    pub(super) fn report_to(&mut self, to: SocketAddr, settings: &DtaSettings) -> Result<(), CliError> {
+    pub(super) fn attach_reporters(
+        &mut self,
+        to: SocketAddr,
+        settings: &DtaSettings,
+    ) -> Result<(), CliError> {
         if let Some(sockets) = self.sockets.take() {
             self.reporters = Reporters::attach(sockets, settings, to, &mut self.fabric)?;
         }
@@ -130,7 +123,7 @@ impl Network {
     }
 
     /// Returns a flow for the example queries: IPv4, between two leaves.
-    pub(super) fn example(&self) -> Option<FlowKey> {
+    pub(super) fn example_flow(&self) -> Option<FlowKey> {
         let mut flows = self.fabric.flows().map(|totals| totals.flow);
         flows.find(|flow| match (flow.src(), flow.dst()) {
             // The third octet of a host's address identifies its leaf.
@@ -162,59 +155,59 @@ impl Network {
         to: SocketAddr,
         span: Option<Duration>,
         stop: &AtomicBool,
-    ) -> Result<(Sent, Reported), CliError> {
+    ) -> Result<(DatagramTotals, DtaTotals), CliError> {
         let begin = Instant::now();
-        let mut wire = Outbox::new(to, std::mem::take(&mut self.streams));
+        let mut outbox = Outbox::new(to, std::mem::take(&mut self.streams));
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();
         let mut warned = false;
         // Relaxed: no other data depends on the flag.
         while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
             let elapsed = begin.elapsed();
-            self.obey();
-            self.advance(self.start + elapsed.as_nanos() as u64, &mut wire)?;
+            self.execute_commands();
+            self.advance(self.start + elapsed.as_nanos() as u64, &mut outbox)?;
             while let Some(line) = script.next_if(|line| u128::from(line.at) <= elapsed.as_nanos()) {
                 announce(&line)?;
             }
-            let late = begin.elapsed() - elapsed;
-            if late > LAG && !warned {
+            let lag = begin.elapsed() - elapsed;
+            if lag > MAX_LAG && !warned {
                 warned = true;
                 terminal::note(format_args!(
                     "this machine is too busy to simulate in real time; the network pauses now and then"
                 ));
             }
-            thread::sleep(STEP.saturating_sub(late));
+            thread::sleep(STEP.saturating_sub(lag));
         }
-        self.drain(&mut wire)?;
+        self.drain(&mut outbox)?;
         Ok((
-            wire.streams.account(begin.elapsed()),
+            outbox.streams.account(begin.elapsed()),
             self.reporters.account(&self.fabric),
         ))
     }
 
     /// Simulates until `until` in steps and sends the reports after each: a switch's queue of DTA reports is bounded.
-    fn advance(&mut self, until: u64, wire: &mut Outbox) -> Result<(), CliError> {
+    fn advance(&mut self, until: u64, outbox: &mut Outbox) -> Result<(), CliError> {
         while self.fabric.now() < until {
             let next = self.fabric.now() + STEP.as_nanos() as u64;
-            self.fabric.run_until(next.min(until), wire);
-            wire.send()?;
+            self.fabric.run_until(next.min(until), outbox);
+            outbox.send()?;
             self.reporters.poll(&mut self.fabric);
         }
         Ok(())
     }
 
     /// Stops all traffic and lets packets in flight arrive.
-    fn drain(&mut self, wire: &mut Outbox) -> Result<(), CliError> {
+    fn drain(&mut self, outbox: &mut Outbox) -> Result<(), CliError> {
         let now = self.fabric.now();
         for flow in self.fabric.flow_ids() {
             let stopped = self.fabric.schedule(now, Action::StopFlow(flow));
             stopped.map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
         }
-        self.advance(now + DRAIN.as_nanos() as u64, wire)
+        self.advance(now + DRAIN_TIME.as_nanos() as u64, outbox)
     }
 }
 
 /// Returns a hint on where the effect of a line of the schedule is visible in the web UI.
-pub(super) fn look_at(text: &str) -> &'static str {
+pub(super) fn look_hint(text: &str) -> &'static str {
     if text.contains("microburst") {
         "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; DTA lists: congestion, losses"
     } else if text.contains("fails") {
@@ -236,12 +229,18 @@ fn announce(line: &Line) -> Result<(), CliError> {
     }
 }
 
+struct QueuedReport {
+    /// Node id of the sending switch.
+    node: u32,
+    /// End of the payload in `Outbox::bytes`.
+    end: usize,
+}
+
 /// Reports queued for sending. Each switch has its own socket with its own loopback address.
 struct Outbox {
     to: SocketAddr,
     senders: BTreeMap<u32, Sender>,
-    /// Sending node of each report, and the end of its payload in `bytes`.
-    waiting: Vec<(u32, usize)>,
+    queued: Vec<QueuedReport>,
     bytes: Vec<u8>,
     streams: Streams,
 }
@@ -249,7 +248,10 @@ struct Outbox {
 impl FabricSink for Outbox {
     fn report(&mut self, _: u64, from: &Reporter, payload: &[u8]) {
         self.bytes.extend_from_slice(payload);
-        self.waiting.push((from.node, self.bytes.len()));
+        self.queued.push(QueuedReport {
+            node: from.node,
+            end: self.bytes.len(),
+        });
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
@@ -262,7 +264,7 @@ impl Outbox {
         Self {
             to,
             senders: BTreeMap::new(),
-            waiting: Vec::new(),
+            queued: Vec::new(),
             bytes: Vec::new(),
             streams,
         }
@@ -273,26 +275,26 @@ impl Outbox {
         let Self {
             to,
             senders,
-            waiting,
+            queued,
             bytes,
             ..
         } = self;
         let mut start = 0;
-        for run in waiting.chunk_by(|a, b| a.0 == b.0) {
+        for run in queued.chunk_by(|a, b| a.node == b.node) {
             let payloads: Vec<&[u8]> = run
                 .iter()
-                .map(|(_, end)| {
-                    let payload = &bytes[start..*end];
-                    start = *end;
+                .map(|report| {
+                    let payload = &bytes[start..report.end];
+                    start = report.end;
                     payload
                 })
                 .collect();
-            let node = run[0].0;
+            let node = run[0].node;
             sender(senders, node, *to)?
                 .send_burst(&payloads)
-                .map_err(failed)?;
+                .map_err(send_error)?;
         }
-        waiting.clear();
+        queued.clear();
         bytes.clear();
         Ok(())
     }
@@ -301,18 +303,18 @@ impl Outbox {
 fn sender(senders: &mut BTreeMap<u32, Sender>, node: u32, to: SocketAddr) -> Result<&mut Sender, CliError> {
     use std::collections::btree_map::Entry;
     match senders.entry(node) {
-        Entry::Occupied(known) => Ok(known.into_mut()),
-        Entry::Vacant(new) => {
+        Entry::Occupied(entry) => Ok(entry.into_mut()),
+        Entry::Vacant(entry) => {
             // 127.0.0.101 for node 101. Systems where only 127.0.0.1 is a local address send from there.
-            let own = Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8);
-            let sender = Sender::connect(SocketAddr::from((own, 0)), to)
+            let loopback = Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8);
+            let sender = Sender::connect(SocketAddr::from((loopback, 0)), to)
                 .or_else(|_| Sender::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), to));
-            Ok(new.insert(sender.map_err(failed)?))
+            Ok(entry.insert(sender.map_err(send_error)?))
         }
     }
 }
 
-fn failed(error: nic::Error) -> CliError {
+fn send_error(error: nic::Error) -> CliError {
     CliError::new(format!("cannot send the demo's reports: {error}"))
 }
 
@@ -325,16 +327,16 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = socket.local_addr().unwrap();
-        let mut wire = Outbox::new(to, Streams::default());
+        let mut outbox = Outbox::new(to, Streams::default());
         for (node, payload) in [(101, "a"), (101, "bc"), (102, "d"), (101, "e")] {
             let from = Reporter {
                 node,
                 address: Ipv4Addr::LOCALHOST.into(),
                 port: 1,
             };
-            wire.report(0, &from, payload.as_bytes());
+            outbox.report(0, &from, payload.as_bytes());
         }
-        wire.send().unwrap();
+        outbox.send().unwrap();
         let mut buffer = [0; 16];
         let received: Vec<(String, String)> = (0..4)
             .map(|_| {
@@ -362,7 +364,7 @@ mod tests {
                 .script()
                 .iter()
                 .take(5)
-                .any(|line| look_at(&line.text).contains("path_change"))
+                .any(|line| look_hint(&line.text).contains("path_change"))
         );
     }
 }

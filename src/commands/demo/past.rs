@@ -1,18 +1,13 @@
 //! `hopwise demo --past`: simulates past traffic at full speed and stores what a collector detects, for the demo to continue.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::{path::Path, sync::Arc, thread, time::Duration};
 
 use collector::{Collector, Datagram};
 use dataplane::fabric::{FabricSink, GroundTruth, Reporter};
-use terminal::CliError;
-use terminal::progress::Progress;
+use terminal::{CliError, progress::Progress};
 
-use super::network::Network;
-use super::streams::Streams;
+use super::{network::Network, streams::Streams};
 use cli::store_writer::StoreWriter;
 use collect_role::datagram::octets;
 use config::Settings;
@@ -30,44 +25,44 @@ pub(super) fn simulate(
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(|error| CliError::io("cannot listen for Ctrl-C", error, "try again"))?;
-    let mut collected = Collected::open(settings, dir)?;
-    let (done, waiting) = tokio::sync::oneshot::channel::<()>();
+    let mut collector = PastCollector::open(settings, dir)?;
+    let (end_sender, end_receiver) = tokio::sync::oneshot::channel::<()>();
     thread::scope(|scope| {
         let simulation = scope.spawn(|| {
             // Dropped at the end, also by a panic, which ends the wait for Ctrl-C below.
-            let _done = done;
-            collected.run(network, past, &stop);
+            let _end_sender = end_sender;
+            collector.run(network, past, &stop);
         });
         runtime.block_on(async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => stop.store(true, Ordering::Relaxed),
-                _ = waiting => {}
+                _ = end_receiver => {}
             }
         });
         simulation
             .join()
             .map_err(|_| CliError::new("the simulation panicked"))
     })?;
-    let Collected {
+    let PastCollector {
         streams,
         store_writer,
         ..
-    } = collected;
-    network.continue_from(streams.handed_over());
+    } = collector;
+    network.continue_from(streams.in_flight_only());
     store_writer.close();
     // Relaxed: no other data depends on the flag, and the thread has been joined.
     Ok(!stop.load(Ordering::Relaxed))
 }
 
 /// Collector that receives the reports of the simulated switches directly and writes to the store.
-struct Collected {
+struct PastCollector {
     collector: Collector,
     store_writer: StoreWriter,
     streams: Streams,
     datagrams: u64,
 }
 
-impl Collected {
+impl PastCollector {
     fn open(settings: &Settings, dir: &Path) -> Result<Self, CliError> {
         let config = settings.collect().collector_config(1, 0).map_err(CliError::new)?;
         let store_writer = StoreWriter::open(dir, settings)?;
@@ -90,7 +85,7 @@ impl Collected {
             now += TICK;
             network.run_until(now, self);
             self.collector.tick(now, &mut self.store_writer);
-            self.store_writer.look(&self.collector, now);
+            self.store_writer.learn_links(&self.collector, now);
             progress.at(now - start, self.datagrams);
         }
         self.collector.finish(now, &mut self.store_writer);
@@ -98,7 +93,7 @@ impl Collected {
     }
 }
 
-impl FabricSink for Collected {
+impl FabricSink for PastCollector {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
         let datagram = Datagram {

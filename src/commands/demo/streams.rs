@@ -1,29 +1,28 @@
 //! Ground truth about the simulated switches' report datagrams: how many were sent, lost and duplicated per sequence space.
 //!
 //! A collector detects losses as gaps in the sequence numbers of a stream (node and hardware subsystem). Losses before the
-//! first or after the last datagram that arrived leave no gap; they are counted as `unseen`.
+//! first or after the last datagram that arrived leave no gap; they are counted as `without_gap`.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use dataplane::fabric::{DatagramOutcome, GroundTruth};
 
 /// Totals of sent, lost and duplicated datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Sent {
+pub(super) struct DatagramTotals {
     /// Datagrams sent by the switches.
     pub(super) sent: u64,
     /// Datagrams out of `sent` that the simulated network lost: they were not passed to the socket.
     pub(super) lost: u64,
     /// Datagrams out of `lost` at the start or end of a stream, where they leave no gap in the sequence numbers.
-    pub(super) unseen: u64,
+    pub(super) without_gap: u64,
     /// Datagrams passed to the socket twice.
     pub(super) duplicated: u64,
     /// Duration of the simulation.
     pub(super) span: Duration,
 }
 
-impl Sent {
+impl DatagramTotals {
     /// Returns the number of datagrams passed to the socket; its kernel may have dropped some.
     pub(super) fn arrived(&self) -> u64 {
         self.sent - self.lost + self.duplicated
@@ -43,7 +42,7 @@ struct Stream {
     /// Sequence numbers of the lost datagrams.
     lost: Vec<u32>,
     /// Sequence numbers of the first datagram that arrived, and of the highest.
-    arrived: Option<(u32, u32)>,
+    arrived: Option<RangeInclusive<u32>>,
     /// Number of copies that have not arrived yet, by sequence number.
     in_flight: BTreeMap<u32, u8>,
 }
@@ -60,8 +59,8 @@ impl Stream {
     }
 
     fn arrive(&mut self, seq: u32) {
-        let (_, highest) = self.arrived.get_or_insert((seq, seq));
-        *highest = seq.max(*highest);
+        let range = self.arrived.get_or_insert(seq..=seq);
+        *range = *range.start()..=seq.max(*range.end());
         if let Some(copies) = self.in_flight.get_mut(&seq) {
             *copies -= 1;
             if *copies == 0 {
@@ -71,16 +70,17 @@ impl Stream {
     }
 
     /// Counts the losses that leave no gap.
-    fn unseen(&self) -> u64 {
-        let Some((first, highest)) = self.arrived else {
+    fn losses_without_gap(&self) -> u64 {
+        let Some(arrived) = &self.arrived else {
             return self.lost.len() as u64;
         };
-        let gaps = self.lost.iter().filter(|seq| (first..highest).contains(*seq));
+        let visible = *arrived.start()..*arrived.end();
+        let gaps = self.lost.iter().filter(|seq| visible.contains(*seq));
         (self.lost.len() - gaps.count()) as u64
     }
 
     /// Returns what a collector starting now would see of this stream: datagrams in flight, and losses after the first.
-    fn handed_over(self) -> Self {
+    fn in_flight_only(self) -> Self {
         let first = self
             .in_flight
             .first_key_value()
@@ -120,26 +120,26 @@ impl Streams {
     }
 
     /// Sums the outcomes of all datagrams.
-    pub(super) fn account(&self, span: Duration) -> Sent {
-        let mut sent = Sent {
+    pub(super) fn account(&self, span: Duration) -> DatagramTotals {
+        let mut sent = DatagramTotals {
             span,
-            ..Sent::default()
+            ..DatagramTotals::default()
         };
         for stream in self.0.values() {
             sent.sent += stream.sent;
             sent.lost += stream.lost.len() as u64;
-            sent.unseen += stream.unseen();
+            sent.without_gap += stream.losses_without_gap();
             sent.duplicated += stream.duplicated;
         }
         sent
     }
 
     /// Returns the streams as a collector that starts now would see them: only datagrams in flight.
-    pub(super) fn handed_over(self) -> Self {
+    pub(super) fn in_flight_only(self) -> Self {
         Self(
             self.0
                 .into_iter()
-                .map(|(key, stream)| (key, stream.handed_over()))
+                .map(|(key, stream)| (key, stream.in_flight_only()))
                 .collect(),
         )
     }
@@ -163,10 +163,10 @@ mod tests {
         let span = Duration::from_secs(1);
         assert_eq!(
             streams.account(span),
-            Sent {
+            DatagramTotals {
                 sent: 7,
                 lost: 4,
-                unseen: 2,
+                without_gap: 2,
                 duplicated: 1,
                 span
             }
@@ -179,7 +179,7 @@ mod tests {
             .zip(0..)
             .for_each(|(outcome, seq)| stream.send(seq, outcome));
         [2, 0].into_iter().for_each(|seq| stream.arrive(seq));
-        assert_eq!(stream.unseen(), 1);
+        assert_eq!(stream.losses_without_gap(), 1);
     }
 
     #[test]
@@ -192,15 +192,15 @@ mod tests {
             .zip(0..)
             .for_each(|(outcome, seq)| stream.send(seq, outcome));
         [1, 5, 4].into_iter().for_each(|seq| stream.arrive(seq));
-        let mut streams = streams.handed_over();
+        let mut streams = streams.in_flight_only();
         let span = Duration::ZERO;
         // 2, 4 again, and the loss of 3 between them; nothing shows it yet.
         assert_eq!(
             streams.account(span),
-            Sent {
+            DatagramTotals {
                 sent: 3,
                 lost: 1,
-                unseen: 1,
+                without_gap: 1,
                 duplicated: 0,
                 span
             }
@@ -209,10 +209,10 @@ mod tests {
         [2, 4].into_iter().for_each(|seq| stream.arrive(seq));
         assert_eq!(
             streams.account(span),
-            Sent {
+            DatagramTotals {
                 sent: 3,
                 lost: 1,
-                unseen: 0,
+                without_gap: 0,
                 duplicated: 0,
                 span
             }

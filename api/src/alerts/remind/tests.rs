@@ -19,7 +19,7 @@ use runtime::control::Control;
 #[test]
 fn it_looks_less_often_when_it_fails() {
     assert_eq!(
-        [0, 1, 4, 5, 6, u32::MAX].map(|failures| pause(failures).as_secs()),
+        [0, 1, 4, 5, 6, u32::MAX].map(|failures| check_delay(failures).as_secs()),
         [2, 4, 32, 64, 64, 64]
     );
 }
@@ -95,7 +95,7 @@ impl Simulated {
         let alerts: Arc<[Alert]> = [alert()].into();
         drop_answer(
             self.handle
-                .emit(move |collector, output| report_again(&alerts, end, collector, output)),
+                .emit(move |collector, output| emit_repeats(&alerts, end, collector, output)),
         );
     }
 
@@ -219,7 +219,7 @@ fn events_are_searched_back_to_the_beginning() {
         let found = search
             .unseen(alerts.iter().map(|port| named(*port)).collect())
             .count();
-        (found, search.goes_on(known_since), search.to)
+        (found, search.advance(known_since), search.to)
     };
     assert_eq!(part(&[1, 2], Some(700)), (2, true, 700));
     assert_eq!(
