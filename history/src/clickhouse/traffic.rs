@@ -235,7 +235,7 @@ impl Remote {
             if let (Measure::Of(metric), true) = (query.measure, columns.column() >= MINUTE) {
                 sums = self.read_unfinished_minute(sums, metric, until).await?;
             }
-            if !sums.grouping.wants_more() {
+            if !sums.grouping.begin_second_pass() {
                 let from = (from > columns.from()).then_some(from);
                 let truncated = sums.is_cut;
                 return Ok((sums, Counted { from, truncated }));
