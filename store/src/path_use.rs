@@ -484,8 +484,8 @@ impl UseTally {
                 counted.insert(*number, parts);
             }
         }
-        let expected: FastSet<i64> = counted.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &expected, false)?;
+        let counted_flows: FastSet<i64> = counted.keys().copied().collect();
+        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &counted_flows, false)?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else {
                 continue;

@@ -167,9 +167,8 @@ impl PathHistory {
 /// Returns true if this many flows are a good part (a quarter) of the file's.
 fn is_scan_worthwhile(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
     let mut select = conn.prepare_cached("SELECT value FROM f0.meta WHERE name = 'flows'")?;
-    let paths_by_flow: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
-    Ok(flows >= MIN_SCAN_FLOWS
-        && paths_by_flow.is_none_or(|paths_by_flow| int(flows as u64) >= paths_by_flow / 4))
+    let flow_count: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
+    Ok(flows >= MIN_SCAN_FLOWS && flow_count.is_none_or(|count| int(flows as u64) >= count / 4))
 }
 
 /// Reads the paths of all flows in a time span, in time order, starting with the path that each had at its start. Also returns

@@ -332,8 +332,8 @@ impl Reader {
                 Ok(())
             })?;
             rows.sort_by_cached_key(|row| Reverse((reader.rank)(row)));
-            let mut examined = HashSet::new();
-            rows.retain(|row| (reader.key)(row).is_none_or(|key| examined.insert(key)));
+            let mut keys = HashSet::new();
+            rows.retain(|row| (reader.key)(row).is_none_or(|key| keys.insert(key)));
             rows.truncate(limit);
         }
         Ok(rows)
@@ -584,10 +584,10 @@ impl Clause {
         self.compare(&format!("{column} ="), value);
     }
 
-    fn compare(&mut self, missing: &str, value: Option<Value>) {
+    fn compare(&mut self, comparison: &str, value: Option<Value>) {
         if let Some(value) = value {
             self.params.push(value);
-            self.terms.push(format!("{missing} ?{}", self.params.len()));
+            self.terms.push(format!("{comparison} ?{}", self.params.len()));
         }
     }
 

@@ -294,8 +294,8 @@ impl Reader {
     /// Returns the cached facts about the files with records in a time range.
     pub(crate) fn facts_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileFacts>, QueryError> {
         let files = self.files_in(from, to)?;
-        let known = lock(&self.shared.facts);
-        Ok(files.iter().filter_map(|file| known.get(file).cloned()).collect())
+        let facts = lock(&self.shared.facts);
+        Ok(files.iter().filter_map(|file| facts.get(file).cloned()).collect())
     }
 
     /// Runs a query over one file, attached as `f0` without views, so it uses the tables of [`crate::schema::SQL`].
@@ -307,8 +307,8 @@ impl Reader {
     ) -> Result<T, QueryError> {
         deadline.check()?;
         let timeout = deadline.timeout;
-        let known = self.take_idle(|joined| !joined.has_views && joined.files.first() == Some(file));
-        let mut joined = match known {
+        let idle = self.take_idle(|joined| !joined.has_views && joined.files.first() == Some(file));
+        let mut joined = match idle {
             Some(joined) => joined,
             None => Joined::open_single(file.clone())
                 .map_err(|(path, error)| unreadable(&path, &error, timeout))?,
@@ -410,13 +410,13 @@ impl Reader {
         first: usize,
     ) -> Result<Vec<FileGroup>, QueryError> {
         let mut files = self.files_in(from.unwrap_or(0), to.unwrap_or(Nanos::MAX))?;
-        let known = lock(&self.shared.facts);
+        let facts = lock(&self.shared.facts);
         // Running maximum over the files from the oldest on.
         let mut latest = Some(0);
         let latest: Vec<Option<Nanos>> = files
             .iter()
             .map(|file| {
-                let to = known.get(file).and_then(|known| known.time("to"));
+                let to = facts.get(file).and_then(|facts| facts.time("to"));
                 latest = latest.zip(to).map(|(latest, to)| to.max(latest));
                 latest
             })
@@ -466,10 +466,10 @@ impl Reader {
         let mut start = StoredStart::default();
         for file in listing.files {
             match self.file_facts(&file, ranged) {
-                Ok(Some((identity, known))) => {
-                    start.add(file.id, &known);
-                    let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
-                    let too_old = from.is_some_and(|from| known.time("to").is_some_and(|last| last < from));
+                Ok(Some((identity, facts))) => {
+                    start.add(file.id, &facts);
+                    let too_new = to.is_some_and(|to| facts.time("from").is_some_and(|first| first > to));
+                    let too_old = from.is_some_and(|from| facts.time("to").is_some_and(|last| last < from));
                     if !too_new && !too_old {
                         selection.files.push(identity);
                     }
@@ -492,11 +492,11 @@ impl Reader {
         let Some(identity) = FileIdentity::read(&file.path) else {
             return Ok(None);
         };
-        let known = lock(&self.shared.facts).get(&identity).cloned();
-        if let Some(known) = known
-            && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
+        let facts = lock(&self.shared.facts).get(&identity).cloned();
+        if let Some(facts) = facts
+            && (!fresh || (facts.bytes, facts.modified) == (file.bytes, file.modified))
         {
-            return Ok(Some((identity, known)));
+            return Ok(Some((identity, facts)));
         }
         let meta = match join::read_meta(&file.path) {
             Ok(meta) => meta,
@@ -504,13 +504,13 @@ impl Reader {
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let known = FileFacts {
+        let facts = FileFacts {
             bytes: file.bytes,
             modified: file.modified,
             meta,
         };
-        lock(&self.shared.facts).insert(identity.clone(), known.clone());
-        Ok(Some((identity, known)))
+        lock(&self.shared.facts).insert(identity.clone(), facts.clone());
+        Ok(Some((identity, facts)))
     }
 
     /// Returns a connection over `files`, from the pool if possible.

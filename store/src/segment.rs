@@ -61,7 +61,7 @@ pub(crate) struct Log {
     /// Size of the pages in the WAL.
     pub(crate) size: u64,
     /// Size of those pages that are not checkpointed yet.
-    pub(crate) unflushed: u64,
+    pub(crate) uncheckpointed: u64,
 }
 
 /// Contents of the `meta` table, written with each transaction.
@@ -291,14 +291,14 @@ impl Segment {
             let bytes = self.log_bytes();
             return Log {
                 size: bytes,
-                unflushed: bytes,
+                uncheckpointed: bytes,
             };
         };
         let size = size.max(0).cast_unsigned();
         let done = done.max(0).cast_unsigned();
         Log {
             size: size * schema::PAGE_SIZE,
-            unflushed: size.saturating_sub(done) * schema::PAGE_SIZE,
+            uncheckpointed: size.saturating_sub(done) * schema::PAGE_SIZE,
         }
     }
 
@@ -574,8 +574,8 @@ fn read_count(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<i64> {
 }
 
 /// Inserts rows into a table of integers, [`ROWS_PER_INSERT`] per statement. A statement opens the table and its indexes once,
-/// and SQLite stays at the right edge of growing b-trees (a quarter less time per event, measured). `OR FAIL` avoids SQLite's undo log per
-/// statement; after any error the whole transaction is abandoned.
+/// and SQLite stays at the right edge of growing b-trees (a quarter less time per event, measured). `OR FAIL` avoids SQLite's
+/// undo log per statement; after any error the whole transaction is abandoned.
 ///
 /// Parameters stay bound between executions, so only values that differ from the previous row at the same position are bound
 /// again.
@@ -587,7 +587,7 @@ pub(crate) struct Insert<'c, const N: usize> {
     /// Values bound to `batch`, by row position.
     bound: Vec<Option<[Option<i64>; N]>>,
     /// Rows that are not inserted yet.
-    unflushed: Vec<[Option<i64>; N]>,
+    pending: Vec<[Option<i64>; N]>,
 }
 
 impl<'c, const N: usize> Insert<'c, N> {
@@ -601,13 +601,13 @@ impl<'c, const N: usize> Insert<'c, N> {
             batch: conn.prepare_cached(&batch)?,
             single: conn.prepare_cached(&format!("INSERT INTO {table} VALUES {row}"))?,
             bound: vec![None; ROWS_PER_INSERT],
-            unflushed: Vec::with_capacity(ROWS_PER_INSERT),
+            pending: Vec::with_capacity(ROWS_PER_INSERT),
         })
     }
 
     #[inline]
     pub(crate) fn row(&mut self, row: [Option<i64>; N]) -> rusqlite::Result<()> {
-        let position = self.unflushed.len();
+        let position = self.pending.len();
         for (i, value) in row.iter().enumerate() {
             if self.bound[position]
                 .as_ref()
@@ -617,17 +617,17 @@ impl<'c, const N: usize> Insert<'c, N> {
             }
         }
         self.bound[position] = Some(row);
-        self.unflushed.push(row);
-        if self.unflushed.len() == ROWS_PER_INSERT {
+        self.pending.push(row);
+        if self.pending.len() == ROWS_PER_INSERT {
             self.batch.raw_execute()?;
-            self.unflushed.clear();
+            self.pending.clear();
         }
         Ok(())
     }
 
     /// Inserts the remaining rows, which do not fill the large statement, one by one.
     pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
-        for row in &self.unflushed {
+        for row in &self.pending {
             for (i, value) in row.iter().enumerate() {
                 self.single.raw_bind_parameter(i + 1, *value)?;
             }
@@ -785,14 +785,14 @@ mod tests {
         let held = locks(&index);
         assert!(!held.is_empty(), "an open file has a lock on its log's index");
         let log = segment.log();
-        assert!(log.size > 0 && log.unflushed == log.size, "{log:?}");
+        assert!(log.size > 0 && log.uncheckpointed == log.size, "{log:?}");
         assert_eq!(locks(&index), held);
         segment.checkpoint(false).unwrap();
         assert_eq!(
             segment.log(),
             Log {
                 size: log.size,
-                unflushed: 0
+                uncheckpointed: 0
             }
         );
     }

@@ -416,13 +416,13 @@ impl Reader {
             }
             flows
                 .states
-                .retain(|flow, states| is_wanted(&states.to_span(*flow, &paths)));
+                .retain(|flow, state| is_wanted(&state.to_span(*flow, &paths)));
             deadline.check()?;
             let total = flows.states.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> = flows
                 .states
                 .iter()
-                .map(|(flow, states)| (filter.rank(flow, &states.sum), *flow))
+                .map(|(flow, state)| (filter.rank(flow, &state.sum), *flow))
                 .collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
             ranks.sort_unstable_by(|a, b| b.cmp(a));
@@ -435,8 +435,8 @@ impl Reader {
             }
             let mut rows = Vec::with_capacity(ranks.len());
             for (rank, flow) in ranks {
-                if let Some(states) = flows.states.get(&flow) {
-                    rows.push((rank, states.to_span(flow, &paths)));
+                if let Some(state) = flows.states.get(&flow) {
+                    rows.push((rank, state.to_span(flow, &paths)));
                 }
             }
             Ok(FlowSpans {
@@ -458,7 +458,7 @@ impl Reader {
             let sums = flows
                 .states
                 .into_iter()
-                .map(|(flow, states)| (flow, states.sum))
+                .map(|(flow, state)| (flow, state.sum))
                 .collect();
             Ok((sums, flows.truncated))
         })
@@ -477,7 +477,7 @@ impl Reader {
             let sums = flows
                 .states
                 .values()
-                .map(|states| (states.sum, &*states.path_starts));
+                .map(|state| (state.sum, &*state.path_starts));
             let paths = rank_paths(span, nodes, sums);
             Ok((paths, flows.truncated))
         })
@@ -600,8 +600,8 @@ impl Reader {
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
         let mut selected: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
-        for (flow, states) in &flows.states {
-            for FileNumber { file, number } in &states.numbers {
+        for (flow, state) in &flows.states {
+            for FileNumber { file, number } in &state.numbers {
                 selected[*file].push((*flow, *number));
             }
         }
@@ -617,18 +617,18 @@ impl Reader {
             |_, (file_paths, file_flows)| {
                 let indexes = paths.join(file_paths);
                 for FlowPaths { flow, basis, starts } in file_flows {
-                    if let Some(states) = flows.states.get_mut(&flow) {
-                        states.basis = basis.unwrap_or(states.basis);
+                    if let Some(state) = flows.states.get_mut(&flow) {
+                        state.basis = basis.unwrap_or(state.basis);
                         let starts = starts.into_iter().map(|(ts, path)| (ts, indexes[path]));
-                        states.path_starts.extend(starts);
+                        state.path_starts.extend(starts);
                     }
                 }
                 Ok(())
             },
         )?;
-        for states in flows.states.values_mut() {
-            states.path_starts.sort_unstable();
-            states.path_starts.dedup();
+        for state in flows.states.values_mut() {
+            state.path_starts.sort_unstable();
+            state.path_starts.dedup();
         }
         Ok(paths.into_nodes())
     }

@@ -429,16 +429,14 @@ impl Writer {
     fn checkpoint(&mut self) {
         let Some(segment) = &mut self.segment else { return };
         let log = segment.log();
-        let calm_period = self.shared.stats().queue_len == 0;
+        let is_idle = self.shared.stats().queue_len == 0;
         let is_huge = log.size > BLOCKING_CHECKPOINT_BYTES;
-        if log.unflushed
-            < if calm_period {
-                IDLE_CHECKPOINT_BYTES
-            } else {
-                BUSY_CHECKPOINT_BYTES
-            }
-            && !is_huge
-        {
+        let threshold = if is_idle {
+            IDLE_CHECKPOINT_BYTES
+        } else {
+            BUSY_CHECKPOINT_BYTES
+        };
+        if log.uncheckpointed < threshold && !is_huge {
             return;
         }
         // Continuous readers prevent the WAL from restarting; when it is huge, wait for them.
@@ -568,8 +566,8 @@ impl Writer {
 
     /// Deletes files by age and total size, including files that were set aside. Returns their paths.
     fn expire(&mut self, found: &Listing, now: Instant) -> Vec<PathBuf> {
-        let wall_clock = (self.wall_clock)();
-        let counts_age = self.clock.is_settled(wall_clock, now);
+        let wall = (self.wall_clock)();
+        let counts_age = self.clock.is_settled(wall, now);
         let newest = found.files.last().map(|file| file.path.clone());
         let current = self
             .segment
@@ -581,7 +579,7 @@ impl Writer {
         let expired = files::expired(
             &all,
             current.as_deref(),
-            wall_clock,
+            wall,
             self.config.max_age.filter(|_| counts_age),
             self.config.max_bytes,
         );

@@ -432,14 +432,14 @@ impl<'a> CountReader<'a> {
             self.flows.resize(number + 1, UNKNOWN);
         }
         let flow = self.names.flow(number as i64)?;
-        let flow_classes = flow.and_then(|flow| tally.flow_class(&flow));
+        let class = flow.and_then(|flow| tally.flow_class(&flow));
         let group = EventGroup {
             flow,
             ..EventGroup::default()
         };
-        self.flows[number] = match flow_classes {
+        self.flows[number] = match class {
             _ if tally.excludes(&group) => EXCLUDED,
-            Some(flow_classes) => *self.flow_classes.entry(flow_classes).or_insert(number as u32),
+            Some(class) => *self.flow_classes.entry(class).or_insert(number as u32),
             None => number as u32,
         };
         Ok(self.flows[number])

@@ -68,13 +68,13 @@ fn the_log_is_copied_when_it_is_long_and_not_at_every_commit() {
         writer.commit();
         let log = writer.segment.as_ref().unwrap().log();
         assert!(
-            log.unflushed <= IDLE_CHECKPOINT_BYTES && log.size <= IDLE_CHECKPOINT_BYTES + (2 << 20),
+            log.uncheckpointed <= IDLE_CHECKPOINT_BYTES && log.size <= IDLE_CHECKPOINT_BYTES + (2 << 20),
             "{log:?}"
         );
         seen.push(log);
     }
     // It grew for many commits, was copied as a whole, and was reset, several times.
-    let copied = seen.iter().filter(|log| log.unflushed == 0).count();
+    let copied = seen.iter().filter(|log| log.uncheckpointed == 0).count();
     assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
     let anew = seen.windows(2).filter(|pair| pair[1].size < pair[0].size).count();
     assert!(anew >= copied - 1, "{anew} of {copied}");
