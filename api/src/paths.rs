@@ -66,7 +66,11 @@ pub(crate) async fn changes(
     let of = selected_flows(&params);
     let limit = params.limit()?;
     let permit = history_permit(&context).await?;
-    let query = PathQuery { span, of, limit };
+    let query = PathQuery {
+        span,
+        flows: of,
+        limit,
+    };
     let path_changes = history_of(&context)?
         .path_changes(query, Arc::clone(&permit))
         .await?;
@@ -111,11 +115,19 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
     let reverse_selector = reverse(&of);
-    let query = PathQuery { span, of, limit };
+    let query = PathQuery {
+        span,
+        flows: of,
+        limit,
+    };
     let forward = history.path_uses(query.clone(), Arc::clone(&permit)).await?;
     let reverse_uses = match reverse_selector.clone() {
         Some(of) => {
-            let query = PathQuery { span, of, limit };
+            let query = PathQuery {
+                span,
+                flows: of,
+                limit,
+            };
             Some(history.path_uses(query, Arc::clone(&permit)).await?)
         }
         None => None,
@@ -124,7 +136,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
         let truncated = forward.truncated || reverse_uses.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
             forward: direction(
-                &query.of,
+                &query.flows,
                 &forward,
                 "there were no reports of this direction with a latency in this time",
             ),
