@@ -131,7 +131,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
             );
         }
         Action::Send { request, records } => route.begin_send(request, records, tasks),
-        Action::Reject { record, words } => match route.rejected(record, &words) {
+        Action::Reject { record, reason } => match route.rejected(record, &reason) {
             Some((files, line)) => {
                 tasks
                     .writing
@@ -139,7 +139,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
             }
             None => route
                 .delivery()
-                .kept(Err("the record is not in memory".to_owned()), now),
+                .rejection_written(Err("the record is not in memory".to_owned()), now),
         },
         Action::Save(cursor) => match route.cursor_files() {
             Some(files) => {
@@ -156,11 +156,13 @@ fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
     let now = nic::time::monotonic();
     match written {
         Ok(Written::Saved(cursor, result)) => saved(route, cursor, result),
-        Ok(Written::Kept(result)) => route.delivery().kept(result, now),
+        Ok(Written::Kept(result)) => route.delivery().rejection_written(result, now),
         // Only one of them is awaited.
         Err(_) => {
             route.delivery().saved(Err("writing failed".to_owned()), now);
-            route.delivery().kept(Err("writing failed".to_owned()), now);
+            route
+                .delivery()
+                .rejection_written(Err("writing failed".to_owned()), now);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use export::{
     record::Stream,
-    spool::{self, Effect, Spool},
+    spool::{self, Effect, SegmentFile, Spool},
 };
 
 use super::files::Files;
@@ -56,7 +56,7 @@ impl SpoolFiles {
     }
 
     /// Number, records and bytes of each file. What was not written to its end is removed.
-    fn list(&self) -> io::Result<Vec<(u64, u64, usize)>> {
+    fn list(&self) -> io::Result<Vec<SegmentFile>> {
         fs::create_dir_all(&self.dir)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -81,7 +81,11 @@ impl SpoolFiles {
                     if records.is_none() {
                         tracing::warn!(file = %path.display(), "not a spool file; it is deleted");
                     }
-                    found.push((number, records.unwrap_or(0), bytes));
+                    found.push(SegmentFile {
+                        number,
+                        records: records.unwrap_or(0),
+                        bytes,
+                    });
                 }
                 _ => {}
             }

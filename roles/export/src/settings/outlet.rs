@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use export::{
     Settings as DeliverySettings,
-    outlet::{BEYOND, FORMS},
+    outlet::{COPIES_PER_PAGE, MAX_OVERSHOOT},
     record::Stream,
     sink::{
         clickhouse::ClickHouse,
@@ -280,10 +280,10 @@ impl OutletSettings {
     /// Returns the limits of batches and the timers of the delivery, if there are so many partitions.
     pub fn delivery(&self, partitions: usize) -> DeliverySettings {
         // Two batches of each.
-        let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
+        let batch = self.spaces().1 / 2 / COPIES_PER_PAGE / partitions.max(1);
         DeliverySettings {
             records: self.batch,
-            bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MAX_BATCH),
+            bytes: batch.saturating_sub(MAX_OVERSHOOT).clamp(LEAST_BATCH, MAX_BATCH),
             linger: nanoseconds(self.linger),
             timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(settings(256).delivery(100_000).bytes, 64 << 10);
         for partitions in [5, 24, 100] {
             let batch = settings(256).delivery(partitions).bytes;
-            let all = partitions * 2 * FORMS * (batch + BEYOND);
+            let all = partitions * 2 * COPIES_PER_PAGE * (batch + MAX_OVERSHOOT);
             assert!(all <= 192 << 20 && all > 180 << 20, "{partitions}: {all}");
         }
     }
