@@ -61,7 +61,7 @@ use history::{History, Local, Remote, alerts::Notes};
 use manage_role::role as manager_role;
 use net::{dns::Resolver, tls};
 use runtime::{
-    control::{Asked, Control, Message, Reloaded},
+    control::{Control, IntentDetection, Message, Reloaded},
     current::Current,
     host,
     intercept::{self, SwitchEnd, TranslatorEnd},
@@ -102,7 +102,7 @@ pub(crate) struct Server {
     tls: Arc<tls::Endpoint>,
     generation: u32,
     /// Rules and thresholds that intents add to the configured ones.
-    asked: Arc<Asked>,
+    asked: Arc<IntentDetection>,
     /// Devices inside this process (the demo's switches), until the manager takes them.
     devices: Option<manager_role::Local>,
     /// True if `start` drops capabilities that are no longer needed.
@@ -694,7 +694,7 @@ impl Server {
     }
 
     /// Activates the rules and thresholds of intents. The manager has checked that they fit beside the configured ones.
-    fn detect(&mut self, asked: Arc<Asked>) {
+    fn detect(&mut self, asked: Arc<IntentDetection>) {
         let settings = self.active_config.get();
         match settings
             .collect()
@@ -833,7 +833,7 @@ fn history(
         return Ok(Some(Box::new(Remote::new(
             destination,
             tables,
-            console.names(),
+            console.pair_names(),
             limit,
         ))));
     }
@@ -875,7 +875,7 @@ fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorde
 }
 
 /// Returns the names of all rules, the configured ones first. A rule's index in this list is its number in events.
-fn rule_names(settings: &Settings, asked: &Asked) -> RuleNames {
+fn rule_names(settings: &Settings, asked: &IntentDetection) -> RuleNames {
     let of_intents = asked.rules.iter().map(|rule| rule.name.clone());
     settings
         .rules

@@ -29,7 +29,7 @@ use self::{
 use net::tls::{self, Part};
 use runtime::{
     collector_map,
-    control::{Asked, AskedRule},
+    control::{IntentDetection, IntentRule},
 };
 use settings::{
     read::{Node, Reader, span_of},
@@ -244,7 +244,7 @@ pub fn check(
     collects: bool,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
-) -> Asked {
+) -> IntentDetection {
     let table = root.get_ref().get("inventory");
     let inventory = table.map_or_else(Inventory::default, |node| {
         inventory::checked(inventory, node, reader)
@@ -626,8 +626,8 @@ pub fn asks(intent: &Intent) -> bool {
 }
 
 /// Returns the rules and thresholds that intents, each with its flows, ask of the collector.
-pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
-    let mut asked = Asked::default();
+pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> IntentDetection {
+    let mut asked = IntentDetection::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
         let reporting = &intent.reporting;
         if reporting.filter.is_none() && !reporting.thresholds.is_empty() {
@@ -637,7 +637,7 @@ pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) ->
                 .extend(flows.iter().map(|flows| (*flows, values)));
         }
         if let Some(when) = &reporting.rule {
-            asked.rules.push(AskedRule {
+            asked.rules.push(IntentRule {
                 name: intent.name.clone(),
                 when: when.clone(),
                 flows,

@@ -13,7 +13,7 @@ use crate::{
     program::Configuration,
     settings::{asked, asks, matches},
 };
-use runtime::control::{Asked, Control};
+use runtime::control::{Control, IntentDetection};
 
 /// The rules and thresholds that intents ask of the collector, and the way to it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct DetectionRequests {
     settings: Arc<Configuration>,
     control: Control,
     /// As the collector last received them.
-    asked: Arc<Asked>,
+    asked: Arc<IntentDetection>,
     /// Intents that do not fit, with the reasons.
     left_out: BTreeMap<String, String>,
     /// Intents or their flows may have changed.
