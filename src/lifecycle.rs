@@ -60,7 +60,7 @@ use history::{History, Local, Remote, alerts::Notes};
 use manage_role::role as manager_role;
 use net::{dns::Resolver, tls};
 use runtime::{
-    control::{Asked, Control, Message, Reloaded},
+    control::{Control, IntentDetection, Message, Reloaded},
     current::Current,
     host,
     intercept::{self, SwitchEnd, TranslatorEnd},
@@ -101,7 +101,7 @@ pub(crate) struct Server {
     tls: Arc<tls::Endpoint>,
     generation: u32,
     /// Rules and thresholds that intents add to the configured ones.
-    intent_detection: Arc<Asked>,
+    intent_detection: Arc<IntentDetection>,
     /// Devices inside this process (the demo's switches), until the manager takes them.
     devices: Option<manager_role::Local>,
     /// True if `start` drops capabilities that are no longer needed.
@@ -697,7 +697,7 @@ impl Server {
     }
 
     /// Activates the rules and thresholds of intents. The manager has checked that they fit beside the configured ones.
-    fn detect(&mut self, intent_detection: Arc<Asked>) {
+    fn detect(&mut self, intent_detection: Arc<IntentDetection>) {
         let settings = self.active_config.get();
         match settings
             .collect()
@@ -836,7 +836,7 @@ fn history(
         return Ok(Some(Box::new(Remote::new(
             destination,
             tables,
-            console.names(),
+            console.pair_names(),
             limit,
         ))));
     }
@@ -878,7 +878,7 @@ fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorde
 }
 
 /// Returns the names of all rules, the configured ones first. A rule's index in this list is its number in events.
-fn rule_names(settings: &Settings, intent_detection: &Asked) -> RuleNames {
+fn rule_names(settings: &Settings, intent_detection: &IntentDetection) -> RuleNames {
     let intent_rules = intent_detection.rules.iter().map(|rule| rule.name.clone());
     settings
         .rules

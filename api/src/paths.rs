@@ -67,7 +67,7 @@ pub(crate) async fn changes(
     let permit = history_permit(&context).await?;
     let query = PathQuery {
         span,
-        of: selected_flows(&params),
+        flows: selected_flows(&params),
         limit,
     };
     let path_changes = history_of(&context)?
@@ -111,17 +111,17 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let span = past::span_or_default(&params)?;
     let query = PathQuery {
         span,
-        of: selected_flows(&params),
+        flows: selected_flows(&params),
         limit: params.limit()?,
     };
     let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
-    let reverse_selector = reverse_selector(&query.of);
+    let reverse_selector = reverse_selector(&query.flows);
     let forward = history.path_uses(query.clone(), Arc::clone(&permit)).await?;
     let reverse_uses = match reverse_selector.clone() {
         Some(selector) => {
             let mut reverse_query = query.clone();
-            reverse_query.of = selector;
+            reverse_query.flows = selector;
             Some(history.path_uses(reverse_query, Arc::clone(&permit)).await?)
         }
         None => None,
@@ -130,7 +130,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
         let truncated = forward.truncated || reverse_uses.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
             forward: direction_view(
-                &query.of,
+                &query.flows,
                 &forward,
                 "there were no reports of this direction with a latency in this time",
             ),

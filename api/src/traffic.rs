@@ -148,7 +148,7 @@ async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refus
 fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
     let measure = query.measure;
     let rows = answer.groups.iter();
-    let rows = rows.map(|(parts, values)| row_view(query, parts, values));
+    let rows = rows.map(|group| row_view(query, &group.parts, &group.sums));
     let (groups, is_cut) = page::fill(rows, query.top);
     TrafficView {
         by: query.by.iter().map(|dimension| dimension.name().into()).collect(),
@@ -160,8 +160,8 @@ fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
         column: answer.columns.column(),
         known_to: query.known_to().min(answer.columns.to()),
         groups,
-        others: summary_row(measure, &answer.others.1),
-        other_groups: answer.others.0,
+        others: summary_row(measure, &answer.others),
+        other_groups: answer.other_groups,
         total: summary_row(measure, &answer.total),
         overlapping: query.overlaps(),
         counted_from: answer.counted_from,

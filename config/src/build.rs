@@ -13,23 +13,23 @@ use super::settings::Settings;
 
 /// Returns the configuration of the store.
 pub fn store(settings: &Settings) -> store::Config {
-    let written = &settings.store;
+    let section = &settings.store;
     store::Config {
-        period: written.period,
-        commit_every: written.commit_every,
-        max_age: written.max_age,
-        max_bytes: written.max_bytes.map(|size| size.0),
-        reports_table: written.reports || flight_recorder(settings).is_some(),
+        period: section.period,
+        commit_every: section.commit_every,
+        max_age: section.max_age,
+        max_bytes: section.max_bytes.map(|size| size.0),
+        reports_table: section.reports || flight_recorder(settings).is_some(),
         ..store::Config::new(settings.store_directory())
     }
 }
 
 /// Returns the configuration of the flight recorder, or `None` if it is disabled, or if there is no store or collector.
 pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
-    let written = &settings.flight_recorder;
+    let section = &settings.flight_recorder;
     let is_possible = settings.store.enabled && settings.collects();
     let default = settings.collector.xdp.mode != XdpMode::Kernel;
-    (is_possible && written.enabled.unwrap_or(default)).then(|| written.config(settings.store.reports))
+    (is_possible && section.enabled.unwrap_or(default)).then(|| section.config(settings.store.reports))
 }
 
 /// Returns the configured names of nodes, interfaces and hosts, for commands.

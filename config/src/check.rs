@@ -15,7 +15,7 @@ use export::record::Stream;
 
 use super::{build, console, sections::ApiSettings, settings::Settings};
 use net::tls::Part;
-use runtime::control::Asked;
+use runtime::control::IntentDetection;
 use settings::{
     listen::Listen,
     read::{Node, Reader, is_written, nearest, span_of},
@@ -83,7 +83,7 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
     }
     let root = checker.root;
     let reader = &mut *checker.reader;
-    let asked = manage_role::settings::check(
+    let intent_detection = manage_role::settings::check(
         settings.manager.as_ref(),
         &settings.inventory,
         &settings.intents,
@@ -92,15 +92,18 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
         reader,
     );
     // Problems that exist without intents are reported elsewhere.
-    if asked != Asked::default()
-        && settings.collect().detection(&Asked::default(), 0).is_ok()
-        && let Err(message) = settings.collect().detection(&asked, 0)
+    if intent_detection != IntentDetection::default()
+        && settings
+            .collect()
+            .detection(&IntentDetection::default(), 0)
+            .is_ok()
+        && let Err(message) = settings.collect().detection(&intent_detection, 0)
     {
         reader.refuse(span_of(root, &["intents"]), message);
     }
-    exports(settings, root, reader);
-    a_console(settings, root, reader);
-    an_outlet(settings, root, reader);
+    check_exports(settings, root, reader);
+    check_console(settings, root, reader);
+    check_outlet(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
         dta::settings::check(memory, &mut |path, message| checker.refuse(path, message));
     }
@@ -114,7 +117,7 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
 }
 
 /// Checks that the memory of all exports is in range and large enough for their shares.
-fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+fn check_export_memory(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let memory = settings.export.memory;
     if !(16 << 20..=64 << 30).contains(&memory.0) {
         let message = "write \"16 MiB\" to \"64 GiB\"";
@@ -129,17 +132,17 @@ fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'
 }
 
 /// Checks the exports; they read the store of this process.
-fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
-    memory_of_exports(settings, root, reader);
+fn check_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    check_export_memory(settings, root, reader);
     for (name, export) in &settings.exports {
-        let place = ["exports", name.as_str()];
+        let path = ["exports", name.as_str()];
         if !export_role::settings::is_name(name) {
             let message = "its cursor is a file with this name; write letters, digits, - and _";
-            reader.refuse(span_of(root, &place), message);
+            reader.refuse(span_of(root, &path), message);
         }
         if !settings.store.enabled || !settings.collects() {
             let message = "there is no store to read from; set [store] enabled = true beside [collector]";
-            reader.refuse(span_of(root, &place), message);
+            reader.refuse(span_of(root, &path), message);
         }
         for (key, message) in export.problems() {
             reader.refuse(span_of(root, &["exports", name, key]), message);
@@ -155,7 +158,7 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
 }
 
 /// Checks that a console is alone in its file: it has no inputs and serves only data in ClickHouse.
-fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+fn check_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(console) = &settings.console else { return };
     if settings.collects() {
         let message = "a console has no inputs; use a file without [collector]";
@@ -168,7 +171,7 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         ("aggregator", settings.aggregator.is_some()),
         ("reporter", settings.reporter.is_some()),
     ];
-    for (role, _) in roles.into_iter().filter(|(_, is_there)| *is_there) {
+    for (role, _) in roles.into_iter().filter(|(_, is_configured)| *is_configured) {
         let message = "a console serves only data in ClickHouse; use a separate file for this";
         reader.refuse(span_of(root, &[role]), message);
     }
@@ -182,9 +185,9 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
 }
 
 /// Checks that an outlet is alone in its file: it has no inputs and shares the exports' part of the API with no other role.
-fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+fn check_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(outlet) = &settings.outlet else { return };
-    let others = [
+    let other_roles = [
         ("collector", settings.collects()),
         ("console", settings.console.is_some()),
         ("manager", settings.manager.is_some()),
@@ -193,7 +196,10 @@ fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         ("aggregator", settings.aggregator.is_some()),
         ("reporter", settings.reporter.is_some()),
     ];
-    for (role, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
+    for (role, _) in other_roles
+        .into_iter()
+        .filter(|(_, is_configured)| *is_configured)
+    {
         let message = "an outlet only forwards data from Kafka; use a separate file for this";
         reader.refuse(span_of(root, &[role]), message);
     }
@@ -228,12 +234,12 @@ impl Checker<'_, '_> {
         self.reader.refuse(span_of(self.root, path), message);
     }
 
-    /// Reports a value outside `least..=most`.
-    fn within(&mut self, path: &[&str], value: u64, least: u64, most: u64) {
-        if !(least..=most).contains(&value) {
+    /// Reports a value outside `min..=max`.
+    fn within(&mut self, path: &[&str], value: u64, min: u64, max: u64) {
+        if !(min..=max).contains(&value) {
             self.refuse(
                 path,
-                format!("{value} is out of range; write a number from {least} to {most}"),
+                format!("{value} is out of range; write a number from {min} to {max}"),
             );
         }
     }
@@ -262,19 +268,19 @@ impl Checker<'_, '_> {
                 self.refuse(&["collector", "listen", &index.to_string()], message);
             }
         }
-        for (name, value, least, most) in [
+        for (name, value, min, max) in [
             ("max_pending", postcards.max_pending as u64, 0, 1 << 24),
             ("confirmations", postcards.confirmations.into(), 1, 100),
         ] {
-            self.within(&["collector", "postcards", name], value, least, most);
+            self.within(&["collector", "postcards", name], value, min, max);
         }
         let bounds = [
             ("timeout", postcards.timeout, 60),
             ("proximity", postcards.proximity, 2),
         ];
-        for (name, value, most) in bounds {
-            if value.is_zero() || value.as_secs() >= most {
-                let message = format!("write a duration of more than 0 and less than {most}s");
+        for (name, value, max) in bounds {
+            if value.is_zero() || value.as_secs() >= max {
+                let message = format!("write a duration of more than 0 and less than {max}s");
                 self.refuse(&["collector", "postcards", name], message);
             }
         }
@@ -317,18 +323,18 @@ impl Checker<'_, '_> {
         self.xdp(settings);
         self.sf(settings);
         self.postcards(settings);
-        let most = u64::from(u32::MAX) / 2;
-        for (name, value, least, most) in [
+        let max_entries = u64::from(u32::MAX) / 2;
+        for (name, value, min, max) in [
             ("workers", collector.workers, 1, 64),
             ("burst", collector.burst, 1, 1024),
             ("batch", collector.batch, 1024, 1 << 20),
-            ("max_flows", collector.max_flows, 64, most),
-            ("max_queues", collector.max_queues, 16, most),
-            ("max_links", collector.max_links, 16, most),
-            ("max_nodes", collector.max_nodes, 16, most),
-            ("max_sources", collector.max_sources, 16, most),
+            ("max_flows", collector.max_flows, 64, max_entries),
+            ("max_queues", collector.max_queues, 16, max_entries),
+            ("max_links", collector.max_links, 16, max_entries),
+            ("max_nodes", collector.max_nodes, 16, max_entries),
+            ("max_sources", collector.max_sources, 16, max_entries),
         ] {
-            self.within(&["collector", name], value as u64, least, most);
+            self.within(&["collector", name], value as u64, min, max);
         }
         self.queue(&["collector", "worker_queue"], collector.worker_queue);
         self.queue(&["collector", "result_queue"], collector.result_queue);
@@ -396,13 +402,13 @@ impl Checker<'_, '_> {
 
     fn sf(&mut self, settings: &Settings) {
         let sf = &settings.collector.sf;
-        for (name, value, least, most) in [
+        for (name, value, min, max) in [
             ("confirmations", sf.confirmations, 1, 16),
             ("max_flows", sf.max_flows, 64, 1 << 24),
             ("max_sets", sf.max_sets, 64, 1 << 24),
             ("max_nodes", sf.max_nodes, 2, 64),
         ] {
-            self.within(&["collector", "sf", name], value as u64, least, most);
+            self.within(&["collector", "sf", name], value as u64, min, max);
         }
         if sf.hop_limit.is_some_and(|limit| limit < 2) {
             self.refuse(
@@ -561,7 +567,7 @@ impl Checker<'_, '_> {
     }
 
     fn rules(&mut self, settings: &Settings, text: &str) {
-        let mut remembered = Vec::new();
+        let mut compiled_rules = Vec::new();
         if settings.rules.len() > MAX_RULES {
             self.refuse(
                 &["rules"],
@@ -597,12 +603,12 @@ impl Checker<'_, '_> {
                 let span = span_of(self.root, &["rules", &position, "when"]);
                 self.reader.refuse(span_in(text, span, &error), error.message);
             } else {
-                remembered.push((position.clone(), rule.when.clone()));
+                compiled_rules.push((position.clone(), rule.when.clone()));
             }
         }
         // The total history of all rules is bounded.
-        if remembered.len() <= MAX_RULES
-            && let Err(error) = RuleSet::compile(&remembered)
+        if compiled_rules.len() <= MAX_RULES
+            && let Err(error) = RuleSet::compile(&compiled_rules)
         {
             self.refuse(&["rules", &error.rule, "when"], error.message);
         }
@@ -637,13 +643,13 @@ impl Checker<'_, '_> {
         if let Err(message) = settings.check_protection() {
             self.refuse(&["api", "listen"], message);
         }
-        for (name, value, most) in [
+        for (name, value, max) in [
             ("max_streams", api.max_streams, 10_000),
             ("stream_queue", api.stream_queue, 1 << 20),
             ("max_queries", api.max_queries, 64),
             ("query_rows", api.query_rows, 1_000_000),
         ] {
-            self.within(&["api", name], value as u64, 1, most);
+            self.within(&["api", name], value as u64, 1, max);
         }
         self.tokens(api);
         if let Err(problem) = api.server() {

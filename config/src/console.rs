@@ -10,7 +10,7 @@ use export_role::settings::{ExportKind, ExportSettings};
 use net::destination::Destination;
 
 /// Maximum number of collector names in pairs: every SQL statement contains them.
-const MAX_NAMES: usize = 256;
+const MAX_COLLECTORS: usize = 256;
 
 section! {
     /// A console serves the API and the UI from the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind =
@@ -47,7 +47,7 @@ section! {
 }
 
 /// A settings key and the description of its problem.
-type Wrong = (&'static str, String);
+type KeyProblem = (&'static str, String);
 
 impl ConsoleSettings {
     /// Returns the settings of an export to the same ClickHouse server, to reuse its checks.
@@ -70,7 +70,7 @@ impl ConsoleSettings {
     ///
     /// # Errors
     /// Returns the key at fault and a message that says how to correct it.
-    pub fn destination(&self) -> Result<Destination, Wrong> {
+    pub fn destination(&self) -> Result<Destination, KeyProblem> {
         if self.url.is_empty() {
             let message =
                 "the address of ClickHouse is missing; write url = \"http://127.0.0.1:8123\" or the like";
@@ -83,12 +83,12 @@ impl ConsoleSettings {
     ///
     /// # Errors
     /// Returns the key at fault and a message that says how to correct it.
-    pub fn tables(&self) -> Result<ClickHouse, Wrong> {
+    pub fn tables(&self) -> Result<ClickHouse, KeyProblem> {
         ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
     }
 
     /// Returns the collectors in pairs, each with the first name of its pair, which represents the pair.
-    pub fn names(&self) -> Vec<(String, String)> {
+    pub fn pair_names(&self) -> Vec<(String, String)> {
         let mut names = Vec::new();
         for pair in &self.pairs {
             let first = pair.first().cloned().unwrap_or_default();
@@ -97,9 +97,9 @@ impl ConsoleSettings {
         names
     }
 
-    fn wrong_collector(&self) -> Option<String> {
-        if self.collectors.len() > MAX_NAMES {
-            return Some(format!("at most {MAX_NAMES} addresses; leave some out"));
+    fn collector_problem(&self) -> Option<String> {
+        if self.collectors.len() > MAX_COLLECTORS {
+            return Some(format!("at most {MAX_COLLECTORS} addresses; leave some out"));
         }
         self.collectors
             .iter()
@@ -115,13 +115,13 @@ impl ConsoleSettings {
     }
 
     /// Returns every problem of these settings, with its key.
-    pub fn problems(&self) -> Vec<Wrong> {
-        let mut problems: Vec<Wrong> = [self.destination().err(), self.tables().err()]
+    pub fn problems(&self) -> Vec<KeyProblem> {
+        let mut problems: Vec<KeyProblem> = [self.destination().err(), self.tables().err()]
             .into_iter()
             .flatten()
             .collect();
         let mut count = BTreeMap::new();
-        for (name, _) in self.names() {
+        for (name, _) in self.pair_names() {
             *count.entry(name).or_insert(0) += 1;
         }
         if let Some(name) = count.keys().find(|name| !is_name(name)) {
@@ -137,10 +137,10 @@ impl ConsoleSettings {
                 "a pair has two names or more; write [[\"c1\", \"c2\"]]".to_owned(),
             ));
         }
-        if count.len() > MAX_NAMES {
-            problems.push(("pairs", format!("at most {MAX_NAMES} names; leave some out")));
+        if count.len() > MAX_COLLECTORS {
+            problems.push(("pairs", format!("at most {MAX_COLLECTORS} names; leave some out")));
         }
-        problems.extend(self.wrong_collector().map(|message| ("collectors", message)));
+        problems.extend(self.collector_problem().map(|message| ("collectors", message)));
         problems
     }
 }
@@ -261,7 +261,7 @@ mod tests {
             pairs,
             ..ConsoleSettings::default()
         }
-        .names();
+        .pair_names();
         let expected = [("b", "b"), ("a", "b"), ("d", "d"), ("c", "d")];
         assert_eq!(
             names,

@@ -25,17 +25,17 @@ pub(crate) fn intents(
     let mut all = Vec::new();
     let mut problems = Vec::new();
     for file in files(folder)? {
-        let shown = file.display().to_string();
+        let file_name = file.display().to_string();
         let text = match read::file(&file) {
             Ok(text) => text,
             Err(error) => {
                 problems.push(format!(
-                    "cannot read {shown}: {error}; correct or remove the file"
+                    "cannot read {file_name}: {error}; correct or remove the file"
                 ));
                 continue;
             }
         };
-        let settings = match intent::read_settings(&text, &shown, now) {
+        let settings = match intent::read_settings(&text, &file_name, now) {
             Ok(settings) => settings,
             Err(error) => {
                 problems.push(error.to_string());
@@ -44,15 +44,15 @@ pub(crate) fn intents(
         };
         for intent in settings.iter().map(IntentSettings::intent) {
             if let Err((_, message)) = supported(&intent, collects) {
-                problems.push(format!("{shown}: `{}`: {message}", intent.name));
+                problems.push(format!("{file_name}: `{}`: {message}", intent.name));
             }
-            if let Some((_, place)) = names.iter().find(|(name, _)| *name == intent.name) {
+            if let Some((_, other_file)) = names.iter().find(|(name, _)| *name == intent.name) {
                 let name = &intent.name;
                 problems.push(format!(
-                    "{shown}: there is an intent `{name}` in {place} already; rename one"
+                    "{file_name}: there is an intent `{name}` in {other_file} already; rename one"
                 ));
             } else {
-                names.push((intent.name, shown.clone()));
+                names.push((intent.name, file_name.clone()));
             }
         }
         all.extend(settings);
@@ -72,12 +72,12 @@ pub(crate) fn intents(
 /// Lists the TOML files of the folder by name, without hidden ones, such as editors' temporary files.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| not_read(folder, error))? {
-        let file = entry.map_err(|error| not_read(folder, error))?.path();
-        let hidden = file
+    for entry in std::fs::read_dir(folder).map_err(|error| read_error(folder, error))? {
+        let file = entry.map_err(|error| read_error(folder, error))?.path();
+        let is_hidden = file
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && file.extension().is_some_and(|extension| extension == "toml") {
+        if !is_hidden && file.extension().is_some_and(|extension| extension == "toml") {
             files.push(file);
         }
         if files.len() > MAX_FILES {
@@ -92,7 +92,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-fn not_read(folder: &Path, error: std::io::Error) -> CliError {
+fn read_error(folder: &Path, error: std::io::Error) -> CliError {
     let remedy = "name a readable folder in [manager] intents, or remove the key";
     CliError::io(format!("cannot read {}", folder.display()), error, remedy)
 }

@@ -30,7 +30,7 @@ use collect_role::settings::CollectSettings;
 use export_role::{role::Exports, settings::ExportSettings};
 
 use manage_role::program::{Configuration, Detection};
-use runtime::{control::Asked, host};
+use runtime::{control::IntentDetection, host};
 use terminal::CliError;
 
 const REFERENCE_HEAD: &str = "# Configuration reference
@@ -280,7 +280,7 @@ impl Settings {
 }
 
 impl Detection for Settings {
-    fn check(&self, asked: &Asked) -> Result<(), String> {
+    fn check(&self, asked: &IntentDetection) -> Result<(), String> {
         self.collect().detection(asked, 0).map(drop)
     }
 }

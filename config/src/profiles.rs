@@ -22,10 +22,10 @@ impl Settings {
         let Some(manager) = &self.manager else { return };
         // The eBPF program supports only one profile.
         let has_profiles = self.collector.xdp.mode != XdpMode::Kernel;
-        let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
+        let mut map_profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
         for device in inventory::from_settings(&self.inventory).devices() {
-            let Some((driven, map)) = driven(manager, device) else {
+            let Some((p4_settings, map)) = p4_settings_and_map(manager, device) else {
                 continue;
             };
             let profile = match profile_of(&map, &base) {
@@ -36,18 +36,18 @@ impl Settings {
                     continue;
                 }
             };
-            let name = profile_name(&driven.map);
+            let name = profile_name(&p4_settings.map);
             let node = self.nodes.entry(device.node).or_default();
-            let of_node = node.0.profile.get_or_insert_with(|| name.clone());
-            let mut is_used = *of_node == name;
-            let source = driven.report.as_ref().and_then(|report| report.source);
+            let node_profile = node.0.profile.get_or_insert_with(|| name.clone());
+            let mut is_used = *node_profile == name;
+            let source = p4_settings.report.as_ref().and_then(|report| report.source);
             // Without a dialect, the reports have the standard format.
             if let Some(source) = source
                 && map.profile().contains_key("dialect")
                 && !self
                     .sources
                     .iter()
-                    .filter_map(|one| one.prefix)
+                    .filter_map(|source| source.prefix)
                     .any(|prefix| prefix.contains(source))
             {
                 let profile = name.clone();
@@ -61,7 +61,7 @@ impl Settings {
             if !is_used {
                 continue;
             }
-            let refused = match of_maps.get(&name) {
+            let problem = match map_profiles.get(&name) {
                 _ if BUILT_IN_PROFILES.contains(&&*name) => {
                     format!(
                         "the profile `{name}` exists without a map; give the file of the map of `{}` another name",
@@ -77,29 +77,29 @@ impl Settings {
                     self.profiles
                         .entry(name.clone())
                         .or_insert_with(|| profile.clone());
-                    of_maps.insert(name, profile);
+                    map_profiles.insert(name, profile);
                     continue;
                 }
             };
-            refuse(&device.driver, &device.name, refused);
+            refuse(&device.driver, &device.name, problem);
         }
     }
 }
 
 /// Returns the P4 settings and the pipeline map of a device, or `None` if it has none. An unreadable map is reported elsewhere.
-fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettings, Map)> {
-    let driven = match device.driver.as_str() {
+fn p4_settings_and_map(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettings, Map)> {
+    let p4_settings = match device.driver.as_str() {
         "p4runtime" => manager.p4runtime.get(&device.name).cloned(),
         "files" => {
-            let written = manager.files.get(&device.name);
-            written
-                .filter(|written| written.format == FilesFormat::Bmv2)
-                .map(|written| written.p4())
+            let files = manager.files.get(&device.name);
+            files
+                .filter(|files| files.format == FilesFormat::Bmv2)
+                .map(|files| files.p4())
         }
         _ => None,
     }?;
-    let map = driven.map().ok()?;
-    Some((driven, map))
+    let map = p4_settings.map().ok()?;
+    Some((p4_settings, map))
 }
 
 /// Returns `base` modified by `[profile]` of a map, or `None` if the map has none.

@@ -2,11 +2,11 @@
 
 const SECOND: Nanos = 1_000_000_000;
 /// Bound of the first pause.
-const FIRST: Nanos = SECOND / 10;
+const MIN_PAUSE: Nanos = SECOND / 10;
 /// Longest pause, unless a server asks for more (`Retry-After`).
-const LONGEST: Nanos = 30 * SECOND;
+const MAX_PAUSE: Nanos = 30 * SECOND;
 /// Longest pause that a server can request.
-const LONGEST_ASKED: Nanos = 600 * SECOND;
+const MAX_REQUESTED_PAUSE: Nanos = 600 * SECOND;
 
 /// A time or a duration, nanoseconds.
 pub type Nanos = u64;
@@ -32,16 +32,17 @@ impl Backoff {
     }
 
     /// Returns the pause after another failure, at least as long as the server asked for.
-    pub(crate) fn pause(&mut self, asked: Option<Nanos>) -> Nanos {
-        let bound = (FIRST << self.failures.min(16)).min(LONGEST);
+    pub(crate) fn pause(&mut self, requested: Option<Nanos>) -> Nanos {
+        let bound = (MIN_PAUSE << self.failures.min(16)).min(MAX_PAUSE);
         self.failures = self.failures.saturating_add(1);
-        self.below(bound).max(asked.unwrap_or(0).min(LONGEST_ASKED))
+        self.below(bound)
+            .max(requested.unwrap_or(0).min(MAX_REQUESTED_PAUSE))
     }
 
     /// Returns the pause after refused credentials, 30 s to 60 s: an administrator must act, and servers lock out persistent
     /// clients.
-    pub(crate) fn long_pause(&mut self, asked: Option<Nanos>) -> Nanos {
-        (LONGEST + self.below(LONGEST)).max(asked.unwrap_or(0).min(LONGEST_ASKED))
+    pub(crate) fn long_pause(&mut self, requested: Option<Nanos>) -> Nanos {
+        (MAX_PAUSE + self.below(MAX_PAUSE)).max(requested.unwrap_or(0).min(MAX_REQUESTED_PAUSE))
     }
 
     /// Returns a random number below `bound` (SplitMix64).
@@ -91,7 +92,7 @@ mod tests {
     fn a_server_is_not_asked_before_it_wants_to_be() {
         let mut backoff = Backoff::new(1);
         assert_eq!(backoff.pause(Some(5 * SECOND)), 5 * SECOND);
-        assert_eq!(backoff.pause(Some(u64::MAX)), LONGEST_ASKED);
-        assert!((LONGEST..2 * LONGEST).contains(&backoff.long_pause(None)));
+        assert_eq!(backoff.pause(Some(u64::MAX)), MAX_REQUESTED_PAUSE);
+        assert!((MAX_PAUSE..2 * MAX_PAUSE).contains(&backoff.long_pause(None)));
     }
 }

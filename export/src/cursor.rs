@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-const HEAD: &str = "hopwise cursor 1";
+const MAGIC_LINE: &str = "hopwise cursor 1";
 
 /// A position between two records of a stream: before record `row` of file `file`. Both numbers only grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -33,9 +33,9 @@ pub struct Cursor {
 
 /// Error: the text is not a valid cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoCursor;
+pub struct InvalidCursor;
 
-impl fmt::Display for NoCursor {
+impl fmt::Display for InvalidCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "not a cursor of version 1, or damaged; delete the file to export all stored records again",
@@ -43,7 +43,7 @@ impl fmt::Display for NoCursor {
     }
 }
 
-impl std::error::Error for NoCursor {}
+impl std::error::Error for InvalidCursor {}
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,10 +52,10 @@ impl fmt::Display for Position {
 }
 
 impl FromStr for Position {
-    type Err = NoCursor;
+    type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let (file, row) = text.split_once(':').ok_or(NoCursor)?;
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let (file, row) = text.split_once(':').ok_or(InvalidCursor)?;
         Ok(Self {
             file: parse_number(file)?,
             row: parse_number(row)?,
@@ -64,19 +64,19 @@ impl FromStr for Position {
 }
 
 /// Parses a number in its only valid form: no sign, no leading zeros.
-fn parse_number(text: &str) -> Result<u64, NoCursor> {
-    let number: u64 = text.parse().map_err(|_| NoCursor)?;
+fn parse_number(text: &str) -> Result<u64, InvalidCursor> {
+    let number: u64 = text.parse().map_err(|_| InvalidCursor)?;
     if number.to_string() == text {
         Ok(number)
     } else {
-        Err(NoCursor)
+        Err(InvalidCursor)
     }
 }
 
 /// Formats the content of a cursor file. The last line `end` detects truncated files.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{HEAD}\nsettled {}", self.settled)?;
+        writeln!(f, "{MAGIC_LINE}\nsettled {}", self.settled)?;
         if let Some(end) = self.batch_end {
             writeln!(f, "batch_end {end}")?;
         }
@@ -85,26 +85,26 @@ impl fmt::Display for Cursor {
 }
 
 impl FromStr for Cursor {
-    type Err = NoCursor;
+    type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
         let rest = text
-            .strip_prefix(HEAD)
+            .strip_prefix(MAGIC_LINE)
             .and_then(|text| text.strip_prefix('\n'))
-            .ok_or(NoCursor)?;
-        let rest = rest.strip_suffix("\nend\n").ok_or(NoCursor)?;
+            .ok_or(InvalidCursor)?;
+        let rest = rest.strip_suffix("\nend\n").ok_or(InvalidCursor)?;
         let mut lines = rest.split('\n');
         let settled = lines
             .next()
             .and_then(|line| line.strip_prefix("settled "))
-            .ok_or(NoCursor)?
+            .ok_or(InvalidCursor)?
             .parse()?;
         let batch_end = match lines.next() {
-            Some(line) => Some(line.strip_prefix("batch_end ").ok_or(NoCursor)?.parse()?),
+            Some(line) => Some(line.strip_prefix("batch_end ").ok_or(InvalidCursor)?.parse()?),
             None => None,
         };
         if lines.next().is_some() || batch_end.is_some_and(|end| end < settled) {
-            return Err(NoCursor);
+            return Err(InvalidCursor);
         }
         Ok(Self { settled, batch_end })
     }
@@ -148,7 +148,7 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(
                 whole[..end].parse::<Cursor>(),
-                Err(NoCursor),
+                Err(InvalidCursor),
                 "{:?}",
                 &whole[..end]
             );
@@ -162,8 +162,8 @@ mod tests {
             "settled 1:2\n",
         ] {
             assert_eq!(
-                format!("{HEAD}\n{wrong}\nend\n").parse::<Cursor>(),
-                Err(NoCursor),
+                format!("{MAGIC_LINE}\n{wrong}\nend\n").parse::<Cursor>(),
+                Err(InvalidCursor),
                 "{wrong}"
             );
         }

@@ -8,17 +8,17 @@ const DAY: u64 = 24 * 3600 * 1_000_000_000;
 /// Set of the days in a batch, with a maximum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayLimit {
-    most: usize,
-    seen: BTreeSet<u64>,
+    max_days: usize,
+    days: BTreeSet<u64>,
     last: Option<u64>,
 }
 
 impl DayLimit {
-    /// Returns an empty set that admits `most` days.
-    pub fn new(most: usize) -> Self {
+    /// Returns an empty set that admits `max_days` days.
+    pub fn new(max_days: usize) -> Self {
         Self {
-            most,
-            seen: BTreeSet::new(),
+            max_days,
+            days: BTreeSet::new(),
             last: None,
         }
     }
@@ -30,9 +30,9 @@ impl DayLimit {
         if self.last == Some(day) {
             return true;
         }
-        let is_admitted = self.seen.len() < self.most || self.seen.is_empty() || self.seen.contains(&day);
+        let is_admitted = self.days.len() < self.max_days || self.days.is_empty() || self.days.contains(&day);
         if is_admitted {
-            self.seen.insert(day);
+            self.days.insert(day);
             self.last = Some(day);
         }
         is_admitted

@@ -24,7 +24,7 @@ use crate::outcome::Outcome;
 
 /// Consecutive rejections after which the problem is more likely the stream than single records. Each further one is then
 /// followed by a long pause, so that an operator can fix the cause before everything is rejected.
-const SUSPICIOUS: u64 = 32;
+const MAX_CONSECUTIVE_REJECTIONS: u64 = 32;
 
 /// A record with a key. Records with the same key stay in order.
 pub trait Keyed {
@@ -78,7 +78,7 @@ impl Default for Settings {
 /// An action for the caller. Each action has one result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Read the records from `from` on; then [`Delivery::page`] or [`Delivery::not_read`].
+    /// Read the records from `from` on; then [`Delivery::page`] or [`Delivery::read_failed`].
     Read {
         /// The position of the first record.
         from: Position,
@@ -96,12 +96,12 @@ pub enum Action {
         /// The records, by their indices in the batch.
         records: Vec<usize>,
     },
-    /// Write a record that the server will never accept to a file, with the server's error; then [`Delivery::kept`].
+    /// Write a record that the server will never accept to a file, with the server's error; then [`Delivery::rejection_written`].
     Reject {
         /// The record, by its index in the batch.
         record: usize,
         /// The server's error message.
-        words: String,
+        reason: String,
     },
     /// Save the cursor, so that it survives a crash; then [`Delivery::saved`].
     Save(Cursor),
@@ -147,20 +147,20 @@ pub struct Delivery<R> {
     settings: Settings,
     cursor: Cursor,
     /// The cursor that is being saved.
-    saved_as: Cursor,
+    pending_cursor: Cursor,
     step: Step,
     batch: Batch<R>,
     /// The page after the batch.
-    next: Option<Page<R>>,
+    next_page: Option<Page<R>>,
     /// Actions without a result yet: a read, a save, the writing of a rejected record.
-    reading: bool,
-    saving: bool,
-    keeping: bool,
+    is_reading: bool,
+    is_saving: bool,
+    is_writing_rejected: bool,
     /// False if the last read found no more records or failed; then no read-ahead is made.
     read_ahead: bool,
     last_request: RequestId,
     /// Backoff for local I/O: reads and saves.
-    local: Backoff,
+    io_backoff: Backoff,
     stop_at: Option<Nanos>,
     ledger: Ledger,
     notices: Notices,
@@ -179,19 +179,19 @@ impl<R: Keyed> Delivery<R> {
         Self {
             settings,
             cursor,
-            saved_as: cursor,
+            pending_cursor: cursor,
             step: Step::Reading {
                 not_before: 0,
                 fills_until: None,
             },
             batch: Batch::new(lanes.collect(), cursor.settled),
-            next: None,
-            reading: false,
-            saving: false,
-            keeping: false,
+            next_page: None,
+            is_reading: false,
+            is_saving: false,
+            is_writing_rejected: false,
             read_ahead: true,
             last_request: 0,
-            local: Backoff::new(seed),
+            io_backoff: Backoff::new(seed),
             stop_at: None,
             ledger: Ledger::default(),
             notices: Notices::default(),
@@ -212,20 +212,20 @@ impl<R: Keyed> Delivery<R> {
 
     /// Returns the number of records after the cursor that the ledger already counts as read, expired or left out.
     pub fn ahead(&self) -> u64 {
-        let next = self.next.as_ref().map_or(0, |page| page.records.len());
+        let next = self.next_page.as_ref().map_or(0, |page| page.records.len());
         (self.batch.records.len() + next) as u64 + self.batch.expired + self.batch.left_out
     }
 
     /// Returns the size of the records in memory, bytes.
     pub fn bytes(&self) -> usize {
-        self.batch.bytes + self.next.as_ref().map_or(0, |page| page.bytes)
+        self.batch.bytes + self.next_page.as_ref().map_or(0, |page| page.bytes)
     }
 
     /// Returns the counters of the records.
     pub fn ledger(&self) -> Ledger {
-        let next = self.next.as_ref().map_or(0, |page| page.records.len());
+        let next = self.next_page.as_ref().map_or(0, |page| page.records.len());
         Ledger {
-            held: self.batch.open + next as u64,
+            held: self.batch.unsettled + next as u64,
             ..self.ledger
         }
     }
@@ -260,7 +260,7 @@ impl<R: Keyed> Delivery<R> {
     /// Stops after the batch in flight, which gets `grace` ns to complete.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         self.stop_at.get_or_insert(now.saturating_add(grace));
-        if let Some(page) = self.next.take() {
+        if let Some(page) = self.next_page.take() {
             self.ledger.read -= page.records.len() as u64;
         }
     }
@@ -273,8 +273,10 @@ impl<R: Keyed> Delivery<R> {
     /// Returns the time of the next call of [`Delivery::poll`], or `None` if only a result can cause an action.
     pub fn wake_at(&self) -> Option<Nanos> {
         let step = match self.step {
-            Step::Reading { not_before, .. } if !self.reading => Some(not_before),
-            Step::Announcing { not_before } | Step::Saving { not_before } if !self.saving => Some(not_before),
+            Step::Reading { not_before, .. } if !self.is_reading => Some(not_before),
+            Step::Announcing { not_before } | Step::Saving { not_before } if !self.is_saving => {
+                Some(not_before)
+            }
             Step::Sending => self.batch.lanes.iter().filter_map(Lane::wake_at).min(),
             _ => None,
         };
@@ -308,7 +310,7 @@ impl<R: Keyed> Delivery<R> {
     /// Returns the cursor after the batch. If the next page is certain to become the next batch, its end is announced with the
     /// same save.
     fn after_batch(&self) -> Cursor {
-        let next = self.next.as_ref().filter(|page| {
+        let next = self.next_page.as_ref().filter(|page| {
             self.settings.announce && !page.is_last && !page.records.is_empty() && self.stop_at.is_none()
         });
         Cursor {
@@ -318,18 +320,18 @@ impl<R: Keyed> Delivery<R> {
     }
 
     fn poll_reading(&mut self, now: Nanos, not_before: Nanos, fills_until: Option<Nanos>) -> Option<Action> {
-        if let Some(page) = self.next.take() {
+        if let Some(page) = self.next_page.take() {
             self.begin(page, fills_until, now);
             return self.poll(now);
         }
-        if self.stop_at.is_some() && !self.reading {
+        if self.stop_at.is_some() && !self.is_reading {
             self.step = Step::Stopped;
             return None;
         }
-        if self.reading || now < not_before {
+        if self.is_reading || now < not_before {
             return None;
         }
-        self.reading = true;
+        self.is_reading = true;
         Some(self.read(self.cursor.settled, self.cursor.batch_end))
     }
 
@@ -344,10 +346,10 @@ impl<R: Keyed> Delivery<R> {
 
     /// Processes the records that were read.
     pub fn page(&mut self, page: Page<R>, now: Nanos) {
-        if !std::mem::take(&mut self.reading) {
+        if !std::mem::take(&mut self.is_reading) {
             return;
         }
-        self.local.reset();
+        self.io_backoff.reset();
         if self.stop_at.is_some() {
             return;
         }
@@ -355,18 +357,18 @@ impl<R: Keyed> Delivery<R> {
         self.read_ahead = !page.is_last;
         match self.step {
             Step::Reading { fills_until, .. } => self.begin(page, fills_until, now),
-            _ => self.next = Some(page),
+            _ => self.next_page = Some(page),
         }
     }
 
     /// Schedules another attempt after a failed read.
-    pub fn not_read(&mut self, words: &str, now: Nanos) {
-        if !std::mem::take(&mut self.reading) {
+    pub fn read_failed(&mut self, reason: &str, now: Nanos) {
+        if !std::mem::take(&mut self.is_reading) {
             return;
         }
-        self.notices.failing("the stream cannot be read", words, now);
+        self.notices.failing("the stream cannot be read", reason, now);
         self.read_ahead = false;
-        let pause = now.saturating_add(self.local.pause(None));
+        let pause = now.saturating_add(self.io_backoff.pause(None));
         if let Step::Reading { not_before, .. } = &mut self.step {
             *not_before = pause;
         }
@@ -375,7 +377,7 @@ impl<R: Keyed> Delivery<R> {
     /// Makes a page the batch, unless it is not full and more records may arrive soon.
     fn begin(&mut self, page: Page<R>, fills_until: Option<Nanos>, now: Nanos) {
         let is_repeat = self.cursor.batch_end.is_some();
-        let waits = fills_until.unwrap_or_else(|| now.saturating_add(self.settings.linger));
+        let fill_deadline = fills_until.unwrap_or_else(|| now.saturating_add(self.settings.linger));
         if page.records.is_empty() && page.end == self.cursor.settled {
             let not_before = now.saturating_add(self.settings.poll);
             self.step = Step::Reading {
@@ -384,13 +386,13 @@ impl<R: Keyed> Delivery<R> {
             };
             return;
         }
-        let is_something = !page.records.is_empty() || page.left_out > 0;
-        if page.is_last && is_something && !is_repeat && now < waits {
+        let has_content = !page.records.is_empty() || page.left_out > 0;
+        if page.is_last && has_content && !is_repeat && now < fill_deadline {
             // Read it again later, with the records that arrive until then.
             self.ledger.read -= page.records.len() as u64;
             self.step = Step::Reading {
-                not_before: waits,
-                fills_until: Some(waits),
+                not_before: fill_deadline,
+                fills_until: Some(fill_deadline),
             };
             return;
         }
@@ -413,37 +415,40 @@ impl<R: Keyed> Delivery<R> {
     }
 
     fn save(&mut self, cursor: Cursor, not_before: Nanos, now: Nanos) -> Option<Action> {
-        if self.saving || now < not_before {
+        if self.is_saving || now < not_before {
             return None;
         }
-        self.saving = true;
-        self.saved_as = cursor;
+        self.is_saving = true;
+        self.pending_cursor = cursor;
         Some(Action::Save(cursor))
     }
 
     /// Processes the result of saving the cursor.
     pub fn saved(&mut self, result: Result<(), String>, now: Nanos) {
-        if !std::mem::take(&mut self.saving) {
+        if !std::mem::take(&mut self.is_saving) {
             return;
         }
         let failed = result.is_err();
-        if let Err(words) = result {
+        if let Err(reason) = result {
             self.ledger.unsaved += 1;
-            self.notices
-                .failing("the cursor cannot be saved, so nothing more is sent", &words, now);
+            self.notices.failing(
+                "the cursor cannot be saved, so nothing more is sent",
+                &reason,
+                now,
+            );
         }
-        let again = now.saturating_add(if failed { self.local.pause(None) } else { 0 });
+        let retry_at = now.saturating_add(if failed { self.io_backoff.pause(None) } else { 0 });
         match self.step {
-            Step::Announcing { .. } if failed => self.step = Step::Announcing { not_before: again },
+            Step::Announcing { .. } if failed => self.step = Step::Announcing { not_before: retry_at },
             Step::Announcing { .. } => {
-                self.local.reset();
-                self.cursor = self.saved_as;
+                self.io_backoff.reset();
+                self.cursor = self.pending_cursor;
                 self.step = Step::Sending;
             }
-            Step::Saving { .. } if failed => self.step = Step::Saving { not_before: again },
+            Step::Saving { .. } if failed => self.step = Step::Saving { not_before: retry_at },
             Step::Saving { .. } => {
-                self.local.reset();
-                self.cursor = self.saved_as;
+                self.io_backoff.reset();
+                self.cursor = self.pending_cursor;
                 self.batch.clear();
                 self.step = Step::Reading {
                     not_before: now,
@@ -455,13 +460,13 @@ impl<R: Keyed> Delivery<R> {
     }
 
     fn poll_sending(&mut self, now: Nanos) -> Option<Action> {
-        if !self.keeping
-            && let Some((record, words)) = self.batch.rejected.front()
+        if !self.is_writing_rejected
+            && let Some((record, reason)) = self.batch.rejected.front()
         {
-            self.keeping = true;
+            self.is_writing_rejected = true;
             return Some(Action::Reject {
                 record: *record,
-                words: words.clone(),
+                reason: reason.clone(),
             });
         }
         for lane in &mut self.batch.lanes {
@@ -474,13 +479,13 @@ impl<R: Keyed> Delivery<R> {
         if let Some(action) = self.send(now) {
             return Some(action);
         }
-        if self.batch.is_settled() && !self.keeping {
+        if self.batch.is_settled() && !self.is_writing_rejected {
             self.step = Step::Saving { not_before: now };
             return self.poll(now);
         }
         // Read ahead while the server works.
-        if self.read_ahead && !self.reading && self.next.is_none() && self.stop_at.is_none() {
-            self.reading = true;
+        if self.read_ahead && !self.is_reading && self.next_page.is_none() && self.stop_at.is_none() {
+            self.is_reading = true;
             return Some(self.read(self.batch.end, None));
         }
         None
@@ -514,91 +519,92 @@ impl<R: Keyed> Delivery<R> {
         match outcome {
             Outcome::Settled {
                 rejected,
-                again,
-                words: why,
+                retry,
+                reason: retry_reason,
                 retry_after,
             } => {
-                let Some(settled) = lane.settle(rejected, &again) else {
-                    let words = "the answer names records that were not sent";
+                let Some(settled) = lane.settle(rejected, &retry) else {
+                    let reason = "the answer names records that were not sent";
                     self.ledger.failed += 1;
                     lane.fail(now, retry_after);
-                    return self.notices.failing("a request failed", words, now);
+                    return self.notices.failing("a request failed", reason, now);
                 };
                 self.ledger.settled += 1;
                 self.ledger.delivered += settled.delivered;
-                self.batch.open -= settled.delivered;
-                let alone = settled.rejected.len() as u64;
+                self.batch.unsettled -= settled.delivered;
+                let rejected_count = settled.rejected.len() as u64;
                 self.rejected_in_a_row = if settled.delivered > 0 {
                     0
                 } else {
-                    self.rejected_in_a_row + alone
+                    self.rejected_in_a_row + rejected_count
                 };
-                let words = settled.rejected.last().map(|(_, words)| words.clone());
+                let reason = settled.rejected.last().map(|(_, reason)| reason.clone());
                 self.batch.rejected.extend(settled.rejected);
-                if self.rejected_in_a_row >= SUSPICIOUS
-                    && let Some(words) = words
+                if self.rejected_in_a_row >= MAX_CONSECUTIVE_REJECTIONS
+                    && let Some(reason) = reason
                 {
                     lane.fail_for_long(now);
                     self.notices
-                        .failing("the server rejects every record", &words, now);
-                } else if again.is_empty() {
+                        .failing("the server rejects every record", &reason, now);
+                } else if retry.is_empty() {
                     lane.succeed();
                     self.last_success = Some(now);
                     self.notices.recovered(now);
                 } else {
                     lane.fail(now, retry_after);
-                    let why = if why.is_empty() {
+                    let detail = if retry_reason.is_empty() {
                         String::new()
                     } else {
-                        format!(": {why}")
+                        format!(": {retry_reason}")
                     };
-                    let words = format!("the server will accept {} records later{why}", again.len());
-                    self.notices.failing("a request failed in part", &words, now);
+                    let reason = format!("the server will accept {} records later{detail}", retry.len());
+                    self.notices.failing("a request failed in part", &reason, now);
                 }
             }
-            Outcome::Failed { words, retry_after } => {
+            Outcome::Failed { reason, retry_after } => {
                 self.ledger.failed += 1;
                 lane.fail(now, retry_after);
-                self.notices.failing("a request failed", &words, now);
+                self.notices.failing("a request failed", &reason, now);
             }
-            Outcome::Unauthorised { words } => {
+            Outcome::Unauthorised { reason } => {
                 self.ledger.unauthorised += 1;
                 lane.fail_for_long(now);
                 self.notices
-                    .failing("the server refused the credentials", &words, now);
+                    .failing("the server refused the credentials", &reason, now);
             }
-            Outcome::Refused { words } => {
+            Outcome::Refused { reason } => {
                 self.ledger.refused += 1;
-                let alone = lane.halve();
-                self.rejected_in_a_row += u64::from(alone.is_some());
-                if alone.is_some() && self.rejected_in_a_row >= SUSPICIOUS {
+                let refused_record = lane.halve();
+                self.rejected_in_a_row += u64::from(refused_record.is_some());
+                if refused_record.is_some() && self.rejected_in_a_row >= MAX_CONSECUTIVE_REJECTIONS {
                     lane.fail_for_long(now);
                     self.notices
-                        .failing("the server rejects every record", &words, now);
+                        .failing("the server rejects every record", &reason, now);
                 } else {
                     lane.succeed();
                 }
                 self.batch
                     .rejected
-                    .extend(alone.map(|record| (record, notice::cut(&words))));
+                    .extend(refused_record.map(|record| (record, notice::one_line(&reason))));
             }
         }
     }
 
     /// Processes the result of writing a rejected record. If the write failed, the record is only counted.
-    pub fn kept(&mut self, result: Result<(), String>, now: Nanos) {
-        if !std::mem::take(&mut self.keeping) {
+    pub fn rejection_written(&mut self, result: Result<(), String>, now: Nanos) {
+        if !std::mem::take(&mut self.is_writing_rejected) {
             return;
         }
-        let Some((_, words)) = self.batch.rejected.pop_front() else {
+        let Some((_, reason)) = self.batch.rejected.pop_front() else {
             return;
         };
         self.ledger.rejected += 1;
-        self.batch.open -= 1;
-        self.notices.rejected(words, self.rejected_in_a_row > 0, now);
-        if let Err(words) = result {
+        self.batch.unsettled -= 1;
+        self.notices.rejected(reason, self.rejected_in_a_row > 0, now);
+        if let Err(reason) = result {
             self.ledger.unwritten += 1;
-            self.notices.push(Notice::Unwritten(notice::cut(&words)), now);
+            self.notices
+                .push(Notice::Unwritten(notice::one_line(&reason)), now);
         }
     }
 }

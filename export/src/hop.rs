@@ -9,12 +9,14 @@
 
 use wire::FlowKey;
 
-const V4: u8 = 1;
-const V6: u8 = 2;
-const BY_ID: u8 = 3;
-const PORTS: u8 = 4;
+const IPV4: u8 = 1;
+const IPV6: u8 = 2;
+const FLOW_ID: u8 = 3;
+const HAS_PORTS: u8 = 4;
 /// Maximum encoded size of a hop, bytes.
-const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
+const MAX_HOP_BYTES: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + NUMBERS * 8;
+/// Number of optional numbers of a hop.
+const NUMBERS: usize = 10;
 
 /// One hop of one report, with values converted to the units below.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -62,7 +64,7 @@ impl Hop {
             .fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
         // Encoded in a stack buffer first, so that the vector is extended once.
         let mut buffer = Buffer {
-            bytes: [0; MOST],
+            bytes: [0; MAX_HOP_BYTES],
             len: 0,
         };
         buffer.push(&self.ts.to_le_bytes());
@@ -90,7 +92,7 @@ impl Hop {
         [hop.hop, hop.hops] = take(&mut rest)?;
         let present = u16::from_le_bytes(take(&mut rest)?);
         hop.flow = read_flow(&mut rest)?;
-        let mut numbers = [None; 10];
+        let mut numbers = [None; NUMBERS];
         for (i, number) in numbers.iter_mut().enumerate() {
             if present >> i & 1 == 1 {
                 *number = Some(u64::from_le_bytes(take(&mut rest)?));
@@ -103,7 +105,7 @@ impl Hop {
         Some(hop)
     }
 
-    fn numbers(&self) -> [Option<u64>; 10] {
+    fn numbers(&self) -> [Option<u64>; NUMBERS] {
         [
             self.node.map(u64::from),
             self.ingress_if.map(u64::from),
@@ -118,7 +120,7 @@ impl Hop {
         ]
     }
 
-    fn set(&mut self, numbers: [Option<u64>; 10]) -> Option<()> {
+    fn set(&mut self, numbers: [Option<u64>; NUMBERS]) -> Option<()> {
         let [
             node,
             ingress_if,
@@ -152,7 +154,7 @@ fn narrow<T: TryFrom<u64>>(number: Option<u64>) -> Option<Option<T>> {
 
 /// Stack buffer for one encoded hop.
 struct Buffer {
-    bytes: [u8; MOST],
+    bytes: [u8; MAX_HOP_BYTES],
     len: usize,
 }
 
@@ -166,18 +168,18 @@ impl Buffer {
     #[inline]
     fn push_flow(&mut self, flow: &FlowKey) {
         if let Some(id) = flow.known_id() {
-            self.push(&[BY_ID, flow.proto()]);
+            self.push(&[FLOW_ID, flow.proto()]);
             self.push(&id.to_le_bytes());
             return;
         }
         let ports = flow.ports();
-        let with_ports = if ports.is_some() { PORTS } else { 0 };
+        let with_ports = if ports.is_some() { HAS_PORTS } else { 0 };
         if flow.is_v6() {
-            self.push(&[V6 | with_ports, flow.proto()]);
+            self.push(&[IPV6 | with_ports, flow.proto()]);
             self.push(flow.src_octets());
             self.push(flow.dst_octets());
         } else {
-            self.push(&[V4 | with_ports, flow.proto()]);
+            self.push(&[IPV4 | with_ports, flow.proto()]);
             self.push(&flow.src_octets()[12..]);
             self.push(&flow.dst_octets()[12..]);
         }
@@ -200,16 +202,16 @@ fn read_flow(rest: &mut &[u8]) -> Option<Option<FlowKey>> {
         return Some(None);
     }
     let [proto] = take(rest)?;
-    Some(Some(match kind & !PORTS {
-        V4 => FlowKey::v4(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
-        V6 => FlowKey::v6(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
-        BY_ID if kind == BY_ID => FlowKey::of_id(u32::from_le_bytes(take(rest)?)),
+    Some(Some(match kind & !HAS_PORTS {
+        IPV4 => FlowKey::v4(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
+        IPV6 => FlowKey::v6(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
+        FLOW_ID if kind == FLOW_ID => FlowKey::of_id(u32::from_le_bytes(take(rest)?)),
         _ => return None,
     }))
 }
 
 fn read_ports(rest: &mut &[u8], kind: u8) -> Option<Option<(u16, u16)>> {
-    if kind & PORTS == 0 {
+    if kind & HAS_PORTS == 0 {
         return Some(None);
     }
     let source = u16::from_le_bytes(take(rest)?);

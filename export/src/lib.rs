@@ -34,7 +34,7 @@ pub mod spool;
 mod text;
 
 pub use backoff::Nanos;
-pub use cursor::{Cursor, NoCursor, Position};
+pub use cursor::{Cursor, InvalidCursor, Position};
 pub use days::DayLimit;
 pub use delivery::{Action, Delivery, Keyed, Notice, Page, RequestId, Settings};
 pub use ledger::Ledger;

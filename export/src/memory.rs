@@ -1,7 +1,7 @@
 //! Divides a memory budget among deliveries by scaling their batch sizes.
 
 /// The smallest size of a batch, bytes.
-pub const LEAST: usize = 64 << 10;
+pub const MIN_BATCH: usize = 64 << 10;
 
 /// Memory needs of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub struct Claim {
     /// The configured size of a batch, bytes.
     pub batch: usize,
     /// Number of copies of a batch in memory at once: records, the next page, encoded requests.
-    pub forms: usize,
+    pub copies: usize,
     /// Memory independent of the batch size, bytes.
     pub fixed: usize,
 }
@@ -17,31 +17,31 @@ pub struct Claim {
 impl Claim {
     /// Returns the memory needed with batches of this size, bytes.
     pub fn bytes(&self, batch: usize) -> usize {
-        self.fixed.saturating_add(self.forms.saturating_mul(batch))
+        self.fixed.saturating_add(self.copies.saturating_mul(batch))
     }
 }
 
 /// Returns the batch size of each delivery, so that together they use at most `memory` bytes. If the configured sizes do not
-/// fit, the part above [`LEAST`] is scaled down by the same factor for all.
+/// fit, the part above [`MIN_BATCH`] is scaled down by the same factor for all.
 ///
 /// # Errors
 /// Not even the smallest batches fit; the error is the number of bytes that they need.
 pub fn share(memory: usize, claims: &[Claim]) -> Result<Vec<usize>, usize> {
-    let mut least = 0_usize;
-    let mut wanted = 0_usize;
+    let mut minimum = 0_usize;
+    let mut scalable = 0_usize;
     for claim in claims {
-        least = least.saturating_add(claim.bytes(claim.batch.min(LEAST)));
-        let above = claim.batch.saturating_sub(LEAST);
-        wanted = wanted.saturating_add(claim.forms.saturating_mul(above));
+        minimum = minimum.saturating_add(claim.bytes(claim.batch.min(MIN_BATCH)));
+        let above = claim.batch.saturating_sub(MIN_BATCH);
+        scalable = scalable.saturating_add(claim.copies.saturating_mul(above));
     }
-    let rest = memory.checked_sub(least).ok_or(least)?;
+    let available = memory.checked_sub(minimum).ok_or(minimum)?;
     let mut batches = Vec::with_capacity(claims.len());
     for claim in claims {
-        let mut above = claim.batch.saturating_sub(LEAST);
-        if wanted > rest {
-            above = (above as u128 * rest as u128 / wanted as u128) as usize;
+        let mut above = claim.batch.saturating_sub(MIN_BATCH);
+        if scalable > available {
+            above = (above as u128 * available as u128 / scalable as u128) as usize;
         }
-        batches.push(claim.batch.min(LEAST) + above);
+        batches.push(claim.batch.min(MIN_BATCH) + above);
     }
     Ok(batches)
 }
@@ -55,7 +55,7 @@ mod tests {
     fn what_fits_is_given_and_what_does_not_is_cut_by_the_same_part() {
         let claim = |batch| Claim {
             batch,
-            forms: 5,
+            copies: 5,
             fixed: 1 << 20,
         };
         let claims = [claim(8 << 20), claim(16 << 20)];
@@ -65,7 +65,7 @@ mod tests {
             cut[0] < 5 << 20 && cut[1] < 9 << 20 && cut[1] > 7 << 20,
             "{cut:?}"
         );
-        assert_eq!(share(2 << 20, &claims), Err((2 << 20) + 10 * LEAST));
+        assert_eq!(share(2 << 20, &claims), Err((2 << 20) + 10 * MIN_BATCH));
         assert_eq!(share(0, &[]), Ok(Vec::new()));
     }
 
@@ -75,14 +75,14 @@ mod tests {
             let mut rng = Rng(seed);
             let claims: Vec<Claim> = (0..1 + rng.below(20))
                 .map(|_| Claim {
-                    batch: LEAST + rng.below(256 << 20),
-                    forms: 1 + rng.below(12),
+                    batch: MIN_BATCH + rng.below(256 << 20),
+                    copies: 1 + rng.below(12),
                     fixed: rng.below(16 << 20),
                 })
                 .collect();
             let memory = rng.below(1 << 30);
             let Ok(batches) = share(memory, &claims) else {
-                assert!(claims.iter().map(|claim| claim.bytes(LEAST)).sum::<usize>() > memory);
+                assert!(claims.iter().map(|claim| claim.bytes(MIN_BATCH)).sum::<usize>() > memory);
                 continue;
             };
             let held: usize = claims
@@ -95,9 +95,9 @@ mod tests {
                 .iter()
                 .zip(&batches)
                 .all(|(claim, batch)| claim.batch == *batch);
-            let rounded: usize = claims.iter().map(|claim| claim.forms).sum();
+            let rounded: usize = claims.iter().map(|claim| claim.copies).sum();
             assert!(is_whole || held + rounded >= memory, "{seed}: {held} of {memory}");
-            assert!(batches.iter().all(|batch| *batch >= LEAST));
+            assert!(batches.iter().all(|batch| *batch >= MIN_BATCH));
         }
     }
 }

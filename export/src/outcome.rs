@@ -10,28 +10,28 @@ pub enum Outcome {
         /// Rejected records: index in the request, and the server's error.
         rejected: Vec<(usize, String)>,
         /// Records to send again later: indices in the request.
-        again: Vec<usize>,
-        /// The reason why one of `again` was not accepted now.
-        words: String,
+        retry: Vec<usize>,
+        /// The reason why one of `retry` was not accepted now.
+        reason: String,
         /// Pause that the server asked for, ns.
         retry_after: Option<Nanos>,
     },
     /// Possibly nothing is stored, and the same request may succeed later: transport errors, 408, 429, 5xx.
     Failed {
         /// The reason of the failure.
-        words: String,
+        reason: String,
         /// Pause that the server asked for, ns.
         retry_after: Option<Nanos>,
     },
     /// This request can never succeed, and nothing of it is stored: 400, 413, 422.
     Refused {
         /// The error that the server reported.
-        words: String,
+        reason: String,
     },
     /// The credentials are wrong, or not sufficient: 401, 403.
     Unauthorised {
         /// The error that the server reported.
-        words: String,
+        reason: String,
     },
 }
 
@@ -39,28 +39,28 @@ impl Outcome {
     /// The outcome of a request whose records are all stored.
     pub const DONE: Self = Self::Settled {
         rejected: Vec::new(),
-        again: Vec::new(),
-        words: String::new(),
+        retry: Vec::new(),
+        reason: String::new(),
         retry_after: None,
     };
 
     /// Returns the outcome of a request that may be repeated at once.
-    pub fn failed(words: impl Into<String>) -> Self {
+    pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed {
-            words: words.into(),
+            reason: reason.into(),
             retry_after: None,
         }
     }
 
     /// Classifies an HTTP response without per-record errors by its status.
-    pub fn from_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
-        let words = words.into();
+    pub fn from_status(status: u16, reason: impl Into<String>, retry_after: Option<Nanos>) -> Self {
+        let reason = reason.into();
         match status {
             200..=299 => Self::DONE,
-            401 | 403 => Self::Unauthorised { words },
+            401 | 403 => Self::Unauthorised { reason },
             // A redirect or 404 means a wrong address, not a bad record: the records are sent once the address is corrected.
-            ..=399 | 404 | 405 | 408 | 425 | 429 | 500.. => Self::Failed { words, retry_after },
-            _ => Self::Refused { words },
+            ..=399 | 404 | 405 | 408 | 425 | 429 | 500.. => Self::Failed { reason, retry_after },
+            _ => Self::Refused { reason },
         }
     }
 
@@ -69,53 +69,53 @@ impl Outcome {
         match self {
             Self::Settled {
                 rejected,
-                again,
-                words,
+                retry,
+                reason,
                 retry_after,
             } => Self::Settled {
                 rejected: rejected
                     .into_iter()
-                    .map(|(record, words)| (record, explain(words, host, status)))
+                    .map(|(record, reason)| (record, explain(reason, host, status)))
                     .collect(),
-                words: if again.is_empty() {
-                    words
+                reason: if retry.is_empty() {
+                    reason
                 } else {
-                    explain(words, host, status)
+                    explain(reason, host, status)
                 },
-                again,
+                retry,
                 retry_after,
             },
-            Self::Failed { words, retry_after } => Self::Failed {
-                words: explain(words, host, status),
+            Self::Failed { reason, retry_after } => Self::Failed {
+                reason: explain(reason, host, status),
                 retry_after,
             },
-            Self::Refused { words } => Self::Refused {
-                words: explain(words, host, status),
+            Self::Refused { reason } => Self::Refused {
+                reason: explain(reason, host, status),
             },
-            Self::Unauthorised { words } => Self::Unauthorised {
-                words: explain(words, host, status),
+            Self::Unauthorised { reason } => Self::Unauthorised {
+                reason: explain(reason, host, status),
             },
         }
     }
 }
 
-fn explain(words: String, host: &str, status: u16) -> String {
+fn explain(reason: String, host: &str, status: u16) -> String {
     // The error of a single record in a successful response.
     if (200..=299).contains(&status) {
-        return if words.is_empty() {
+        return if reason.is_empty() {
             format!("{host} returned no reason")
         } else {
-            words
+            reason
         };
     }
-    let reason = if words.is_empty() {
+    let reason = if reason.is_empty() {
         String::new()
     } else {
-        format!(": {words}")
+        format!(": {reason}")
     };
     let meaning = match status {
         // A 404 with an explanation comes from the right server.
-        404 if !words.is_empty() => " (check the url, and that the database, table or index exists)",
+        404 if !reason.is_empty() => " (check the url, and that the database, table or index exists)",
         _ => meaning(status),
     };
     format!("{host} answers HTTP {status}{meaning}{reason}")
@@ -148,15 +148,15 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_body_is_explained_by_its_status() {
-        let words =
+        let reason =
             |status, body: &str| match Outcome::from_status(status, body, None).explained("h:1", status) {
-                Outcome::Failed { words, .. }
-                | Outcome::Refused { words }
-                | Outcome::Unauthorised { words } => words,
+                Outcome::Failed { reason, .. }
+                | Outcome::Refused { reason }
+                | Outcome::Unauthorised { reason } => reason,
                 done @ Outcome::Settled { .. } => format!("{done:?}"),
             };
         assert_eq!(
-            [302, 401, 403, 404, 413, 429, 500, 599].map(|status| words(status, "")),
+            [302, 401, 403, 404, 413, 429, 500, 599].map(|status| reason(status, "")),
             [
                 "h:1 answers HTTP 302 (a redirect, which is not followed; correct the url)",
                 "h:1 answers HTTP 401 (invalid credentials; correct user, password or token)",
@@ -169,24 +169,24 @@ mod tests {
             ]
         );
         assert_eq!(
-            words(503, "busy"),
+            reason(503, "busy"),
             "h:1 answers HTTP 503 (it is overloaded, or not ready): busy"
         );
         assert_eq!(
-            words(404, "Database hopwise does not exist"),
+            reason(404, "Database hopwise does not exist"),
             "h:1 answers HTTP 404 (check the url, and that the database, table or index exists): Database hopwise does not exist"
         );
         let by_record = Outcome::Settled {
             rejected: vec![(0, String::new()), (1, "bad".to_owned())],
-            again: vec![2],
-            words: String::new(),
+            retry: vec![2],
+            reason: String::new(),
             retry_after: None,
         };
         let none = "h:1 returned no reason".to_owned();
         let expected = Outcome::Settled {
             rejected: vec![(0, none.clone()), (1, "bad".to_owned())],
-            again: vec![2],
-            words: none,
+            retry: vec![2],
+            reason: none,
             retry_after: None,
         };
         assert_eq!(by_record.explained("h:1", 200), expected);

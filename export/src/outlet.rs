@@ -25,16 +25,16 @@ use crate::sink::kafka::name;
 use crate::sink::kafka::protocol::fetch::Fetched;
 
 /// Maximum bytes kept of an unreadable value.
-const KEPT: usize = 4096;
+const MAX_UNREADABLE_BYTES: usize = 4096;
 /// Maximum size of a batch that may have been sent, bytes. No batch is larger, unless the messages are not the original ones.
-const REPEATED: usize = 48 << 20;
+const MAX_REPEATED_BATCH: usize = 48 << 20;
 /// Memory of a message besides its content, bytes: entries in the batch's lists and the allocator's overhead. It also covers a
 /// row's share while the columns of a request are built.
-const OVERHEAD: usize = size_of::<Item>() + 320;
+const MESSAGE_OVERHEAD: usize = size_of::<Item>() + 320;
 /// Maximum overshoot of a page's size limit, bytes: its last message. Texts and lists are limited.
-pub const BEYOND: usize = 64 << 10;
+pub const MAX_OVERSHOOT: usize = 64 << 10;
 /// Number of copies of each page in memory: its records, and the request.
-pub const FORMS: usize = 2;
+pub const COPIES_PER_PAGE: usize = 2;
 
 /// A message of a partition.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,7 +51,7 @@ pub struct Item {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
     /// The reason why it cannot be read.
-    pub words: String,
+    pub reason: String,
     /// The first bytes of the value.
     value: Box<[u8]>,
     /// The length of the value, bytes.
@@ -59,10 +59,10 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    fn new(words: String, value: &[u8]) -> Self {
+    fn new(reason: String, value: &[u8]) -> Self {
         Self {
-            words,
-            value: value[..value.len().min(KEPT)].into(),
+            reason,
+            value: value[..value.len().min(MAX_UNREADABLE_BYTES)].into(),
             len: value.len(),
         }
     }
@@ -75,7 +75,10 @@ impl Keyed for Arc<Item> {
     }
 
     fn refusal(&self) -> Option<&str> {
-        self.content.as_ref().err().map(|bad| bad.words.as_str())
+        self.content
+            .as_ref()
+            .err()
+            .map(|unreadable| unreadable.reason.as_str())
     }
 }
 
@@ -84,25 +87,25 @@ impl Item {
         let ts = u64::try_from(message.ms).unwrap_or(0).saturating_mul(1_000_000);
         let content = match message.value {
             Ok(value) => Received::read(stream, value).map_err(|error| Unreadable::new(error.0, value)),
-            Err(words) => Err(Unreadable::new(words.to_owned(), &[])),
+            Err(reason) => Err(Unreadable::new(reason.to_owned(), &[])),
         };
         Self { offset, ts, content }
     }
 
     /// Returns the size in memory, bytes, with its list entries.
     fn bytes(&self) -> usize {
-        OVERHEAD
+        MESSAGE_OVERHEAD
             + match &self.content {
                 Ok(record) => record.heap(),
                 // The reason is stored twice: also, truncated, in the list of rejected records.
-                Err(bad) => 2 * bad.words.len() + bad.value.len() + OVERHEAD,
+                Err(unreadable) => 2 * unreadable.reason.len() + unreadable.value.len() + MESSAGE_OVERHEAD,
             }
     }
 
     /// Returns a line for the file of rejected messages.
-    pub fn rejected(&self, topic: &str, partition: i32, words: &str) -> Vec<u8> {
+    pub fn rejected(&self, topic: &str, partition: i32, reason: &str) -> Vec<u8> {
         let mut line = b"{\"words\":".to_vec();
-        json::write_text(words, &mut line);
+        json::write_text(reason, &mut line);
         line.extend_from_slice(b",\"topic\":");
         json::write_text(topic, &mut line);
         line.extend_from_slice(format!(",\"partition\":{partition},\"offset\":{}", self.offset).as_bytes());
@@ -111,9 +114,11 @@ impl Item {
                 line.extend_from_slice(b",\"record\":");
                 json::write_fields(record, &mut line);
             }
-            Err(bad) => {
-                let value = STANDARD.encode(&bad.value);
-                line.extend_from_slice(format!(",\"bytes\":{},\"value\":\"{value}\"", bad.len).as_bytes());
+            Err(unreadable) => {
+                let value = STANDARD.encode(&unreadable.value);
+                line.extend_from_slice(
+                    format!(",\"bytes\":{},\"value\":\"{value}\"", unreadable.len).as_bytes(),
+                );
             }
         }
         line.extend_from_slice(b"}\n");
@@ -183,7 +188,7 @@ pub enum Step {
 pub struct Reading {
     stream: Stream,
     request: PageRequest,
-    at: u64,
+    offset: u64,
     items: Vec<Arc<Item>>,
     size: usize,
     days: DayLimit,
@@ -197,11 +202,11 @@ pub struct Reading {
 impl Reading {
     /// Starts to read a page. Returns the reading and its first step.
     pub fn new(stream: Stream, request: PageRequest) -> (Self, Step) {
-        let at = request.from.row;
+        let offset = request.from.row;
         let reading = Self {
             stream,
             request,
-            at,
+            offset,
             items: Vec::new(),
             size: 0,
             days: DayLimit::new(DAYS),
@@ -209,7 +214,7 @@ impl Reading {
             expired: 0,
             end: None,
         };
-        (reading, Step::Fetch(at))
+        (reading, Step::Fetch(offset))
     }
 
     /// Returns the end offset of the partition, if known.
@@ -218,17 +223,17 @@ impl Reading {
     }
 
     /// Returns the number of bytes that still fit in the page.
-    pub fn room(&self) -> usize {
+    pub fn space_left(&self) -> usize {
         match self.until() {
-            Some(_) => REPEATED.saturating_sub(self.size),
+            Some(_) => MAX_REPEATED_BATCH.saturating_sub(self.size),
             None => self.request.bytes.saturating_sub(self.size),
         }
     }
 
     /// Ends the page early because time is up. Returns `None` if its end is fixed or nothing was read.
-    pub fn ends_here(&mut self) -> Option<Step> {
-        let ends = self.until().is_none() && self.at > self.request.from.row;
-        ends.then(|| self.page(false))
+    pub fn end_early(&mut self) -> Option<Step> {
+        let ends = self.until().is_none() && self.offset > self.request.from.row;
+        ends.then(|| self.finish_page(false))
     }
 
     fn until(&self) -> Option<u64> {
@@ -242,38 +247,38 @@ impl Reading {
             // OFFSET_OUT_OF_RANGE: the messages were deleted, or the topic was recreated.
             1 => return Step::Offsets,
             76 => {
-                let words = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
-                return Step::Failed(words.to_owned());
+                let reason = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
+                return Step::Failed(reason.to_owned());
             }
             29 => return Step::Failed(format!("{}: allow this user to read the topic", name(29))),
             error => return Step::Failed(name(error).into_owned()),
         }
         let end = u64::try_from(fetched.end).unwrap_or(0);
         self.end = Some(end);
-        let before = self.at;
+        let start = self.offset;
         self.add(fetched.batches);
-        if self.size > REPEATED
+        if self.size > MAX_REPEATED_BATCH
             && let Some(until) = self.until()
         {
             return Step::Failed(format!(
-                "the batch that may have been sent, up to offset {until}, has more than {REPEATED} bytes, as no batch has: these are other \
+                "the batch that may have been sent, up to offset {until}, has more than {MAX_REPEATED_BATCH} bytes, as no batch has: these are other \
                  messages. To read the partition from its beginning, stop the outlet and delete its file of the position"
             ));
         }
         if self.is_full() {
-            return self.page(false);
+            return self.finish_page(false);
         }
-        match (self.at > before, self.at >= end, self.until()) {
-            (_, true, None) => self.page(true),
+        match (self.offset > start, self.offset >= end, self.until()) {
+            (_, true, None) => self.finish_page(true),
             (_, true, Some(until)) => Step::Failed(format!(
                 "the partition ends at {end}, before the end of the batch that may have been sent, {until}: it waits for the rest"
             )),
-            (true, false, _) => Step::Fetch(self.at),
-            (false, false, None) if fetched.batches.is_empty() => self.page(true),
+            (true, false, _) => Step::Fetch(self.offset),
+            (false, false, None) if fetched.batches.is_empty() => self.finish_page(true),
             (false, false, _) if fetched.batches.is_empty() => {
                 Step::Failed("it has no records now".to_owned())
             }
-            (false, false, _) => Step::Failed(format!("there is no whole record batch at offset {before}")),
+            (false, false, _) => Step::Failed(format!("there is no whole record batch at offset {start}")),
         }
     }
 
@@ -282,7 +287,7 @@ impl Reading {
         let Self {
             stream,
             request,
-            at,
+            offset,
             items,
             size,
             days,
@@ -290,10 +295,10 @@ impl Reading {
             ..
         } = self;
         let until = request.until.map(|until| until.row);
-        let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
+        let end = log::messages(batches, i64::try_from(*offset).unwrap_or(i64::MAX), |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
             let goes_on = match until {
-                Some(until) => offset < until && *size <= REPEATED,
+                Some(until) => offset < until && *size <= MAX_REPEATED_BATCH,
                 None => items.is_empty() || items.len() < request.records && *size < request.bytes,
             };
             if !goes_on {
@@ -308,16 +313,16 @@ impl Reading {
             }
             !*is_cut
         });
-        *at = u64::try_from(passed)
-            .unwrap_or(*at)
+        *offset = u64::try_from(end)
+            .unwrap_or(*offset)
             .min(until.unwrap_or(u64::MAX))
-            .max(*at);
+            .max(*offset);
     }
 
     fn is_full(&self) -> bool {
         match self.until() {
             _ if self.is_cut => true,
-            Some(until) => self.at >= until,
+            Some(until) => self.offset >= until,
             None => self.items.len() >= self.request.records || self.size >= self.request.bytes,
         }
     }
@@ -325,21 +330,21 @@ impl Reading {
     /// Processes the first offset of the partition, and the one after the last.
     pub fn offsets(&mut self, first: u64, end: u64) -> Step {
         self.end = Some(end);
-        if self.at < first {
+        if self.offset < first {
             let to = first.min(self.until().unwrap_or(first));
-            self.expired += to - self.at;
-            self.at = to;
+            self.expired += to - self.offset;
+            self.offset = to;
             return if self.until() == Some(to) {
-                self.page(false)
+                self.finish_page(false)
             } else {
                 Step::Fetch(to)
             };
         }
-        if self.at <= end {
-            return Step::Fetch(self.at);
+        if self.offset <= end {
+            return Step::Fetch(self.offset);
         }
         if !self.items.is_empty() {
-            return self.page(false);
+            return self.finish_page(false);
         }
         // Offsets only grow, so the topic was recreated. Positions must grow, too: raise the incarnation.
         let PageRequest { from, random, .. } = self.request;
@@ -361,15 +366,15 @@ impl Reading {
         }
     }
 
-    fn page(&mut self, is_last: bool) -> Step {
+    fn finish_page(&mut self, is_last: bool) -> Step {
         let records = std::mem::take(&mut self.items);
-        let passed = self.at - self.request.from.row;
+        let passed = self.offset - self.request.from.row;
         let page = Page {
             left_out: passed.saturating_sub(self.expired + records.len() as u64),
             records,
             end: Position {
                 file: self.request.from.file,
-                row: self.at,
+                row: self.offset,
             },
             expired: self.expired,
             bytes: self.size,

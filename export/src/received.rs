@@ -14,16 +14,16 @@ use self::packed::Packed;
 use crate::record::{COMMON, Field, FieldKind, Fields, SCHEMA, Stream, Value};
 
 /// Maximum length of a message, bytes.
-pub const LONGEST: usize = 1 << 20;
+pub const MAX_MESSAGE: usize = 1 << 20;
 /// Maximum length of a JSON message, bytes: parsing takes about thirty times as much memory. Records that hopwise writes are
 /// shorter.
-pub const LONGEST_JSON: usize = 256 << 10;
+pub const MAX_JSON_MESSAGE: usize = 256 << 10;
 /// Maximum length of a text, such as a name or a rule, bytes.
-const TEXT: usize = 4096;
+const MAX_TEXT: usize = 4096;
 /// Maximum length of a text that does not count as long, bytes.
-const SHORT: usize = 64;
+const MAX_SHORT_TEXT: usize = 64;
 /// Maximum length of a list: nodes of a path.
-const NUMBERS: usize = 4096;
+const MAX_NUMBERS: usize = 4096;
 
 /// A record of another process.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,15 +32,15 @@ pub struct Received {
     id: u64,
     ts: u64,
     schema: u32,
-    /// Total length of texts longer than [`SHORT`], bytes.
-    long: u32,
+    /// Total length of texts longer than [`MAX_SHORT_TEXT`], bytes.
+    long_text_bytes: u32,
     /// The collector, followed by the fields after the common ones.
-    rest: Packed,
+    fields: Packed,
 }
 
 /// The value of a field.
 #[derive(Clone, PartialEq, Default, Debug)]
-enum Held {
+enum OwnedValue {
     #[default]
     Absent,
     Number(u64),
@@ -64,9 +64,9 @@ impl Received {
     /// # Errors
     /// It is not a valid record, or has a later schema version.
     pub fn read(stream: Stream, bytes: &[u8]) -> Result<Self, Unreadable> {
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_MESSAGE {
             return Err(Unreadable(format!(
-                "it has {} bytes; at most {LONGEST} are read",
+                "it has {} bytes; at most {MAX_MESSAGE} are read",
                 bytes.len()
             )));
         }
@@ -74,9 +74,9 @@ impl Received {
         match bytes.first() {
             None => return Err(Unreadable("it is empty".to_owned())),
             // `{` (0x7b) would be the tag of an obsolete protobuf group, which is never sent.
-            Some(b'{') if bytes.len() > LONGEST_JSON => {
+            Some(b'{') if bytes.len() > MAX_JSON_MESSAGE => {
                 return Err(Unreadable(format!(
-                    "it is an object of JSON of {} bytes; at most {LONGEST_JSON} are read",
+                    "it is an object of JSON of {} bytes; at most {MAX_JSON_MESSAGE} are read",
                     bytes.len()
                 )));
             }
@@ -104,14 +104,14 @@ impl Received {
     /// Returns the size on the heap, bytes. Long texts count twice: while a request is built, it may contain a second copy of
     /// each.
     pub fn heap(&self) -> usize {
-        self.rest.len() + self.long as usize
+        self.fields.len() + self.long_text_bytes as usize
     }
 }
 
 impl Fields for Received {
     fn visit_fields(&self, mut each: impl FnMut(&'static Field, Value<'_>)) {
         let [id, ts, collector, schema] = &COMMON;
-        let mut rest = self.rest.reader();
+        let mut rest = self.fields.reader();
         each(id, Value::Id(self.id));
         each(ts, Value::Number(self.ts));
         rest.visit(0, collector, &mut each);
@@ -126,38 +126,38 @@ impl Fields for Received {
 struct Parts {
     stream: Stream,
     /// Values of the common fields, then of the stream's fields.
-    values: Vec<Held>,
+    values: Vec<OwnedValue>,
 }
 
 impl Parts {
     fn new(stream: Stream) -> Self {
         Self {
             stream,
-            values: vec![Held::Absent; COMMON.len() + stream.fields().len()],
+            values: vec![OwnedValue::Absent; COMMON.len() + stream.fields().len()],
         }
     }
 
     /// Finds a field and its value. Returns `None` for an unknown field.
-    fn find(&mut self, is_wanted: impl Fn(&Field) -> bool) -> Option<(&'static Field, &mut Held)> {
+    fn find(&mut self, is_sought: impl Fn(&Field) -> bool) -> Option<(&'static Field, &mut OwnedValue)> {
         let fields = COMMON.iter().chain(self.stream.fields());
-        fields.zip(&mut self.values).find(|(field, _)| is_wanted(field))
+        fields.zip(&mut self.values).find(|(field, _)| is_sought(field))
     }
 
     fn finish(self) -> Result<Received, Unreadable> {
         let Self { stream, mut values } = self;
         let rest = values.split_off(COMMON.len());
         let mut common = values.into_iter().zip(&COMMON);
-        let Some((Held::Id(id), _)) = common.next() else {
-            return Err(lacks(&COMMON[0]));
+        let Some((OwnedValue::Id(id), _)) = common.next() else {
+            return Err(missing_field(&COMMON[0]));
         };
-        let Some((Held::Number(ts), _)) = common.next() else {
-            return Err(lacks(&COMMON[1]));
+        let Some((OwnedValue::Number(ts), _)) = common.next() else {
+            return Err(missing_field(&COMMON[1]));
         };
-        let Some((collector @ Held::Text(_), _)) = common.next() else {
-            return Err(lacks(&COMMON[2]));
+        let Some((collector @ OwnedValue::Text(_), _)) = common.next() else {
+            return Err(missing_field(&COMMON[2]));
         };
-        let Some((Held::Number(version), _)) = common.next() else {
-            return Err(lacks(&COMMON[3]));
+        let Some((OwnedValue::Number(version), _)) = common.next() else {
+            return Err(missing_field(&COMMON[3]));
         };
         if version == 0 || version > SCHEMA {
             return Err(Unreadable(format!(
@@ -165,12 +165,12 @@ impl Parts {
             )));
         }
         let values = std::iter::once(&collector).chain(&rest);
-        let mut long = 0;
+        let mut long_text_bytes = 0;
         for value in values.clone() {
-            if let Held::Text(text) = value
-                && text.len() > SHORT
+            if let OwnedValue::Text(text) = value
+                && text.len() > MAX_SHORT_TEXT
             {
-                long += text.len();
+                long_text_bytes += text.len();
             }
         }
         Ok(Received {
@@ -178,41 +178,41 @@ impl Parts {
             id,
             ts,
             schema: u32::try_from(version).unwrap_or(u32::MAX),
-            long: u32::try_from(long).unwrap_or(u32::MAX),
-            rest: Packed::new(values),
+            long_text_bytes: u32::try_from(long_text_bytes).unwrap_or(u32::MAX),
+            fields: Packed::new(values),
         })
     }
 }
 
-fn lacks(field: &Field) -> Unreadable {
+fn missing_field(field: &Field) -> Unreadable {
     Unreadable(format!("not a hopwise record: it has no {}", field.name))
 }
 
-fn wrong(field: &Field) -> Unreadable {
+fn wrong_type(field: &Field) -> Unreadable {
     Unreadable(format!("its {} is not of the type of that field", field.name))
 }
 
-fn held_text(field: &Field, text: &str) -> Result<Held, Unreadable> {
-    if text.len() > TEXT {
-        let reason = format!("its {} is longer than {TEXT} bytes", field.name);
+fn text_value(field: &Field, text: &str) -> Result<OwnedValue, Unreadable> {
+    if text.len() > MAX_TEXT {
+        let reason = format!("its {} is longer than {MAX_TEXT} bytes", field.name);
         return Err(Unreadable(reason));
     }
-    Ok(Held::Text(text.into()))
+    Ok(OwnedValue::Text(text.into()))
 }
 
-fn held_numbers(field: &Field, numbers: Vec<u32>) -> Result<Held, Unreadable> {
-    if numbers.len() > NUMBERS {
+fn numbers_value(field: &Field, numbers: Vec<u32>) -> Result<OwnedValue, Unreadable> {
+    if numbers.len() > MAX_NUMBERS {
         return Err(too_many(field));
     }
-    Ok(Held::Numbers(numbers.into()))
+    Ok(OwnedValue::Numbers(numbers.into()))
 }
 
 fn too_many(field: &Field) -> Unreadable {
-    Unreadable(format!("its {} has more than {NUMBERS} numbers", field.name))
+    Unreadable(format!("its {} has more than {MAX_NUMBERS} numbers", field.name))
 }
 
 /// Converts an address of 4 or 16 bytes, with IPv4 mapped into IPv6. Returns `None` for another length.
-fn held_address(bytes: &[u8]) -> Option<[u8; 16]> {
+fn parse_address(bytes: &[u8]) -> Option<[u8; 16]> {
     match *bytes {
         [a, b, c, d] => Some(std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets()),
         _ => bytes.try_into().ok(),

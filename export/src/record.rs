@@ -387,7 +387,7 @@ impl Alert {
     /// Returns the alert's ID, equal for equal rule, flow and location.
     pub fn alert(&self) -> u64 {
         // The length makes the encoding of the name unambiguous.
-        let name = words(self.rule.as_bytes());
+        let name = u64_words(self.rule.as_bytes());
         let location = self.location().map(|part| part.map_or(u64::MAX, u64::from));
         let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
         hash(start.into_iter().chain(location).chain(name))
@@ -501,7 +501,7 @@ impl Record {
             Self::Loss(one) => {
                 let node = one.node.map_or(u64::MAX, u64::from);
                 let numbers = [node, one.hw_id.into()];
-                hash([one.ts].into_iter().chain(words(&one.source)).chain(numbers))
+                hash([one.ts].into_iter().chain(u64_words(&one.source)).chain(numbers))
             }
         }
     }
@@ -513,7 +513,7 @@ impl Record {
             Self::Rollup(one) if one.part != 0 => hash(
                 [self.id(), one.part]
                     .into_iter()
-                    .chain(words(collector.as_bytes())),
+                    .chain(u64_words(collector.as_bytes())),
             ),
             _ => self.id(),
         }
@@ -706,7 +706,7 @@ pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
 }
 
 /// Splits bytes into big-endian 64-bit words, for hashing.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+fn u64_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes
         .chunks(8)
         .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))

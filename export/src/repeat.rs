@@ -8,13 +8,13 @@ use crate::record::{Alert, Record};
 /// Maximum number of repeated alerts: about 10 MiB.
 const MAX_REPEATED: usize = 50_000;
 /// Maximum alerts in one part.
-const MAX_AT_ONCE: usize = 1_000;
+const MAX_PART: usize = 1_000;
 
 /// The firing alerts that were sent, and when to repeat them.
 #[derive(Debug)]
 pub struct Repeats {
     interval: Nanos,
-    next: Nanos,
+    next_round: Nanos,
     /// Firing alerts by their IDs.
     firing: BTreeMap<u64, Alert>,
     /// ID at which the current round continues; `None` between rounds.
@@ -26,7 +26,7 @@ impl Repeats {
     pub fn new(interval: Nanos) -> Self {
         Self {
             interval,
-            next: 0,
+            next_round: 0,
             firing: BTreeMap::new(),
             position: None,
         }
@@ -52,19 +52,19 @@ impl Repeats {
     pub fn due(&mut self, now: Nanos, ts: Nanos) -> Vec<Record> {
         let from = match self.position {
             Some(from) => from,
-            None if now < self.next => return Vec::new(),
+            None if now < self.next_round => return Vec::new(),
             None => {
-                self.next = now.saturating_add(self.interval);
+                self.next_round = now.saturating_add(self.interval);
                 0
             }
         };
         let part: Vec<Record> = self
             .firing
             .range(from..)
-            .take(MAX_AT_ONCE)
+            .take(MAX_PART)
             .map(|(_, alert)| Record::Alert(Box::new(Alert { ts, ..alert.clone() })))
             .collect();
-        let last = self.firing.range(from..).nth(MAX_AT_ONCE);
+        let last = self.firing.range(from..).nth(MAX_PART);
         self.position = last.map(|(number, _)| *number);
         part
     }
@@ -140,6 +140,6 @@ mod tests {
             }
             parts.push(part.len());
         }
-        assert_eq!(parts, vec![MAX_AT_ONCE; MAX_REPEATED / MAX_AT_ONCE]);
+        assert_eq!(parts, vec![MAX_PART; MAX_REPEATED / MAX_PART]);
     }
 }

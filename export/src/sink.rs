@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::record::{Record, Stream};
 
 /// Maximum length of a response text, characters.
-const MAX_WORDS: usize = 300;
+const MAX_RESPONSE_TEXT: usize = 300;
 
 /// Records of one stream that are sent together.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
     /// Classifies the response to a request.
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let _ = (batch, request);
-        Outcome::from_status(response.status, words(response.body), response.retry_after)
+        Outcome::from_status(response.status, one_line(response.body), response.retry_after)
     }
 
     /// Checks the response to a schema statement.
@@ -96,7 +96,7 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         let _ = request;
         match response.status {
             200..=299 => Ok(()),
-            _ => Err(format!("the server refuses: {}", said(response))),
+            _ => Err(format!("the server refuses: {}", response_summary(response))),
         }
     }
 
@@ -114,39 +114,42 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
             401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
                 "the server has nothing there ({}); correct the url",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept records: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept records: {}",
+                response_summary(response)
+            )),
         }
     }
 }
 
-/// Returns a message about refused credentials; `also` is a further remedy.
-fn unauthorised(response: &Response<'_>, also: &str) -> String {
+/// Returns a message about refused credentials; `further_remedy` is appended.
+fn unauthorised(response: &Response<'_>, further_remedy: &str) -> String {
     format!(
-        "the server refuses the credentials ({}); correct user, password or token{also}",
-        said(response)
+        "the server refuses the credentials ({}); correct user, password or token{further_remedy}",
+        response_summary(response)
     )
 }
 
 /// Returns the status and the text of a response.
-pub fn said(response: &Response<'_>) -> String {
-    let words = words(response.body);
-    if words.is_empty() {
+pub fn response_summary(response: &Response<'_>) -> String {
+    let text = one_line(response.body);
+    if text.is_empty() {
         format!("HTTP {}", response.status)
     } else {
-        format!("HTTP {}: {words}", response.status)
+        format!("HTTP {}: {text}", response.status)
     }
 }
 
 /// Returns the text of a response body on one line of bounded length.
-pub fn words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_WORDS)]);
+pub fn one_line(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_RESPONSE_TEXT)]);
     let line: Vec<&str> = text.split_whitespace().collect();
     line.join(" ")
         .chars()
         .filter(|char| !char.is_control())
-        .take(MAX_WORDS)
+        .take(MAX_RESPONSE_TEXT)
         .collect()
 }
 
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn words_of_a_server_are_one_short_line() {
-        assert_eq!(words(b" a\n\tb\x07c \xff"), "a bc \u{fffd}");
-        assert_eq!(words(&[b'x'; 10_000]).len(), MAX_WORDS);
+        assert_eq!(one_line(b" a\n\tb\x07c \xff"), "a bc \u{fffd}");
+        assert_eq!(one_line(&[b'x'; 10_000]).len(), MAX_RESPONSE_TEXT);
     }
 }

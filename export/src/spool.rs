@@ -19,11 +19,11 @@ use crate::cursor::{Cursor, Position};
 
 /// The first bytes of a file.
 pub const MAGIC: &[u8; 16] = b"hopwise spool 1\n";
-const HEADER: usize = MAGIC.len() + 8;
+const HEADER_BYTES: usize = MAGIC.len() + 8;
 /// Bytes before a record: length and CRC.
-const PREFIX: usize = 8;
+const PREFIX_BYTES: usize = 8;
 /// Pause after a failed effect, ns.
-const RETRY: Nanos = 1_000_000_000;
+const RETRY_DELAY: Nanos = 1_000_000_000;
 /// Maximum number of deleted segments remembered separately.
 const MAX_GAPS: usize = 4096;
 
@@ -38,6 +38,26 @@ pub struct Limits {
     pub disk: u64,
     /// The records to drop when the files are full.
     pub when_full: WhenFull,
+}
+
+/// A file of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SegmentFile {
+    /// The number of the segment.
+    pub number: u64,
+    /// Number of records in the file.
+    pub records: u64,
+    /// Size of the file.
+    pub bytes: usize,
+}
+
+/// The bytes that a spool occupies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// Bytes in memory.
+    pub memory: usize,
+    /// Bytes in files.
+    pub disk: u64,
 }
 
 impl Default for Limits {
@@ -106,22 +126,43 @@ struct Segment {
     is_damaged: bool,
 }
 
+/// A deleted segment.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    number: u64,
+    records: u64,
+}
+
+/// A file to be deleted.
+#[derive(Clone, Copy, Debug)]
+struct Garbage {
+    number: u64,
+    bytes: usize,
+}
+
+/// A position and its byte offset in its segment.
+#[derive(Clone, Copy, Debug)]
+struct ResumePoint {
+    position: Position,
+    offset: usize,
+}
+
 /// A spool of one stream. See the [module](self).
 #[derive(Debug)]
 pub struct Spool {
     limits: Limits,
     segments: VecDeque<Segment>,
-    next: u64,
-    /// Deleted unread segments with their record counts, oldest first. Segments are deleted in order.
-    gaps: VecDeque<(u64, u64)>,
-    /// Files to be deleted, with their bytes.
-    garbage: VecDeque<(u64, usize)>,
-    in_memory: usize,
-    on_disk: u64,
+    next_number: u64,
+    /// Deleted unread segments, oldest first. Segments are deleted in order.
+    gaps: VecDeque<Gap>,
+    /// Files to be deleted.
+    garbage: VecDeque<Garbage>,
+    memory_bytes: usize,
+    disk_bytes: u64,
     /// The valid part of the last loaded file, with its segment number.
     loaded: Option<(u64, Arc<Vec<u8>>)>,
-    /// A recent position and its byte offset in its segment, to resume without a scan.
-    hint: (Position, usize),
+    /// Where the last read ended, to resume without a scan.
+    resume: ResumePoint,
     is_busy: bool,
     retry_at: Nanos,
     is_stopping: bool,
@@ -133,24 +174,27 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Returns a spool over existing files, given as (segment number, records, bytes).
-    pub fn new(limits: Limits, cursor: &Cursor, mut files: Vec<(u64, u64, usize)>) -> Self {
+    /// Returns a spool over existing files.
+    pub fn new(limits: Limits, cursor: &Cursor, mut files: Vec<SegmentFile>) -> Self {
         files.sort_unstable();
         let end = cursor
             .batch_end
             .map_or(0, |end| end.file)
             .max(cursor.settled.file);
-        let last = files.last().map_or(0, |(number, ..)| *number).max(end);
+        let last = files.last().map_or(0, |file| file.number).max(end);
         let mut spool = Self {
             limits,
             segments: VecDeque::new(),
-            next: last + 1,
+            next_number: last + 1,
             gaps: VecDeque::new(),
             garbage: VecDeque::new(),
-            in_memory: 0,
-            on_disk: 0,
+            memory_bytes: 0,
+            disk_bytes: 0,
             loaded: None,
-            hint: (Position::default(), HEADER),
+            resume: ResumePoint {
+                position: Position::default(),
+                offset: HEADER_BYTES,
+            },
             is_busy: false,
             retry_at: 0,
             is_stopping: false,
@@ -160,12 +204,12 @@ impl Spool {
             damaged: 0,
             failed: 0,
         };
-        for (number, records, bytes) in files {
-            spool.on_disk += bytes as u64;
+        for file in files {
+            spool.disk_bytes += file.bytes as u64;
             spool.segments.push_back(Segment {
-                number,
-                records,
-                bytes,
+                number: file.number,
+                records: file.records,
+                bytes: file.bytes,
                 content: None,
                 is_closed: true,
                 is_damaged: false,
@@ -179,8 +223,9 @@ impl Spool {
     /// Adds a chunk of records, each framed by [`begin`] and [`end`]. Returns true if [`Spool::poll`] should be called.
     pub fn offer(&mut self, chunk: &[u8], records: u64) -> bool {
         self.offered += records;
-        let needed = chunk.len() + HEADER;
-        if self.is_stopping || self.in_memory + needed > self.limits.memory || needed > self.limits.segment {
+        let needed = chunk.len() + HEADER_BYTES;
+        if self.is_stopping || self.memory_bytes + needed > self.limits.memory || needed > self.limits.segment
+        {
             self.refused += records;
             return true;
         }
@@ -198,13 +243,13 @@ impl Spool {
                 let mut content = Vec::with_capacity(self.limits.segment);
                 content.extend_from_slice(MAGIC);
                 content.extend([0; 8]);
-                self.in_memory += HEADER;
-                let number = self.next;
-                self.next += 1;
+                self.memory_bytes += HEADER_BYTES;
+                let number = self.next_number;
+                self.next_number += 1;
                 self.segments.push_back(Segment {
                     number,
                     records: 0,
-                    bytes: HEADER,
+                    bytes: HEADER_BYTES,
                     content: Some(Arc::new(content)),
                     is_closed: false,
                     is_damaged: false,
@@ -221,7 +266,7 @@ impl Spool {
             // Not shared until it is closed, so `make_mut` does not copy.
             Arc::make_mut(content).extend_from_slice(chunk);
         }
-        self.in_memory += chunk.len();
+        self.memory_bytes += chunk.len();
         is_new
     }
 
@@ -237,7 +282,7 @@ impl Spool {
         };
         last.is_closed = true;
         if let Some(content) = &mut last.content {
-            Arc::make_mut(content)[MAGIC.len()..HEADER].copy_from_slice(&last.records.to_le_bytes());
+            Arc::make_mut(content)[MAGIC.len()..HEADER_BYTES].copy_from_slice(&last.records.to_le_bytes());
         }
     }
 
@@ -246,11 +291,11 @@ impl Spool {
         if self.is_busy || now < self.retry_at {
             return None;
         }
-        if let Some((number, _)) = self.garbage.front() {
+        if let Some(garbage) = self.garbage.front() {
             self.is_busy = true;
-            return Some(Effect::Delete(*number));
+            return Some(Effect::Delete(garbage.number));
         }
-        if !self.is_stopping && self.in_memory <= self.limits.memory / 2 {
+        if !self.is_stopping && self.memory_bytes <= self.limits.memory / 2 {
             return None;
         }
         let due = self
@@ -259,7 +304,7 @@ impl Spool {
             .find(|segment| segment.content.is_some() && segment.is_closed)?;
         let number = due.number;
         let content = due.content.clone()?;
-        if self.on_disk + due.bytes as u64 > self.limits.disk {
+        if self.disk_bytes + due.bytes as u64 > self.limits.disk {
             let oldest = self.segments.front().filter(|first| first.content.is_none());
             if self.limits.when_full == WhenFull::DropNewest || oldest.is_none() {
                 return None;
@@ -278,13 +323,19 @@ impl Spool {
         let Some(oldest) = self.segments.pop_front() else {
             return;
         };
-        self.garbage.push_back((oldest.number, oldest.bytes));
+        let Segment {
+            number,
+            records,
+            bytes,
+            ..
+        } = oldest;
+        self.garbage.push_back(Garbage { number, bytes });
         if self.gaps.len() >= MAX_GAPS
-            && let Some((_, records)) = self.gaps.back_mut()
+            && let Some(last) = self.gaps.back_mut()
         {
-            *records += oldest.records;
+            last.records += records;
         } else {
-            self.gaps.push_back((oldest.number, oldest.records));
+            self.gaps.push_back(Gap { number, records });
         }
     }
 
@@ -301,11 +352,11 @@ impl Spool {
         }
         let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else {
             // Settled or dropped in the meantime, so delete the file.
-            return self.garbage.push_back((number, 0));
+            return self.garbage.push_back(Garbage { number, bytes: 0 });
         };
         segment.content = None;
-        self.in_memory -= segment.bytes;
-        self.on_disk += segment.bytes as u64;
+        self.memory_bytes -= segment.bytes;
+        self.disk_bytes += segment.bytes as u64;
     }
 
     /// Processes the result of deleting a file.
@@ -314,14 +365,14 @@ impl Spool {
         if !is_deleted {
             return self.fail(now);
         }
-        if let Some((_, bytes)) = self.garbage.pop_front() {
-            self.on_disk = self.on_disk.saturating_sub(bytes as u64);
+        if let Some(garbage) = self.garbage.pop_front() {
+            self.disk_bytes = self.disk_bytes.saturating_sub(garbage.bytes as u64);
         }
     }
 
     fn fail(&mut self, now: Nanos) {
         self.failed += 1;
-        self.retry_at = now.saturating_add(RETRY);
+        self.retry_at = now.saturating_add(RETRY_DELAY);
     }
 
     /// Processes the content of a loaded file; `None` if it is gone.
@@ -330,8 +381,8 @@ impl Spool {
             return;
         };
         let mut content = content.unwrap_or_default();
-        let (valid, records) = check(&content);
-        content.truncate(valid);
+        let ValidPart { bytes, records } = check(&content);
+        content.truncate(bytes);
         if records < segment.records && !std::mem::replace(&mut segment.is_damaged, true) {
             self.damaged += segment.records - records;
         }
@@ -436,7 +487,7 @@ impl Spool {
                 count += 1;
                 position.row += 1;
             }
-            self.hint = (position, offset);
+            self.resume = ResumePoint { position, offset };
         }
     }
 
@@ -444,17 +495,18 @@ impl Spool {
     fn skip_gaps(&self, position: &mut Position, until: Option<Position>) -> u64 {
         let mut expired = 0;
         let first = position.file;
-        for (number, records) in self.gaps.iter().filter(|(number, _)| *number >= first) {
-            if until.is_some_and(|until| *number > until.file) {
+        for gap in self.gaps.iter().filter(|gap| gap.number >= first) {
+            let Gap { number, records } = *gap;
+            if until.is_some_and(|until| number > until.file) {
                 break;
             }
             let end = until
-                .filter(|until| until.file == *number)
-                .map_or(*records, |until| until.row.min(*records));
-            let start = if *number == position.file { position.row } else { 0 };
+                .filter(|until| until.file == number)
+                .map_or(records, |until| until.row.min(records));
+            let start = if number == position.file { position.row } else { 0 };
             expired += end.saturating_sub(start);
             *position = match until {
-                Some(until) if until.file == *number => until,
+                Some(until) if until.file == number => until,
                 _ => Position {
                     file: number + 1,
                     row: 0,
@@ -465,11 +517,14 @@ impl Spool {
     }
 
     fn offset(&self, position: Position, content: &[u8]) -> usize {
-        let (hint, offset) = self.hint;
-        let (mut row, mut offset) = if hint.file == position.file && hint.row <= position.row {
-            (hint.row, offset)
+        let ResumePoint {
+            position: last,
+            offset,
+        } = self.resume;
+        let (mut row, mut offset) = if last.file == position.file && last.row <= position.row {
+            (last.row, offset)
         } else {
-            (0, HEADER)
+            (0, HEADER_BYTES)
         };
         while row < position.row {
             let Some((_, next)) = record(content, offset) else {
@@ -483,7 +538,7 @@ impl Spool {
 
     /// Removes the records before a saved cursor.
     pub fn settle(&mut self, settled: Position) {
-        self.gaps.retain(|(number, _)| *number >= settled.file);
+        self.gaps.retain(|gap| gap.number >= settled.file);
         while let Some(first) = self.segments.front() {
             let is_done = first.number < settled.file
                 || (first.number == settled.file && first.is_closed && settled.row >= first.records);
@@ -494,8 +549,11 @@ impl Spool {
                 break;
             };
             match first.content {
-                Some(_) => self.in_memory -= first.bytes,
-                None => self.garbage.push_back((first.number, first.bytes)),
+                Some(_) => self.memory_bytes -= first.bytes,
+                None => self.garbage.push_back(Garbage {
+                    number: first.number,
+                    bytes: first.bytes,
+                }),
             }
         }
         if let Some((number, _)) = self.loaded
@@ -522,7 +580,7 @@ impl Spool {
             .map(|segment| segment.records)
             .sum();
         self.segments.retain(|segment| segment.content.is_none());
-        self.in_memory = 0;
+        self.memory_bytes = 0;
         self.refused += lost;
         lost
     }
@@ -535,7 +593,7 @@ impl Spool {
             .map(|segment| (segment.number, segment.records));
         self.gaps
             .iter()
-            .copied()
+            .map(|gap| (gap.number, gap.records))
             .chain(segments)
             .map(|(number, records)| match number.cmp(&position.file) {
                 std::cmp::Ordering::Less => 0,
@@ -571,30 +629,33 @@ impl Spool {
     }
 
     /// Returns the number of bytes in memory and in files.
-    pub fn bytes(&self) -> (usize, u64) {
-        (self.in_memory, self.on_disk)
+    pub fn usage(&self) -> Usage {
+        Usage {
+            memory: self.memory_bytes,
+            disk: self.disk_bytes,
+        }
     }
 }
 
 /// Starts a record at the end of a chunk. Returns the offset to pass to [`end`].
 pub fn begin(chunk: &mut Vec<u8>) -> usize {
-    chunk.extend([0; PREFIX]);
+    chunk.extend([0; PREFIX_BYTES]);
     chunk.len()
 }
 
 /// Ends a record whose content was appended since [`begin`].
-pub fn end(chunk: &mut [u8], begun: usize) {
-    let len = (chunk.len() - begun) as u32;
-    chunk[begun - PREFIX..begun - 4].copy_from_slice(&len.to_le_bytes());
+pub fn end(chunk: &mut [u8], start: usize) {
+    let len = (chunk.len() - start) as u32;
+    chunk[start - PREFIX_BYTES..start - 4].copy_from_slice(&len.to_le_bytes());
 }
 
 /// Returns the content of a file with its CRCs filled in.
 pub fn seal(content: &[u8]) -> Vec<u8> {
     let mut sealed = content.to_vec();
-    let mut offset = HEADER;
+    let mut offset = HEADER_BYTES;
     while let Some((record, next)) = record(content, offset) {
         let crc = wire::crc::crc_32c(record);
-        sealed[offset + 4..offset + PREFIX].copy_from_slice(&crc.to_le_bytes());
+        sealed[offset + 4..offset + PREFIX_BYTES].copy_from_slice(&crc.to_le_bytes());
         offset = next;
     }
     sealed
@@ -608,31 +669,40 @@ pub fn parse_header(header: &[u8]) -> Option<u64> {
 
 /// Returns the length of a file's header, bytes.
 pub const fn header_len() -> usize {
-    HEADER
+    HEADER_BYTES
 }
 
 /// Returns the record at an offset and the offset of the next one, or `None` at the end.
 fn record(content: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     let rest = content.get(offset..)?;
     let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
-    let record = rest.get(PREFIX..)?.get(..len)?;
-    Some((record, offset + PREFIX + len))
+    let record = rest.get(PREFIX_BYTES..)?.get(..len)?;
+    Some((record, offset + PREFIX_BYTES + len))
 }
 
-/// Returns the number of valid bytes and valid records at the start of a file.
-fn check(content: &[u8]) -> (usize, u64) {
+/// The intact records at the start of a file.
+struct ValidPart {
+    /// Length of the header and these records.
+    bytes: usize,
+    records: u64,
+}
+
+fn check(content: &[u8]) -> ValidPart {
     if parse_header(content).is_none() {
-        return (0, 0);
+        return ValidPart { bytes: 0, records: 0 };
     }
-    let mut offset = HEADER;
+    let mut offset = HEADER_BYTES;
     let mut records = 0;
     while let Some((record, next)) = record(content, offset) {
-        let crc = content.get(offset + 4..offset + PREFIX);
+        let crc = content.get(offset + 4..offset + PREFIX_BYTES);
         if crc != Some(&wire::crc::crc_32c(record).to_le_bytes()) {
             break;
         }
         offset = next;
         records += 1;
     }
-    (offset, records)
+    ValidPart {
+        bytes: offset,
+        records,
+    }
 }

@@ -55,7 +55,7 @@ impl Sink {
             timeout: 20 * SECOND,
             ..Settings::default()
         };
-        let form = (claim.forms - 3) / 2;
+        let form = (claim.copies - 3) / 2;
         Self {
             delivery: Delivery::new(settings, Cursor::default(), seed),
             form,
@@ -197,14 +197,14 @@ fn run(seed: u64, is_shared: bool) -> usize {
     let claims: Vec<Claim> = (0..4 + rng.below(8))
         .map(|_| Claim {
             batch: (1 + rng.below(16)) << 20,
-            forms: 3 + 2 * (1 + rng.below(4)),
+            copies: 3 + 2 * (1 + rng.below(4)),
             fixed: FIXED,
         })
         .collect();
     let mut all = claims.clone();
     all.push(Claim {
         batch: 0,
-        forms: 0,
+        copies: 0,
         fixed: Hops::QUEUE,
     });
     let batches = if is_shared {
@@ -227,7 +227,7 @@ fn run(seed: u64, is_shared: bool) -> usize {
         }
         (0..50).for_each(|_| hops.fill(now));
         let held: usize = sinks.iter().map(Sink::held).sum();
-        most = most.max(held + hops.spool.bytes().0);
+        most = most.max(held + hops.spool.usage().memory);
         now = sinks.iter().map(|sink| sink.next(now)).min().unwrap();
     }
     for sink in &sinks {

@@ -245,7 +245,7 @@ impl World {
                     assert!(!restarted);
                     return Ok(page);
                 }
-                Step::Failed(words) => return Err(words),
+                Step::Failed(reason) => return Err(reason),
             };
         }
         panic!("it reads for ever: {reading:?}");
@@ -276,10 +276,10 @@ impl World {
                 let works = !self.happens(self.faults.disk);
                 self.after(soon, Done::Saved(cursor, works));
             }
-            Action::Reject { record, words } => {
+            Action::Reject { record, reason } => {
                 let item = &self.delivery.batch()[record];
                 let line: serde_json::Value =
-                    serde_json::from_slice(&item.rejected("topic", 0, &words)).unwrap();
+                    serde_json::from_slice(&item.rejected("topic", 0, &reason)).unwrap();
                 let offset = line["offset"].as_u64().unwrap();
                 match self.log[offset as usize] {
                     Entry::Bad => assert_eq!(
@@ -395,7 +395,7 @@ impl World {
                     assert_eq!(passed, page.end.row - wanted.from.row, "each offset counts once");
                     self.delivery.page(page, self.now);
                 }
-                Err(words) => self.delivery.not_read(&words, self.now),
+                Err(reason) => self.delivery.read_failed(&reason, self.now),
             },
             Done::Answer(request, outcome) => self.delivery.answer(request, outcome, self.now),
             Done::Kept(offset, works) => {
@@ -405,7 +405,7 @@ impl World {
                     &mut self.unwritten
                 };
                 list.insert(offset);
-                self.delivery.kept(
+                self.delivery.rejection_written(
                     if works {
                         Ok(())
                     } else {
@@ -756,7 +756,7 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
         random: 0,
     };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
-    assert_eq!((reading.ends_here(), reading.room()), (None, 9_000));
+    assert_eq!((reading.end_early(), reading.space_left()), (None, 9_000));
     let batches = encode(100, &[Entry::Good; 3], 0);
     let fetched = Fetched {
         error: 0,
@@ -764,11 +764,11 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
         batches: &batches,
     };
     assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
-    assert!(reading.room() < 9_000 - 3 * 256);
+    assert!(reading.space_left() < 9_000 - 3 * 256);
     let Some(Step::Page {
         page,
         restarted: false,
-    }) = reading.ends_here()
+    }) = reading.end_early()
     else {
         panic!("no page")
     };
@@ -776,7 +776,7 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
     let until = Some(Position { row: 110, ..from });
     let (mut reading, _) = Reading::new(Stream::Losses, PageRequest { until, ..wanted });
     assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
-    assert_eq!(reading.ends_here(), None);
+    assert_eq!(reading.end_early(), None);
 }
 
 #[test]
@@ -793,18 +793,18 @@ fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
     };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
     let batches = encode(0, &vec![Entry::Bad; 120_000], 0);
-    let Step::Failed(words) = reading.fetched(&Fetched {
+    let Step::Failed(reason) = reading.fetched(&Fetched {
         error: 0,
         end: 1_000_000,
         batches: &batches,
     }) else {
-        panic!("{:?}", reading.room())
+        panic!("{:?}", reading.space_left())
     };
     assert!(
-        words.starts_with("the batch that may have been sent, up to offset 1000000, has more than"),
-        "{words}"
+        reason.starts_with("the batch that may have been sent, up to offset 1000000, has more than"),
+        "{reason}"
     );
-    assert_eq!(reading.room(), 0);
+    assert_eq!(reading.space_left(), 0);
 }
 
 #[test]
@@ -823,6 +823,6 @@ fn a_partition_that_ends_within_a_batch_that_was_sent_waits() {
         end: 103,
         batches: &batches,
     });
-    let words = "the partition ends at 103, before the end of the batch that may have been sent, 120: it waits for the rest";
-    assert_eq!(step, Step::Failed(words.to_owned()));
+    let reason = "the partition ends at 103, before the end of the batch that may have been sent, 120: it waits for the rest";
+    assert_eq!(step, Step::Failed(reason.to_owned()));
 }

@@ -173,7 +173,7 @@ fn read(batch: &[u8]) -> (usize, Vec<String>, i64) {
         log::messages(batch, 0, |message| {
             match message.value {
                 Ok(_) => good += 1,
-                Err(words) => bad.push(words.to_owned()),
+                Err(reason) => bad.push(reason.to_owned()),
             }
             true
         })

@@ -210,8 +210,8 @@ impl World {
                 let works = !self.happens(self.faults.disk);
                 self.after(soon, Done::Saved(cursor, works));
             }
-            Action::Reject { record, words } => {
-                assert_eq!(words, "wrong");
+            Action::Reject { record, reason } => {
+                assert_eq!(reason, "wrong");
                 let row = self.delivery.batch()[record];
                 assert!(row.is_wrong, "{row:?} was rejected");
                 let works = !self.happens(self.faults.disk);
@@ -261,9 +261,9 @@ impl World {
             3 => return,
             4 => {
                 let lie = Outcome::Settled {
-                    again: vec![rows.len()],
+                    retry: vec![rows.len()],
                     rejected: Vec::new(),
-                    words: String::new(),
+                    reason: String::new(),
                     retry_after: None,
                 };
                 return self.after(delay, Done::Answer(request, lie));
@@ -298,12 +298,12 @@ impl World {
             return Outcome::from_status(400, "wrong", None);
         }
         let mut rejected = Vec::new();
-        let mut again = Vec::new();
+        let mut retry = Vec::new();
         for (index, row) in rows.iter().enumerate() {
             if row.is_wrong {
                 rejected.push((index, "wrong".to_owned()));
             } else if self.happens(self.faults.partly) {
-                again.push(index);
+                retry.push(index);
             } else {
                 let times = self.stored.entry(row.number).or_default();
                 *times += 1;
@@ -314,8 +314,8 @@ impl World {
         }
         Outcome::Settled {
             rejected,
-            again,
-            words: String::new(),
+            retry,
+            reason: String::new(),
             retry_after: None,
         }
     }
@@ -326,7 +326,7 @@ impl World {
                 let page = self.read(from, until, records);
                 self.delivery.page(page, self.now);
             }
-            Done::NotRead => self.delivery.not_read("disk", self.now),
+            Done::NotRead => self.delivery.read_failed("disk", self.now),
             Done::Answer(request, outcome) => self.delivery.answer(request, outcome, self.now),
             Done::Kept(row, works) => {
                 let list = if works {
@@ -335,7 +335,7 @@ impl World {
                     &mut self.unwritten
                 };
                 list.insert(row);
-                self.delivery.kept(
+                self.delivery.rejection_written(
                     if works {
                         Ok(())
                     } else {

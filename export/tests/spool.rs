@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use export::spool::{
-    Effect, Limits, MAGIC, ReadResult, Spool, WhenFull, begin, end, header_len, parse_header, seal,
+    Effect, Limits, MAGIC, ReadResult, SegmentFile, Spool, Usage, WhenFull, begin, end, header_len,
+    parse_header, seal,
 };
 use export::{Cursor, Position};
 use testkit::rng::Rng;
@@ -216,10 +217,11 @@ impl World {
     fn restart(&mut self) {
         self.refused += self.spool.refused();
         self.damaged_records += self.spool.damaged();
-        let files = self
-            .files
-            .iter()
-            .map(|(number, file)| (*number, parse_header(file).unwrap(), file.len()));
+        let files = self.files.iter().map(|(number, file)| SegmentFile {
+            number: *number,
+            records: parse_header(file).unwrap(),
+            bytes: file.len(),
+        });
         self.spool = Spool::new(self.limits, &self.cursor, files.collect());
         self.at = self.cursor.settled;
         self.unsettled.clear();
@@ -227,7 +229,7 @@ impl World {
     }
 
     fn check(&self) {
-        let (memory, disk) = self.spool.bytes();
+        let Usage { memory, disk } = self.spool.usage();
         assert!(
             memory <= self.limits.memory && disk <= self.limits.disk,
             "{memory} {disk}"
@@ -268,9 +270,9 @@ impl World {
         }
         let is_tight = self.limits.when_full == WhenFull::DropNewest || self.limits.disk < 1 << 20;
         assert!(
-            self.spool.bytes().0 == 0 || is_tight,
+            self.spool.usage().memory == 0 || is_tight,
             "{} bytes were not written",
-            self.spool.bytes().0
+            self.spool.usage().memory
         );
         let waited = self.spool.after(self.cursor.settled);
         self.restart();

@@ -5,6 +5,7 @@
 //! except from two collectors that receive the same reports: then the one with more values counts.
 
 mod alerts;
+mod errors;
 mod losses;
 mod paths;
 mod queues;
@@ -12,7 +13,6 @@ mod rows;
 mod spans;
 mod statement;
 mod traffic;
-mod words;
 
 use std::{
     collections::HashMap,
@@ -33,6 +33,7 @@ use store::{
 use tokio::time::{self, Instant};
 
 use self::{
+    errors::Author,
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
@@ -51,9 +52,9 @@ const MAX_LINES: usize = 8_192;
 /// since 64-bit hashes repeat eventually.
 const DUPLICATE_SPAN: u64 = 10_000_000_000;
 /// Windows before the newest row that are searched first, ns: 5 minutes, 1 hour, 12 hours.
-const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
+const SEARCH_WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 /// Additional wait beyond the limit, for the server's own error message.
-const GRACE: Duration = Duration::from_secs(2);
+const RESPONSE_GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of idle connections.
 const MAX_IDLE: usize = 4;
 
@@ -93,28 +94,28 @@ impl Remote {
     }
 
     /// Executes a statement and returns the body of the response.
-    async fn ask(
+    async fn execute(
         &self,
         statement: Statement,
         until: Instant,
-        whose: words::Whose,
+        author: Author,
     ) -> Result<Vec<u8>, Failure> {
-        let left = until.saturating_duration_since(Instant::now());
+        let time_left = until.saturating_duration_since(Instant::now());
         // The last of several statements gets the remaining time.
-        let limit = if whose == words::Whose::Ours {
+        let limit = if author == Author::Program {
             self.limit
         } else {
-            left
+            time_left
         };
-        let request = statement.request(left);
+        let request = statement.request(time_left);
         let mut client = lock(&self.idle)
             .pop()
             .unwrap_or_else(|| Client::new(self.destination.clone()));
         // ClickHouse enforces the limit itself; this timeout is for a server that hangs.
-        let answer = match time::timeout(left + GRACE, client.send(request)).await {
+        let answer = match time::timeout(time_left + RESPONSE_GRACE, client.send(request)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(words)) => return Err(Failure::Unavailable(words)),
-            Err(_) => return Err(words::late(limit, whose)),
+            Ok(Err(message)) => return Err(Failure::Unavailable(message)),
+            Err(_) => return Err(errors::timed_out(limit, author)),
         };
         let response = Response {
             status: answer.status,
@@ -122,9 +123,9 @@ impl Remote {
             body: &answer.body,
             is_cut: answer.is_cut,
         };
-        words::verdict(&response, whose, limit)?;
+        errors::check_response(&response, author, limit)?;
         if answer.is_cut {
-            return Err(words::large(whose));
+            return Err(errors::too_large(author));
         }
         let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {
@@ -139,13 +140,13 @@ impl Remote {
         statement: Statement,
         until: Instant,
     ) -> Result<Vec<T>, Failure> {
-        let body = self.ask(statement, until, words::Whose::Ours).await?;
+        let body = self.execute(statement, until, Author::Program).await?;
         rows::read(&body)
     }
 
     /// Returns the start times to try in turn when searching for the latest rows. Without one, ClickHouse would read the whole
     /// table.
-    async fn floors(
+    async fn start_times(
         &self,
         stream: Stream,
         from: Option<u64>,
@@ -162,7 +163,9 @@ impl Remote {
                 newest.first().map_or(0, |row| row.time)
             }
         };
-        let windows = WINDOWS.iter().map(|window| Some(newest.saturating_sub(*window)));
+        let windows = SEARCH_WINDOWS
+            .iter()
+            .map(|window| Some(newest.saturating_sub(*window)));
         Ok(windows.chain([None]).collect())
     }
 
@@ -186,32 +189,33 @@ impl Remote {
             ..
         } = query.filter;
         let mut events: Vec<StoredEvent> = Vec::new();
-        let mut seen: HashMap<u64, (u64, usize)> = HashMap::new();
+        let mut seen: HashMap<u64, SeenEvent> = HashMap::new();
         let mut last = after;
         let after = after.map(|last| last.ts.saturating_add(1));
         let before = before.into_iter().chain(after).min();
-        let floors = self.floors(Stream::Events, from, before, until);
-        for from in floors.await? {
+        let start_times = self.start_times(Stream::Events, from, before, until);
+        for from in start_times.await? {
             loop {
                 // Usually at most two collectors store an event; more copies take another round.
-                let most = (2 * limit.saturating_sub(events.len()) + 16).min(MAX_LINES);
-                let statement = self.about(Stream::Events).events(query, from, last, most);
+                let page = (2 * limit.saturating_sub(events.len()) + 16).min(MAX_LINES);
+                let statement = self.about(Stream::Events).events(query, from, last, page);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
-                let is_full = lines.len() == most;
+                let is_full = lines.len() == page;
                 last = lines.last().map(EventLine::rank).or(last);
                 for line in lines {
-                    let known = seen
+                    let copy = seen
                         .get(&line.id)
-                        .filter(|(later, _)| later - line.time <= DUPLICATE_SPAN);
-                    let index = known.map_or(events.len(), |(_, index)| *index);
-                    seen.insert(line.id, (line.time, index));
+                        .filter(|copy| copy.time - line.time <= DUPLICATE_SPAN);
+                    let index = copy.map_or(events.len(), |copy| copy.index);
+                    let time = line.time;
+                    seen.insert(line.id, SeenEvent { time, index });
                     if let Some(event) = events.get_mut(index) {
                         event.add_copy(line);
                         continue;
                     }
                     events.push(StoredEvent {
                         line,
-                        also: Vec::new(),
+                        other_collectors: Vec::new(),
                     });
                     if events.len() == limit {
                         return Ok(events);
@@ -229,7 +233,10 @@ impl Remote {
         let until = Instant::now() + self.limit;
         let before = filter.to.map(|to| to.saturating_add(1));
         let mut lines: Vec<RollupLine> = Vec::new();
-        for from in self.floors(Stream::Rollups, filter.from, before, until).await? {
+        for from in self
+            .start_times(Stream::Rollups, filter.from, before, until)
+            .await?
+        {
             let statement = self.about(Stream::Rollups).rollups(&filter, from);
             lines = self.rows(statement, until).await?;
             if lines.len() >= filter.limit {
@@ -241,8 +248,8 @@ impl Remote {
 
     async fn user_rows(&self, request: Request) -> Result<Vec<u8>, Failure> {
         let until = Instant::now() + request.timeout;
-        let statement = Statement::of_user(&request, self.tables.database());
-        let body = self.ask(statement, until, words::Whose::Users).await?;
+        let statement = Statement::from_user(&request, self.tables.database());
+        let body = self.execute(statement, until, Author::User).await?;
         rows::table(&body, &request).map_err(|message| Failure::Query(QueryFailure::from(message)))
     }
 }
@@ -258,78 +265,78 @@ impl History for Remote {
     }
 
     fn rollups(&self, filter: RollupFilter, permit: Permit) -> ResponseFuture<'_, Vec<Rollup>> {
-        hold(permit, self.rollup_rows(filter))
+        hold_permit(permit, self.rollup_rows(filter))
     }
 
     fn flow(&self, query: FlowQuery, permit: Permit) -> ResponseFuture<'_, FlowHistory> {
         Box::pin(async move {
             let _permit = permit;
-            let most = FlowHistory::events_for(query.limit);
+            let max_events = FlowHistory::events_for(query.limit);
             let filter = EventFilter {
                 flow: Some(query.flow),
                 from: query.from,
                 before: query.to.map(|to| to.saturating_add(1)),
-                limit: most,
+                limit: max_events,
                 ..EventFilter::default()
             };
             let selection = EventSelection {
-                only: Some(FlowHistory::EVENTS),
+                term: Some(FlowHistory::EVENTS),
                 ..filter.into()
             };
             let mut events = self.latest(&selection, Instant::now() + self.limit).await?;
             events.reverse();
-            let is_cut = events.len() == most;
+            let is_cut = events.len() == max_events;
             Ok(FlowHistory::from_events(events, is_cut, query.limit))
         })
     }
 
     fn rule_events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, Vec<RuleEvent>> {
-        hold(permit, self.rule_events_with_sources(query))
+        hold_permit(permit, self.rule_events_with_sources(query))
     }
 
     fn heat(&self, filter: HeatFilter, permit: Permit) -> ResponseFuture<'_, Heat> {
-        hold(permit, self.heat_map(filter))
+        hold_permit(permit, self.heat_map(filter))
     }
 
     fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords> {
-        hold(permit, self.queue_records(query))
+        hold_permit(permit, self.queue_records(query))
     }
 
     /// Counts drops and lost reports. Packets per link cannot be counted, because reports are not exported.
     fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses> {
-        hold(permit, self.losses_within(query.span))
+        hold_permit(permit, self.losses_within(query.span))
     }
 
     fn ends(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<LinkEnds>, bool)> {
-        hold(permit, self.ends_within(span))
+        hold_permit(permit, self.ends_within(span))
     }
 
     fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans> {
-        hold(permit, self.flow_spans(query))
+        hold_permit(permit, self.flow_spans(query))
     }
 
     fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans> {
-        hold(permit, self.node_spans(span))
+        hold_permit(permit, self.node_spans(span))
     }
 
     fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
-        hold(permit, self.path_spans(span))
+        hold_permit(permit, self.path_spans(span))
     }
 
     fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges> {
-        hold(permit, self.changed_paths(query))
+        hold_permit(permit, self.changed_paths(query))
     }
 
     fn path_uses(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathUses> {
-        hold(permit, self.used_paths(query))
+        hold_permit(permit, self.used_paths(query))
     }
 
     fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic> {
-        hold(permit, self.traffic_sums(query))
+        hold_permit(permit, self.traffic_sums(query))
     }
 
     fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan> {
-        hold(permit, self.rate_span(query))
+        hold_permit(permit, self.rate_span(query))
     }
 
     fn query(&self, request: Request) -> ResponseFuture<'_, Vec<u8>> {
@@ -343,7 +350,7 @@ impl History for Remote {
 }
 
 /// Holds a permit until the query is answered.
-fn hold<'a, T>(
+fn hold_permit<'a, T>(
     permit: Permit,
     answer: impl Future<Output = Result<T, Failure>> + Send + 'a,
 ) -> ResponseFuture<'a, T> {
@@ -353,18 +360,25 @@ fn hold<'a, T>(
     })
 }
 
+/// The latest copy of an event that was read.
+struct SeenEvent {
+    time: u64,
+    /// Index in the result.
+    index: usize,
+}
+
 /// An event, and the other collectors that stored it.
 #[derive(Debug)]
 struct StoredEvent {
     line: EventLine,
-    also: Vec<String>,
+    other_collectors: Vec<String>,
 }
 
 impl StoredEvent {
     /// Adds a duplicate of this event.
     fn add_copy(&mut self, copy: EventLine) {
-        if copy.collector != self.line.collector && !self.also.contains(&copy.collector) {
-            self.also.push(copy.collector);
+        if copy.collector != self.line.collector && !self.other_collectors.contains(&copy.collector) {
+            self.other_collectors.push(copy.collector);
         }
     }
 }
@@ -375,7 +389,7 @@ struct EventSelection {
     filter: EventFilter,
     condition: Option<Arc<filter::Filter>>,
     /// Additional SQL condition.
-    only: Option<&'static str>,
+    term: Option<&'static str>,
 }
 
 impl From<EventFilter> for EventSelection {
@@ -383,7 +397,7 @@ impl From<EventFilter> for EventSelection {
         Self {
             filter,
             condition: None,
-            only: None,
+            term: None,
         }
     }
 }

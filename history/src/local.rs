@@ -40,7 +40,7 @@ impl Local {
     }
 
     /// Runs a query on a blocking thread. Dropping the future stops the query.
-    fn ask<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
         permit: Permit,
         query: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
@@ -48,11 +48,11 @@ impl Local {
         Box::pin(async move {
             let stop = StopOnDrop::default();
             let reader = self.reader.until(Arc::clone(&stop.0));
-            let asked = task::spawn_blocking(move || {
+            let task = task::spawn_blocking(move || {
                 let _permit = permit;
                 query(&reader).map(|answer| (answer, reader.notes()))
             });
-            match asked.await {
+            match task.await {
                 Ok(Ok((answer, notes))) => {
                     notes::add(notes);
                     Ok(answer)
@@ -72,7 +72,7 @@ impl Local {
 impl History for Local {
     fn events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, FoundEvents> {
         let EventQuery { filter, condition } = query;
-        self.ask(permit, move |reader| {
+        self.run(permit, move |reader| {
             let (rows, stopped) = match condition {
                 None => (reader.events(&filter)?, None),
                 Some(condition) => {
@@ -84,7 +84,7 @@ impl History for Local {
     }
 
     fn rollups(&self, filter: RollupFilter, permit: Permit) -> ResponseFuture<'_, Vec<Rollup>> {
-        self.ask(permit, move |reader| reader.rollups(&filter))
+        self.run(permit, move |reader| reader.rollups(&filter))
     }
 
     fn flow(&self, query: FlowQuery, permit: Permit) -> ResponseFuture<'_, FlowHistory> {
@@ -94,27 +94,27 @@ impl History for Local {
             to,
             limit,
         } = query;
-        self.ask(permit, move |reader| reader.history(&flow, from, to, limit))
+        self.run(permit, move |reader| reader.history(&flow, from, to, limit))
     }
 
     fn heat(&self, filter: HeatFilter, permit: Permit) -> ResponseFuture<'_, Heat> {
-        self.ask(permit, move |reader| reader.heat(&filter))
+        self.run(permit, move |reader| reader.heat(&filter))
     }
 
     fn recordings(&self, query: RecordingQuery, permit: Permit) -> ResponseFuture<'_, Vec<RecordingRow>> {
         let RecordingQuery { span, node, limit } = query;
-        self.ask(permit, move |reader| {
+        self.run(permit, move |reader| {
             reader.recordings(span.0, span.1, node.map(|node| (node, None)), limit)
         })
     }
 
     fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords> {
-        self.ask(permit, move |reader| queue(reader, &query))
+        self.run(permit, move |reader| queue(reader, &query))
     }
 
     fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans> {
         let FlowsQuery { filter, condition } = query;
-        self.ask(permit, move |reader| match condition {
+        self.run(permit, move |reader| match condition {
             None => reader.flow_spans(&filter),
             Some(condition) => reader.flow_spans_where(&filter, condition.asks_nodes(), &|span| {
                 condition.matches(&facts::from_span(span))
@@ -123,39 +123,39 @@ impl History for Local {
     }
 
     fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans> {
-        self.ask(permit, move |reader| reader.node_spans(span))
+        self.run(permit, move |reader| reader.node_spans(span))
     }
 
     fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
-        self.ask(permit, move |reader| reader.path_spans(span))
+        self.run(permit, move |reader| reader.path_spans(span))
     }
 
     fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges> {
-        self.ask(permit, move |reader| {
-            reader.path_changes(query.span, &query.of, query.limit)
+        self.run(permit, move |reader| {
+            reader.path_changes(query.span, &query.flows, query.limit)
         })
     }
 
     fn path_uses(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathUses> {
-        self.ask(permit, move |reader| {
-            reader.path_uses(query.span, &query.of, query.limit)
+        self.run(permit, move |reader| {
+            reader.path_uses(query.span, &query.flows, query.limit)
         })
     }
 
     fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses> {
-        self.ask(permit, move |reader| {
+        self.run(permit, move |reader| {
             reader.losses_in(query.span, query.count_until)
         })
     }
 
     fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan> {
-        self.ask(permit, move |reader| {
+        self.run(permit, move |reader| {
             reader.rate_span_until(query.span, query.column, query.known_to)
         })
     }
 
     fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic> {
-        self.ask(permit, move |reader| reader.traffic(&query))
+        self.run(permit, move |reader| reader.traffic(&query))
     }
 
     fn query(&self, mut request: Request) -> ResponseFuture<'_, Vec<u8>> {

@@ -15,9 +15,9 @@ pub(crate) fn add(notes: Vec<String>) {
 
 /// Awaits a response. Returns it with the warnings of the queries that it made.
 pub async fn collect<T>(response: impl Future<Output = T>) -> (T, BTreeSet<String>) {
-    let made = async {
+    let scoped = async {
         let response = response.await;
         (response, NOTES.with(RefCell::take))
     };
-    NOTES.scope(RefCell::default(), made).await
+    NOTES.scope(RefCell::default(), scoped).await
 }

@@ -138,7 +138,7 @@ pub struct PathQuery {
     /// The span of time.
     pub span: Span,
     /// The flows whose paths are returned.
-    pub of: FlowSelector,
+    pub flows: FlowSelector,
     /// Maximum number of rows.
     pub limit: usize,
 }

@@ -27,23 +27,23 @@ pub enum Message {
     /// Reload the configuration and send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
     /// Apply the detection rules and thresholds of intents in addition to the configuration.
-    Detect(Arc<Asked>),
+    Detect(Arc<IntentDetection>),
     /// A thread failed for this reason; the program ends with it as the error.
     Failed(String),
 }
 
 /// Rules and thresholds that intents add to the collector in this process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct IntentDetection {
     /// The rules of all intents.
-    pub rules: Vec<AskedRule>,
+    pub rules: Vec<IntentRule>,
     /// Thresholds of all intents. If several match a flow, the lowest applies.
     pub thresholds: Vec<(Match, Override)>,
 }
 
 /// The rule of an intent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AskedRule {
+pub struct IntentRule {
     /// Name of the intent and of the rule.
     pub name: String,
     /// Condition in the rule language.
@@ -86,8 +86,8 @@ impl Control {
     }
 
     /// Replaces the rules and thresholds of intents.
-    pub fn detect(&self, asked: Arc<Asked>) {
-        self.send(Message::Detect(asked));
+    pub fn detect(&self, intents: Arc<IntentDetection>) {
+        self.send(Message::Detect(intents));
     }
 
     /// Starts a thread. If it panics, the main thread ends the program.
@@ -100,12 +100,12 @@ impl Control {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<JoinHandle<()>, CliError> {
         let control = self.clone();
-        let about = name.to_owned();
+        let thread_name = name.to_owned();
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             // The thread's own data is dropped; shared data is behind locks whose values stay valid.
             if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
                 control.failed(format!(
-                    "the thread `{about}` has died; this is a fault in hopwise, please report it"
+                    "the thread `{thread_name}` has died; this is a fault in hopwise, please report it"
                 ));
             }
         });

@@ -15,9 +15,9 @@ use export::spool::Spool;
 use crate::lock::lock;
 
 /// Longest wait, after which a failed write is retried.
-const MOMENT: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 /// Maximum number of empty chunks kept for reuse.
-const MAX_SPARE: usize = 16;
+const MAX_SPARE_CHUNKS: usize = 16;
 
 /// Selects the reports for an export, and holds the queue to it.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct HopTap {
 pub struct HopQueue {
     spool: Mutex<Spool>,
     inbox: Mutex<Inbox>,
-    filled: Condvar,
+    chunk_added: Condvar,
     /// Maximum bytes in the inbox.
     limit: usize,
 }
@@ -43,8 +43,7 @@ pub struct HopQueue {
 /// Chunks that are not in the spool yet.
 #[derive(Default, Debug)]
 struct Inbox {
-    /// Encoded chunks, each with its number of hops.
-    chunks: VecDeque<(Vec<u8>, u64)>,
+    chunks: VecDeque<Chunk>,
     /// Size of these chunks and of the one being moved into the spool, bytes.
     bytes: usize,
     /// Empty chunks for reuse.
@@ -54,13 +53,21 @@ struct Inbox {
     is_closed: bool,
 }
 
+/// Encoded hops.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Number of hops.
+    hops: u64,
+}
+
 impl HopQueue {
     /// Returns a queue in front of a spool. `limit` is the maximum number of bytes in the inbox.
     pub fn new(spool: Spool, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             spool: Mutex::new(spool),
             inbox: Mutex::default(),
-            filled: Condvar::new(),
+            chunk_added: Condvar::new(),
             limit,
         })
     }
@@ -74,10 +81,10 @@ impl HopQueue {
             Err(TryLockError::WouldBlock) if urgent => lock(&self.inbox),
             Err(TryLockError::WouldBlock) => return,
         };
-        self.put(inbox, chunk, mem::take(hops));
+        self.append(inbox, chunk, mem::take(hops));
     }
 
-    fn put(&self, mut inbox: MutexGuard<'_, Inbox>, chunk: &mut Vec<u8>, hops: u64) {
+    fn append(&self, mut inbox: MutexGuard<'_, Inbox>, chunk: &mut Vec<u8>, hops: u64) {
         if inbox.is_closed || inbox.bytes + chunk.len() > self.limit {
             inbox.refused += hops;
             return chunk.clear();
@@ -86,23 +93,23 @@ impl HopQueue {
             .spare
             .pop()
             .unwrap_or_else(|| Vec::with_capacity(chunk.capacity()));
-        let full = mem::replace(chunk, empty);
-        inbox.bytes += full.len();
-        inbox.chunks.push_back((full, hops));
+        let bytes = mem::replace(chunk, empty);
+        inbox.bytes += bytes.len();
+        inbox.chunks.push_back(Chunk { bytes, hops });
         drop(inbox);
-        self.filled.notify_one();
+        self.chunk_added.notify_one();
     }
 
     /// Runs `work` on the spool after moving everything from the inbox into it.
     pub fn with<T>(&self, work: impl FnOnce(&mut Spool) -> T) -> T {
         let mut spool = lock(&self.spool);
-        self.bring(&mut spool);
+        self.drain_inbox(&mut spool);
         work(&mut spool)
     }
 
     /// Moves the chunks that are in the inbox now into the spool, one at a time. Only that chunk is in memory twice, and it
     /// counts until it is copied.
-    fn bring(&self, spool: &mut Spool) {
+    fn drain_inbox(&self, spool: &mut Spool) {
         let count = {
             let mut inbox = lock(&self.inbox);
             spool.refuse(mem::take(&mut inbox.refused));
@@ -111,13 +118,15 @@ impl HopQueue {
         for _ in 0..count {
             // A separate statement, so that the lock is released before the spool is written.
             let first = lock(&self.inbox).chunks.pop_front();
-            let Some((mut chunk, hops)) = first else { break };
-            spool.offer(&chunk, hops);
+            let Some(Chunk { mut bytes, hops }) = first else {
+                break;
+            };
+            spool.offer(&bytes, hops);
             let mut inbox = lock(&self.inbox);
-            inbox.bytes -= chunk.len();
-            if inbox.spare.len() < MAX_SPARE {
-                chunk.clear();
-                inbox.spare.push(chunk);
+            inbox.bytes -= bytes.len();
+            if inbox.spare.len() < MAX_SPARE_CHUNKS {
+                bytes.clear();
+                inbox.spare.push(bytes);
             }
         }
     }
@@ -125,15 +134,15 @@ impl HopQueue {
     /// Returns the memory of the inbox and the spool in bytes.
     pub fn bytes(&self) -> usize {
         let inbox = lock(&self.inbox).bytes;
-        inbox + self.with(|spool| spool.bytes().0)
+        inbox + self.with(|spool| spool.usage().memory)
     }
 
     /// Waits until a chunk arrives, for at most 500 ms. Returns false once the queue is closed.
     pub fn wait(&self) -> bool {
         let inbox = lock(&self.inbox);
-        let waited = self
-            .filled
-            .wait_timeout_while(inbox, MOMENT, |inbox| inbox.chunks.is_empty() && !inbox.is_closed);
+        let waited = self.chunk_added.wait_timeout_while(inbox, MAX_WAIT, |inbox| {
+            inbox.chunks.is_empty() && !inbox.is_closed
+        });
         let (inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !inbox.is_closed
     }
@@ -141,7 +150,7 @@ impl HopQueue {
     /// Closes the queue: it refuses everything from now on.
     pub fn close(&self) {
         lock(&self.inbox).is_closed = true;
-        self.filled.notify_all();
+        self.chunk_added.notify_all();
     }
 }
 

@@ -51,8 +51,8 @@ pub struct TranslatorEnd {
 /// # Errors
 /// The process has reached its limit on open files.
 pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
-    let (reports, intercepted) = direction().map_err(no_direction)?;
-    let (messages, replies) = direction().map_err(no_direction)?;
+    let (reports, intercepted) = direction().map_err(direction_error)?;
+    let (messages, replies) = direction().map_err(direction_error)?;
     Ok((
         SwitchEnd {
             destinations,
@@ -66,7 +66,7 @@ pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd),
     ))
 }
 
-fn no_direction(error: std::io::Error) -> CliError {
+fn direction_error(error: std::io::Error) -> CliError {
     CliError::io(
         "cannot connect the switch and the translator",
         error,
@@ -76,9 +76,9 @@ fn no_direction(error: std::io::Error) -> CliError {
 
 fn direction() -> std::io::Result<(Sender, Receiver)> {
     let slot = Arc::new(Mutex::new(Slot::default()));
-    let (wake, woken) = UnixStream::pair()?;
+    let (wake, wake_receiver) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
-    woken.set_nonblocking(true)?;
+    wake_receiver.set_nonblocking(true)?;
     let sender = Sender {
         staged: Batch::default(),
         slot: Arc::clone(&slot),
@@ -87,9 +87,9 @@ fn direction() -> std::io::Result<(Sender, Receiver)> {
     Ok((
         sender,
         Receiver {
-            taken: Batch::default(),
+            current: Batch::default(),
             slot,
-            woken,
+            wake_receiver,
         },
     ))
 }
@@ -140,10 +140,10 @@ impl Batch {
         let offset = self.bytes.len();
         self.bytes.append(&mut other.bytes);
         let moved = other.datagrams.drain(..);
-        self.datagrams.extend(moved.map(|one| Datagram {
-            start: one.start + offset,
-            end: one.end + offset,
-            ..one
+        self.datagrams.extend(moved.map(|datagram| Datagram {
+            start: datagram.start + offset,
+            end: datagram.end + offset,
+            ..datagram
         }));
     }
 
@@ -162,21 +162,24 @@ impl Batch {
 
     /// Iterates over the datagrams as `(destination index, peer, payload)`.
     pub fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
-        self.datagrams
-            .iter()
-            .map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
+        self.datagrams.iter().map(|datagram| {
+            (
+                datagram.destination,
+                datagram.peer,
+                &self.bytes[datagram.start..datagram.end],
+            )
+        })
     }
 
     /// Iterates over runs of datagrams with the same destination: the destination's index, and peer and payload of each
     /// datagram.
     pub fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
-        let runs = self
-            .datagrams
-            .chunk_by(|one, next| one.destination == next.destination);
+        let runs = self.datagrams.chunk_by(|a, b| a.destination == b.destination);
         runs.map(|run| {
             (
                 run[0].destination,
-                run.iter().map(|one| (one.peer, &self.bytes[one.start..one.end])),
+                run.iter()
+                    .map(|datagram| (datagram.peer, &self.bytes[datagram.start..datagram.end])),
             )
         })
     }
@@ -241,20 +244,20 @@ impl Sender {
 /// The receiving end of a direction.
 #[derive(Debug)]
 pub struct Receiver {
-    taken: Batch,
+    current: Batch,
     slot: Arc<Mutex<Slot>>,
-    woken: UnixStream,
+    wake_receiver: UnixStream,
 }
 
 impl Receiver {
     /// Returns the next batch, which may be empty. The previous one is discarded.
     pub fn receive(&mut self) -> &Batch {
-        self.taken.clear();
+        self.current.clear();
         // Drain the wake-up socket before the slot: a batch that arrives in between wakes the receiver again.
-        if matches!(self.woken.read(&mut [0; 64]), Ok(1..)) {
-            std::mem::swap(&mut lock(&self.slot).batch, &mut self.taken);
+        if matches!(self.wake_receiver.read(&mut [0; 64]), Ok(1..)) {
+            std::mem::swap(&mut lock(&self.slot).batch, &mut self.current);
         }
-        &self.taken
+        &self.current
     }
 
     /// Closes the receiver. Returns the number of datagrams lost because they were passed on but not received.
@@ -268,7 +271,7 @@ impl Receiver {
 
     /// Returns a descriptor that is readable when a batch is ready.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.woken.as_fd()
+        self.wake_receiver.as_fd()
     }
 }
 

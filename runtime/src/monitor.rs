@@ -78,7 +78,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     /// beyond [`MAX_COUNTED_FLOWS`] are not counted.
     fn counted_events<'a>(
         &self,
-        wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
+        flows_by_name: impl Iterator<Item = (&'a str, &'a [Match])>,
     ) -> BTreeMap<String, u64>;
 
     /// Returns the number of clients that the manager's stream has had so far, or `None` if it has none now.

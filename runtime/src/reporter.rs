@@ -11,9 +11,9 @@ use dataplane::dta::Outbox;
 use nic::udp::{Burst, Options, Receiver, Sender};
 
 /// Maximum control messages per receive call.
-const BURST: usize = 64;
+const MAX_MESSAGES_PER_RECV: usize = 64;
 /// Receive buffer per datagram, bytes: longer than any control message, so that longer datagrams show as truncated.
-const SLOT: usize = 128;
+const MESSAGE_BUFFER_BYTES: usize = 128;
 
 /// Sockets of a reporter.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Sockets {
             collectors: collectors.to_vec(),
             senders: collectors.iter().map(|_| None).collect(),
             control,
-            burst: Burst::new(BURST, SLOT),
+            burst: Burst::new(MAX_MESSAGES_PER_RECV, MESSAGE_BUFFER_BYTES),
             stats: Stats::default(),
         };
         sockets.check();
@@ -63,11 +63,11 @@ impl Sockets {
 
     /// Replaces the destinations; sockets to unchanged destinations are reused.
     pub fn set_collectors(&mut self, collectors: &[SocketAddr]) {
-        let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
+        let mut previous: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
         for to in collectors {
-            let sender = before
+            let sender = previous
                 .iter_mut()
-                .find(|(at, _)| at == to)
+                .find(|(collector, _)| collector == to)
                 .and_then(|(_, sender)| sender.take());
             self.collectors.push(*to);
             self.senders.push(sender);
@@ -101,31 +101,31 @@ impl Sockets {
             return;
         }
         let reports: Vec<_> = outbox.datagrams().collect();
-        for run in reports.chunk_by(|one, next| one.collector == next.collector) {
+        for run in reports.chunk_by(|a, b| a.collector == b.collector) {
             let to = usize::from(run[0].collector);
-            let payloads: Vec<&[u8]> = run.iter().map(|one| one.payload).collect();
+            let payloads: Vec<&[u8]> = run.iter().map(|report| report.payload).collect();
             self.send_run(to, &payloads);
         }
         outbox.clear();
     }
 
     fn send_run(&mut self, to: usize, payloads: &[&[u8]]) {
-        let mut rest = payloads;
-        while let (Some(Some(sender)), false) = (self.senders.get_mut(to), rest.is_empty()) {
-            match sender.send_burst(rest) {
+        let mut unsent = payloads;
+        while let (Some(Some(sender)), false) = (self.senders.get_mut(to), unsent.is_empty()) {
+            match sender.send_burst(unsent) {
                 Ok(sent) => {
                     self.stats.sent += sent as u64;
-                    rest = &rest[sent..];
+                    unsent = &unsent[sent..];
                 }
                 Err(_) => {
                     // The kernel refused this report. Drop the socket; `check` reopens it.
                     self.stats.lost += 1;
-                    rest = &rest[1..];
+                    unsent = &unsent[1..];
                     self.senders[to] = None;
                 }
             }
         }
-        self.stats.lost += rest.len() as u64;
+        self.stats.lost += unsent.len() as u64;
     }
 
     /// Receives control messages, waiting up to `timeout` ms for the first. `process` gets the collector's index and the
@@ -135,7 +135,7 @@ impl Sockets {
         let count = self.control.recv(&mut self.burst, timeout).unwrap_or(0);
         for packet in self.burst.iter() {
             // Control messages come from the address and port to which reports are sent.
-            match collector_of(&self.collectors, packet.source) {
+            match collector_index(&self.collectors, packet.source) {
                 Some(collector) if !packet.truncated => process(collector, packet.data),
                 _ => self.stats.unknown_senders += 1,
             }
@@ -145,11 +145,11 @@ impl Sockets {
 }
 
 /// Returns the index of the collector with this address and port.
-fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
-    let at = collectors.iter().position(|collector| {
+fn collector_index(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
+    let index = collectors.iter().position(|collector| {
         collector.ip().to_canonical() == source.ip().to_canonical() && collector.port() == source.port()
     });
-    at.and_then(|at| u8::try_from(at).ok())
+    index.and_then(|index| u8::try_from(index).ok())
 }
 
 /// Returns the initial sequence number of a reporter that starts at `now` (ns): it advances every 4 ms and wraps after 262 s,
@@ -167,7 +167,7 @@ mod tests {
     fn control_messages_are_known_by_where_they_come_from() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let collectors = [at("10.0.0.9:40040"), at("10.0.0.9:40041"), at("10.0.0.8:40040")];
-        let of = |text: &str| collector_of(&collectors, at(text));
+        let of = |text: &str| collector_index(&collectors, at(text));
         assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40040")), (Some(1), Some(2)));
         assert_eq!(
             (of("10.0.0.8:40044"), of("10.0.0.7:40040")),

@@ -22,11 +22,11 @@ use store::{FileChange, FileIdentity, temp_file};
 use crate::lock::lock;
 
 /// All saved files in use.
-static SAVED: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
+static SAVED_FILES: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
 /// Number of files that were written again.
-static RESTORED: AtomicU64 = AtomicU64::new(0);
+static RESTORED_COUNT: AtomicU64 = AtomicU64::new(0);
 /// Files that another program replaced and that are therefore no longer written.
-static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static REPLACED_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Error message for a file that another program replaced.
 pub const NOT_WRITTEN: &str =
     "it was replaced while hopwise ran; restart hopwise to continue with the new file";
@@ -47,7 +47,7 @@ struct Content {
     version: Option<Version>,
     bytes: Vec<u8>,
     /// A removed file could not be rewritten, and that was logged.
-    failed: bool,
+    restore_failed: bool,
 }
 
 /// Version of a file: identity, size and modification time.
@@ -59,13 +59,13 @@ struct Version {
 }
 
 impl Version {
-    fn of(path: &Path) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
+    fn read(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
         let identity = FileIdentity::read(path)?;
         Some(Self {
             identity,
-            len: found.len(),
-            modified: found.modified().ok(),
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
         })
     }
 }
@@ -73,9 +73,9 @@ impl Version {
 impl Content {
     fn new(path: &Path, bytes: Vec<u8>) -> Self {
         Self {
-            version: Version::of(path),
+            version: Version::read(path),
             bytes,
-            failed: false,
+            restore_failed: false,
         }
     }
 
@@ -86,13 +86,13 @@ impl Content {
         if version.identity.change() == Some(FileChange::Removed) {
             return Some(FileChange::Removed);
         }
-        let found = Version::of(path);
-        if found.as_ref() == Some(version) {
+        let metadata = Version::read(path);
+        if metadata.as_ref() == Some(version) {
             return None;
         }
         match fs::read(path) {
             Ok(bytes) if bytes == self.bytes => {
-                self.version = found;
+                self.version = metadata;
                 None
             }
             Ok(_) => Some(FileChange::Replaced),
@@ -111,8 +111,8 @@ impl SavedFile {
             mode,
             content: Mutex::default(),
         });
-        let mut all = lock(&SAVED);
-        all.retain(|one| one.strong_count() > 0);
+        let mut all = lock(&SAVED_FILES);
+        all.retain(|file| file.strong_count() > 0);
         all.push(Arc::downgrade(&file));
         file
     }
@@ -162,16 +162,16 @@ impl SavedFile {
         let directory = self.path.parent().map_or(Ok(()), fs::create_dir_all);
         match directory.and_then(|()| replace(&self.path, self.mode, &content.bytes)) {
             Ok(()) => {
-                RESTORED.fetch_add(1, Ordering::Relaxed);
-                content.version = Version::of(&self.path);
-                content.failed = false;
+                RESTORED_COUNT.fetch_add(1, Ordering::Relaxed);
+                content.version = Version::read(&self.path);
+                content.restore_failed = false;
                 tracing::warn!(
                     file = %self.path.display(),
                     "a file was removed by something else while hopwise ran, and is written again"
                 );
             }
             Err(error) => {
-                if !std::mem::replace(&mut content.failed, true) {
+                if !std::mem::replace(&mut content.restore_failed, true) {
                     tracing::error!(
                         file = %self.path.display(),
                         error = %error,
@@ -191,7 +191,7 @@ impl Drop for SavedFile {
 
 /// Marks a file as replaced by another program, or clears the mark. A new mark is logged once.
 pub fn set_replaced(path: &Path, is_replaced: bool) {
-    let mut all = lock(&REPLACED);
+    let mut all = lock(&REPLACED_FILES);
     if !is_replaced {
         all.remove(path);
     } else if all.insert(path.to_owned()) {
@@ -205,7 +205,7 @@ pub fn set_replaced(path: &Path, is_replaced: bool) {
 
 /// Returns the files that another program replaced and that are no longer written.
 pub fn replaced() -> Vec<String> {
-    lock(&REPLACED)
+    lock(&REPLACED_FILES)
         .iter()
         .map(|path| path.display().to_string())
         .collect()
@@ -213,13 +213,13 @@ pub fn replaced() -> Vec<String> {
 
 /// Rewrites all saved files that another program removed. May block on disk I/O.
 pub fn restore() {
-    let all: Vec<Arc<SavedFile>> = lock(&SAVED).iter().filter_map(Weak::upgrade).collect();
+    let all: Vec<Arc<SavedFile>> = lock(&SAVED_FILES).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|file| file.restore());
 }
 
 /// Returns the number of files rewritten so far.
 pub fn restored() -> u64 {
-    RESTORED.load(Ordering::Relaxed)
+    RESTORED_COUNT.load(Ordering::Relaxed)
 }
 
 /// Replaces a file atomically, with this mode. A crash leaves the old or the new content; on return, the new one survives a
@@ -235,7 +235,7 @@ pub fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
         .write(true)
         .mode(mode)
         .open(&temp)?;
-    finish(out, &temp, file, content)
+    write_and_publish(out, &temp, file, content)
 }
 
 /// Replaces an existing file; a symbolic link is replaced itself, not its target. The new file keeps mode and group.
@@ -243,7 +243,7 @@ pub fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// It cannot be written or cannot get that mode or group; the old file remains.
 pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
-    let found = fs::metadata(file)?;
+    let metadata = fs::metadata(file)?;
     // A name that no other writer uses, in this process or another.
     let temp = temp_file(&file.with_extension(format!("{}-{}", std::process::id(), nic::time::now())));
     let out = OpenOptions::new()
@@ -251,22 +251,23 @@ pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
         .write(true)
         .mode(0o600)
         .open(&temp)?;
-    let done = make_alike(&out, &found).and_then(|()| finish(out, &temp, file, content));
-    if done.is_err() {
+    let result =
+        copy_group_and_mode(&out, &metadata).and_then(|()| write_and_publish(out, &temp, file, content));
+    if result.is_err() {
         // Fails if it was renamed already.
         let _ = fs::remove_file(&temp);
     }
-    done
+    result
 }
 
-fn make_alike(file: &File, found: &fs::Metadata) -> io::Result<()> {
-    if file.metadata()?.gid() != found.gid() {
-        fchown(file, None, Some(found.gid()))?;
+fn copy_group_and_mode(file: &File, metadata: &fs::Metadata) -> io::Result<()> {
+    if file.metadata()?.gid() != metadata.gid() {
+        fchown(file, None, Some(metadata.gid()))?;
     }
-    file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
+    file.set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))
 }
 
-fn finish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
+fn write_and_publish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
     out.write_all(content)?;
     publish(&out, temp, file)
 }

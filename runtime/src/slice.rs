@@ -10,20 +10,20 @@ use std::{
 use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
 
 /// Duration of a slice: at a million datagrams per second, 500 wait meanwhile.
-const SLICE: Duration = Duration::from_micros(500);
+const SLICE_DURATION: Duration = Duration::from_micros(500);
 /// Slots between two reads of the clock; takes far less than a slice even with the longest paths.
-const SLOTS_PER_LOOK: u32 = 64;
+const SLOTS_PER_CLOCK_READ: u32 = 64;
 
 /// Appends summaries of the flows from slot `first` on to `copies`.
 pub fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
-    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
+    visit_slots(first, collector.flow_slots(), SLICE_DURATION, |slots| {
         copies.extend(collector.flow_summaries_in(slots));
     })
 }
 
 /// Calls `visit` for each flow from slot `first` on.
 pub fn visit_flows(collector: &Collector, first: u32, mut visit: impl FnMut(FlowView<'_>)) -> Option<u32> {
-    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
+    visit_slots(first, collector.flow_slots(), SLICE_DURATION, |slots| {
         collector.flows_in(slots).for_each(&mut visit)
     })
 }
@@ -34,7 +34,7 @@ pub fn visit_firing_flows(
     first: u32,
     mut visit: impl FnMut(FlowView<'_>),
 ) -> Option<u32> {
-    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
+    visit_slots(first, collector.flow_slots(), SLICE_DURATION, |slots| {
         collector.firing_flows_in(slots).for_each(&mut visit)
     })
 }
@@ -45,17 +45,17 @@ pub fn visit_network(
     first: u32,
     mut visit: impl FnMut(NetworkEntry<'_>),
 ) -> Option<u32> {
-    visit_slots(first, collector.network_slots(), SLICE, |slots| {
+    visit_slots(first, collector.network_slots(), SLICE_DURATION, |slots| {
         collector.network_in(slots, &mut visit)
     })
 }
 
 /// Calls `visit` for ranges of slots, at least one, until the slice or the table ends. Returns the next slot.
 fn visit_slots(first: u32, slots: u32, slice: Duration, mut visit: impl FnMut(Range<u32>)) -> Option<u32> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut next = first;
-    while next < slots && (next == first || begun.elapsed() < slice) {
-        let end = next.saturating_add(SLOTS_PER_LOOK);
+    while next < slots && (next == first || start.elapsed() < slice) {
+        let end = next.saturating_add(SLOTS_PER_CLOCK_READ);
         visit(next..end);
         next = end;
     }

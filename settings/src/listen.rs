@@ -93,17 +93,17 @@ fn udp(address: &str) -> Option<Listen> {
 
 /// Parses `eth1`, `eth1:32766` or `eth1:32766,5000`.
 fn xdp(device: &str) -> Option<Listen> {
-    let (name, listed) = match device.split_once(':') {
-        Some((name, listed)) => (name, Some(listed)),
+    let (name, port_list) = match device.split_once(':') {
+        Some((name, port_list)) => (name, Some(port_list)),
         None => (device, None),
     };
     // The kernel's rules for interface names: at most 15 bytes, no slash, colon or space.
-    let good = (1..=15).contains(&name.len())
+    let is_valid = (1..=15).contains(&name.len())
         && name != "."
         && name != ".."
         && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
-    let mut ports = match listed {
-        Some(listed) => listed
+    let mut ports = match port_list {
+        Some(port_list) => port_list
             .split(',')
             .map(|port| port.parse().ok())
             .collect::<Option<Vec<u16>>>()?,
@@ -111,8 +111,8 @@ fn xdp(device: &str) -> Option<Listen> {
     };
     ports.sort_unstable();
     ports.dedup();
-    let good = good && ports.len() <= MAX_PORTS && !ports.contains(&0);
-    good.then(|| Listen::Xdp {
+    let is_valid = is_valid && ports.len() <= MAX_PORTS && !ports.contains(&0);
+    is_valid.then(|| Listen::Xdp {
         interface: name.to_owned(),
         ports,
     })

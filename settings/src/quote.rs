@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-const HIDDEN: char = '*';
+const MASK: char = '*';
 /// Placeholder URL in hopwise's own advice, which has no secret.
-const FORM: &str = "https://HOST/BUCKET";
+const PLACEHOLDER_URL: &str = "https://HOST/BUCKET";
 
 /// Redacts the byte ranges `hidden` of the file in a line that starts at byte `start`. Quotation marks around a text remain.
-pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
+pub(crate) fn redact_ranges(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
     let mut is_hidden = vec![false; line.len()];
     for range in hidden {
         let first = range.start.saturating_sub(start);
@@ -19,19 +19,19 @@ pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> Stri
         }
     }
     line.char_indices()
-        .map(|(at, char)| if is_hidden[at] { HIDDEN } else { char })
+        .map(|(at, char)| if is_hidden[at] { MASK } else { char })
         .collect()
 }
 
 /// Redacts a line that is not valid TOML: keeps its punctuation and the words that `is_known` accepts.
-pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
+pub(crate) fn redact_unknown_words(line: &str, is_known: impl Fn(&str) -> bool) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_punctuation) {
         let word = part.trim_end_matches(is_punctuation);
         if is_known(word) {
             quoted.push_str(word);
         } else {
-            quoted.extend(word.chars().map(|_| HIDDEN));
+            quoted.extend(word.chars().map(|_| MASK));
         }
         quoted.push_str(&part[word.len()..]);
     }
@@ -43,19 +43,19 @@ fn is_punctuation(char: char) -> bool {
 }
 
 /// Redacts the secrets that URLs in a text may contain: users, passwords, paths and queries.
-pub(crate) fn without_url_secrets(text: &str) -> String {
-    without_users(&without_url_paths(text))
+pub(crate) fn redact_url_secrets(text: &str) -> String {
+    redact_users(&redact_url_paths(text))
 }
 
 /// Redacts the user before `@` in URLs, such as `https://user:password@host`.
-fn without_users(text: &str) -> String {
+fn redact_users(text: &str) -> String {
     text.split_inclusive(char::is_whitespace)
-        .map(without_user)
+        .map(redact_user)
         .collect()
 }
 
 /// Redacts the user in one word. The interface name in `xdp://lan@1` is not a user.
-fn without_user(word: &str) -> String {
+fn redact_user(word: &str) -> String {
     let Some(end) = word.rfind('@') else {
         return word.to_owned();
     };
@@ -67,7 +67,7 @@ fn without_user(word: &str) -> String {
     if !is_user {
         return word.to_owned();
     }
-    let hidden: String = word[start..end].chars().map(|_| HIDDEN).collect();
+    let hidden: String = word[start..end].chars().map(|_| MASK).collect();
     format!("{}{hidden}{}", &word[..start], &word[end..])
 }
 
@@ -76,10 +76,10 @@ fn is_address_end(char: char) -> bool {
 }
 
 /// Redacts paths and queries of `http://` and `https://` URLs, because webhook URLs often contain a token.
-fn without_url_paths(line: &str) -> String {
+fn redact_url_paths(line: &str) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_address_end) {
-        if part.trim_end_matches(is_address_end) == FORM {
+        if part.trim_end_matches(is_address_end) == PLACEHOLDER_URL {
             quoted.push_str(part);
             continue;
         }
@@ -93,7 +93,7 @@ fn without_url_paths(line: &str) -> String {
         quoted.extend(
             part[shown..]
                 .chars()
-                .map(|char| if is_address_end(char) { char } else { HIDDEN }),
+                .map(|char| if is_address_end(char) { char } else { MASK }),
         );
     }
     quoted
@@ -137,13 +137,13 @@ mod tests {
             ),
             ("url = \"file:///srv/hopwise\"", "url = \"file:///srv/hopwise\""),
         ] {
-            assert_eq!(without_url_secrets(line), expected);
+            assert_eq!(redact_url_secrets(line), expected);
         }
     }
 
     #[test]
     fn only_known_words_of_a_text_that_is_not_toml_are_quoted() {
-        let quoted = only("tokens=[{name=\"v\", token = abc-def] # é", |word| {
+        let quoted = redact_unknown_words("tokens=[{name=\"v\", token = abc-def] # é", |word| {
             word == "tokens" || word == "token"
         });
         assert_eq!(quoted, "tokens=[{****=\"*\", token = *******] # *");
@@ -151,7 +151,10 @@ mod tests {
 
     #[test]
     fn hidden_bytes_keep_their_quotes_and_columns() {
-        assert_eq!(without("é = \"secret\"", 10, &[15..23, 90..91]), "é = \"******\"");
-        assert_eq!(without("é = secret", 10, &[15..21, 90..91]), "é = ******");
+        assert_eq!(
+            redact_ranges("é = \"secret\"", 10, &[15..23, 90..91]),
+            "é = \"******\""
+        );
+        assert_eq!(redact_ranges("é = secret", 10, &[15..21, 90..91]), "é = ******");
     }
 }

@@ -21,8 +21,10 @@ pub use crate::tree::{Node, Value};
 
 /// The maximum length of a file, in bytes.
 const MAX_FILE: u64 = 4 << 20;
-/// Maximum number of characters shown before a problem, and of the problem itself.
-const SHOWN: (usize, usize) = (60, 100);
+/// Maximum number of characters of a line that are shown before a problem.
+const MAX_CONTEXT_CHARS: usize = 60;
+/// Maximum number of characters that are shown of the problem itself.
+const MAX_PROBLEM_CHARS: usize = 100;
 
 /// All problems of a configuration file. `Display` formats the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub struct Table {
 }
 
 /// Returns the words in the headings and keys of `tables`.
-fn names(tables: &[Table]) -> BTreeSet<String> {
+fn known_words(tables: &[Table]) -> BTreeSet<String> {
     let headings = tables
         .iter()
         .flat_map(|table| table.heading.split(['[', ']', '.']));
@@ -68,7 +70,7 @@ pub struct Reader<'i> {
     /// The tables that the file may have, to suggest where a misplaced key belongs.
     tables: fn() -> Vec<Table>,
     /// Positions in tables with unreadable values. Further problems there may be consequences and are not reported.
-    unread: Vec<Range<usize>>,
+    unreadable_tables: Vec<Range<usize>>,
     /// Positions of values that are or may be secrets; messages do not quote them.
     hidden: Vec<Range<usize>>,
     /// Set if the text is not TOML, so the positions of values are unknown: the only words that messages may quote.
@@ -96,10 +98,10 @@ pub fn file(path: &Path) -> io::Result<String> {
 /// `<(command)`, is accepted.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
-    let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"]
+    let is_shell_pipe = ["/dev/fd", "/dev/stdin", "/proc/self/fd"]
         .iter()
         .any(|pipes| path.starts_with(pipes));
-    if kind.is_socket() || kind.is_fifo() && !is_of_shell {
+    if kind.is_socket() || kind.is_fifo() && !is_shell_pipe {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is a FIFO or a socket, not a file",
@@ -114,7 +116,7 @@ impl<'i> Reader<'i> {
         Self {
             text,
             problems: Vec::new(),
-            unread: Vec::new(),
+            unreadable_tables: Vec::new(),
             hidden: Vec::new(),
             quotable: None,
             tables: Vec::new,
@@ -142,7 +144,7 @@ impl<'i> Reader<'i> {
                     "this is not TOML: {}; see https://toml.io",
                     error.message().trim_end()
                 );
-                self.quotable = Some(names(&tables()));
+                self.quotable = Some(known_words(&tables()));
                 self.refuse(error.span().unwrap_or(0..0), message);
                 None
             }
@@ -152,17 +154,17 @@ impl<'i> Reader<'i> {
     /// Marks the end of reading values. From now on, problems in tables with unreadable values are suppressed: a key that was
     /// written and refused is not missing.
     pub fn end_values(&mut self, root: &Node<'_>) {
-        let mut unread = Vec::new();
-        add_unread(root, &self.problems, &mut unread);
+        let mut spans = Vec::new();
+        collect_unreadable(root, &self.problems, &mut spans);
         // The root contains every problem and must not suppress all.
-        unread.retain(|span| *span != root.span());
-        self.unread = unread;
+        spans.retain(|span| *span != root.span());
+        self.unreadable_tables = spans;
     }
 
     /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let follows = self.unread.iter().any(|unread| is_inside(&span, unread));
-        if !follows {
+        let is_consequence = self.unreadable_tables.iter().any(|table| is_inside(&span, table));
+        if !is_consequence {
             self.problems.push((span, message.into()));
         }
     }
@@ -224,7 +226,7 @@ impl<'i> Reader<'i> {
     pub fn messages(&self) -> Vec<String> {
         self.problems
             .iter()
-            .map(|(_, message)| quote::without_url_secrets(message))
+            .map(|(_, message)| quote::redact_url_secrets(message))
             .collect()
     }
 
@@ -232,7 +234,7 @@ impl<'i> Reader<'i> {
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
         self.problems
             .iter()
-            .map(|(span, message)| (keys_of(root, span), quote::without_url_secrets(message)))
+            .map(|(span, message)| (keys_of(root, span), quote::redact_url_secrets(message)))
             .collect()
     }
 
@@ -260,33 +262,33 @@ impl<'i> Reader<'i> {
 }
 
 /// Adds the spans of each table below `node` that directly has a problem: the table itself, its keys and its plain values.
-fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut Vec<Range<usize>>) {
+fn collect_unreadable(node: &Node<'_>, problems: &[(Range<usize>, String)], spans: &mut Vec<Range<usize>>) {
     let Value::Table(entries) = node.get_ref() else {
         return;
     };
-    let mut own = Vec::new();
+    let mut values = Vec::new();
     let mut tables = Vec::new();
     let mut keys = Vec::new();
     for (key, value) in entries {
         match value.get_ref() {
             Value::Table(_) => tables.push(value),
             Value::Array(list) if list.iter().any(is_table) => tables.extend(list.iter()),
-            _ => own.push(value.span()),
+            _ => values.push(value.span()),
         }
         keys.push(key.span());
     }
     let has_problem = problems.iter().any(|(problem, _)| {
         // Problems inside a nested table do not count here.
-        own.iter().chain(&keys).any(|span| is_inside(problem, span))
+        values.iter().chain(&keys).any(|span| is_inside(problem, span))
             || tables.iter().any(|table| *problem == table.span())
     });
     if has_problem {
-        unread.extend(own.into_iter().chain(keys));
-        unread.push(node.span());
+        spans.extend(values.into_iter().chain(keys));
+        spans.push(node.span());
     }
     tables
         .into_iter()
-        .for_each(|table| add_unread(table, problems, unread));
+        .for_each(|table| collect_unreadable(table, problems, spans));
 }
 
 fn is_table(node: &Node<'_>) -> bool {
@@ -309,15 +311,15 @@ impl Reader<'_> {
             .end
             .clamp(start, line_start + source.len().max(start - line_start));
         let quoted = match &self.quotable {
-            Some(names) => quote::only(source, |word| names.contains(word)),
-            None => quote::without(source, line_start, &self.hidden),
+            Some(names) => quote::redact_unknown_words(source, |word| names.contains(word)),
+            None => quote::redact_ranges(source, line_start, &self.hidden),
         };
         Problem {
             line: before.matches('\n').count() + 1,
             column: text[line_start..start].chars().count() + 1,
             width: text[start..end].chars().count().max(1),
-            source: quote::without_url_secrets(&quoted),
-            message: quote::without_url_secrets(message),
+            source: quote::redact_url_secrets(&quoted),
+            message: quote::redact_url_secrets(message),
         }
     }
 }
@@ -375,7 +377,7 @@ pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
 /// Returns the last existing value along `path`, and the number of steps to it.
 fn walk<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> (&'n Node<'i>, usize) {
     let mut node = root;
-    for (done, step) in path.iter().enumerate() {
+    for (depth, step) in path.iter().enumerate() {
         let child = match node.get_ref() {
             Value::Table(_) => node.get_ref().get(step),
             Value::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
@@ -383,7 +385,7 @@ fn walk<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> (&'n Node<'i>, usize) {
         };
         match child {
             Some(found) => node = found,
-            None => return (node, done),
+            None => return (node, depth),
         }
     }
     (node, path.len())
@@ -416,14 +418,18 @@ impl fmt::Display for ConfigError {
             writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
             writeln!(f, "{:margin$} |", "")?;
             // Show only the surroundings of the problem in a very long line.
-            let skipped = if source.chars().count() > SHOWN.0 + SHOWN.1 {
-                (column - 1).saturating_sub(SHOWN.0)
+            let skipped = if source.chars().count() > MAX_CONTEXT_CHARS + MAX_PROBLEM_CHARS {
+                (column - 1).saturating_sub(MAX_CONTEXT_CHARS)
             } else {
                 0
             };
-            let part: String = source.chars().skip(skipped).take(SHOWN.0 + SHOWN.1).collect();
+            let part: String = source
+                .chars()
+                .skip(skipped)
+                .take(MAX_CONTEXT_CHARS + MAX_PROBLEM_CHARS)
+                .collect();
             let indent = column - 1 - skipped;
-            let width = (*width).min(SHOWN.1);
+            let width = (*width).min(MAX_PROBLEM_CHARS);
             writeln!(f, "{line} | {part}")?;
             write!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(width))?;
         }

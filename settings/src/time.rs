@@ -3,10 +3,10 @@
 /// Accepted range of a number of nanoseconds: from 2000-01-01 until before 2200-01-01.
 pub const PLAUSIBLE: std::ops::Range<u64> = 946_684_800_000_000_000..7_258_118_400_000_000_000;
 /// Days in 400 years, the period of the calendar.
-const ERA: i64 = 146_097;
+const DAYS_PER_ERA: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01. Internally, years begin in March, so the leap day is the last day of a year and month
 /// lengths follow one formula.
-const EPOCH: i64 = 719_468;
+const DAYS_TO_EPOCH: i64 = 719_468;
 
 /// Parses a time such as `2026-11-24T08:00:00.25+01:00` into nanoseconds since 1970. Returns `None` if it is invalid. `T` may
 /// be a space; seconds, or the whole time of day, may be missing. The zone is `Z`, `UTC` or an offset, and defaults to UTC,
@@ -134,9 +134,9 @@ impl Date {
     /// Returns the date `days` days after 1970-01-01.
     #[inline]
     pub fn from_days(days: i64) -> Self {
-        let era = (days + EPOCH).div_euclid(ERA);
-        let day = (days + EPOCH).rem_euclid(ERA);
-        let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+        let era = (days + DAYS_TO_EPOCH).div_euclid(DAYS_PER_ERA);
+        let day = (days + DAYS_TO_EPOCH).rem_euclid(DAYS_PER_ERA);
+        let year = (day - day / 1460 + day / 36_524 - day / (DAYS_PER_ERA - 1)) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day + 2) / 153;
         let is_next_year = month >= 10;
@@ -155,7 +155,7 @@ impl Date {
         let era = year.div_euclid(400);
         let year = year.rem_euclid(400);
         let day = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + i64::from(self.day) - 1;
-        let days = era * ERA + day - EPOCH;
+        let days = era * DAYS_PER_ERA + day - DAYS_TO_EPOCH;
         // An invalid date, such as 30 February, converts to another one.
         (Self::from_days(days) == self).then_some(days)
     }

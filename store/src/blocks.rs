@@ -33,17 +33,18 @@ const VERSION: u8 = 2;
 /// Maximum events in a block. Readers limit a value to 1 MiB, and an event takes 60 bytes in the worst case.
 pub(crate) const MAX_ROWS: usize = 16_384;
 /// A block of fewer events is joined with others.
-const SMALL: usize = 8_192;
+const SMALL_BLOCK: usize = 8_192;
 /// Small blocks of a minute at which they are joined.
-const MAX_SMALL: usize = 15;
+const MAX_SMALL_BLOCKS: usize = 15;
 /// Maximum minutes in one transaction, and maximum minutes whose small blocks are remembered.
 const MAX_MINUTES: usize = 64;
 /// Maximum width in bits of a packed number: with a bit offset of up to 7 it still fits into a 64-bit load.
-const WIDEST: u32 = 56;
+const MAX_PACKED_WIDTH: u32 = 56;
 /// Zero bytes after the last column, so that an eight-byte load of any number stays within the block.
 const PADDING: usize = 8;
 /// Low bits of a block's ID, which count the blocks of a minute. The high bits are the minute.
 const ID_BITS: u32 = 24;
+/// Nanoseconds of a minute.
 const MINUTE: i64 = 60_000_000_000;
 
 /// Place where an event was measured: node, interface and queue, as far as known.
@@ -76,15 +77,20 @@ pub(crate) struct Counted {
     pub(crate) values: Values,
 }
 
-/// The first flow latency of a new flow and the largest of its first hop latencies, ns.
-type First = (Option<u64>, Option<u64>);
+/// The first latencies of a new flow, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct FirstLatencies {
+    pub(crate) flow: Option<u64>,
+    /// The largest of the first hop latencies.
+    pub(crate) hop: Option<u64>,
+}
 
 /// The values that an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Values {
     pub(crate) value: Option<u64>,
     /// First latencies, if the event reports a new flow.
-    pub(crate) first: Option<First>,
+    pub(crate) first: Option<FirstLatencies>,
 }
 
 /// Writer of blocks: the builders of the open transaction, and which small blocks are already stored.
@@ -95,15 +101,15 @@ pub(crate) struct Blocks {
     /// Events of this minute.
     builder: Builder,
     /// Events of other minutes in this transaction.
-    others: BTreeMap<i64, Builder>,
-    /// Minutes that have stored blocks and may get more.
-    open: BTreeMap<i64, Stored>,
+    other_minutes: BTreeMap<i64, Builder>,
+    /// The stored blocks of recent minutes, which may get more.
+    recent_minutes: BTreeMap<i64, StoredMinute>,
 }
 
 /// The stored blocks of a minute.
 #[derive(Default, Debug)]
-struct Stored {
-    /// IDs of the blocks with fewer than [`SMALL`] events.
+struct StoredMinute {
+    /// IDs of the blocks with fewer than [`SMALL_BLOCK`] events.
     small: Vec<i64>,
     /// True once the small blocks were joined because the minute had passed.
     is_past: bool,
@@ -112,14 +118,19 @@ struct Stored {
 /// Events of one minute that are not encoded yet.
 #[derive(Default, Debug)]
 struct Builder {
-    locations: Numbered<Location>,
+    locations: Dictionary<Location>,
     /// Distinct classes, each with the optional columns that its events have.
-    classes: Numbered<(Class, Has)>,
+    classes: Dictionary<(Class, OptionalColumns)>,
     /// The events of each class, by the class's position.
     rows: Vec<Vec<Row>>,
     count: usize,
-    /// Encoded blocks, each with its number of events.
-    full: Vec<(usize, Vec<u8>)>,
+    encoded: Vec<EncodedBlock>,
+}
+
+#[derive(Debug)]
+struct EncodedBlock {
+    events: usize,
+    bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,13 +144,13 @@ struct Row {
 
 /// The optional columns of a class. Locations and flows are always present.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Has {
+struct OptionalColumns {
     paths: bool,
     values: bool,
     first: bool,
 }
 
-impl Has {
+impl OptionalColumns {
     fn from_event(event: &Counted) -> Self {
         Self {
             paths: event.path != 0,
@@ -147,11 +158,24 @@ impl Has {
             first: event.values.first.is_some(),
         }
     }
+
+    /// Returns the flags byte of the format.
+    fn to_flags(self) -> u8 {
+        u8::from(self.paths) | u8::from(self.values) << 1 | u8::from(self.first) << 2
+    }
+
+    fn from_flags(flags: u8) -> Self {
+        Self {
+            paths: flags & 1 != 0,
+            values: flags & 2 != 0,
+            first: flags & 4 != 0,
+        }
+    }
 }
 
 /// A dictionary that numbers distinct values from 0 in the order of their first use. `last` caches the previous lookup.
 #[derive(Debug)]
-struct Numbered<T> {
+struct Dictionary<T> {
     values: Vec<T>,
     positions: HashMap<T, u32, Seeded>,
     last: Option<(T, u32)>,
@@ -175,17 +199,24 @@ pub(crate) struct Run<'a> {
     pub(crate) flows: Column<'a>,
     pub(crate) paths: Option<Column<'a>>,
     values: Option<Column<'a>>,
-    /// First flow latencies and first hop latencies, each plus one; 0 means none.
-    first: Option<(Column<'a>, Column<'a>)>,
+    first: Option<FirstColumns<'a>>,
+}
+
+/// Columns of [`FirstLatencies`], each number plus one; 0 means none.
+#[derive(Clone, Copy, Debug)]
+struct FirstColumns<'a> {
+    flow: Column<'a>,
+    hop: Column<'a>,
 }
 
 impl Run<'_> {
     /// Returns the values of an event.
     #[inline]
     pub(crate) fn values(&self, i: usize) -> Values {
-        let first = self
-            .first
-            .map(|(flow, hop)| (flow.get(i).checked_sub(1), hop.get(i).checked_sub(1)));
+        let first = self.first.map(|columns| FirstLatencies {
+            flow: columns.flow.get(i).checked_sub(1),
+            hop: columns.hop.get(i).checked_sub(1),
+        });
         Values {
             value: self.values.map(|values| values.get(i)),
             first,
@@ -202,7 +233,7 @@ pub(crate) struct Column<'a> {
     bytes: &'a [u8],
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for Dictionary<T> {
     fn default() -> Self {
         Self {
             values: Vec::new(),
@@ -226,7 +257,7 @@ fn plus_one<T: Into<u64>>(number: Option<T>) -> u64 {
     number.map_or(0, |number| number.into() + 1)
 }
 
-impl<T: Copy + Eq + Hash> Numbered<T> {
+impl<T: Copy + Eq + Hash> Dictionary<T> {
     #[inline]
     fn position(&mut self, value: T) -> u32 {
         if let Some((last, position)) = self.last
@@ -263,13 +294,13 @@ impl Blocks {
 
     #[cold]
     fn switch_to(&mut self, conn: &Connection, minute: i64) -> rusqlite::Result<()> {
-        if self.others.len() >= MAX_MINUTES {
+        if self.other_minutes.len() >= MAX_MINUTES {
             self.write(conn)?;
         }
-        let next = self.others.remove(&minute).unwrap_or_default();
+        let next = self.other_minutes.remove(&minute).unwrap_or_default();
         let before = std::mem::replace(&mut self.builder, next);
         if !before.is_empty() {
-            self.others.insert(self.minute, before);
+            self.other_minutes.insert(self.minute, before);
         }
         self.minute = minute;
         Ok(())
@@ -279,18 +310,18 @@ impl Blocks {
     pub(crate) fn write(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let builder = std::mem::take(&mut self.builder);
         if !builder.is_empty() {
-            self.others.insert(self.minute, builder);
+            self.other_minutes.insert(self.minute, builder);
         }
-        let newest = self.others.keys().next_back().copied();
-        while let Some((minute, builder)) = self.others.pop_first() {
+        let newest = self.other_minutes.keys().next_back().copied();
+        while let Some((minute, builder)) = self.other_minutes.pop_first() {
             self.store(conn, minute, builder)?;
         }
-        while self.open.len() > MAX_MINUTES {
-            self.open.pop_first();
+        while self.recent_minutes.len() > MAX_MINUTES {
+            self.recent_minutes.pop_first();
         }
         // Late events of the previous minute may still arrive, so its blocks are joined a minute later.
         let open_from = newest.map_or(i64::MIN, |newest| newest - MINUTE);
-        for (minute, stored) in &mut self.open {
+        for (minute, stored) in &mut self.recent_minutes {
             if *minute < open_from && !stored.is_past {
                 stored.is_past = true;
                 if stored.small.len() > 1 {
@@ -302,9 +333,9 @@ impl Blocks {
     }
 
     fn store(&mut self, conn: &Connection, minute: i64, builder: Builder) -> rusqlite::Result<()> {
-        let stored = match self.open.entry(minute) {
+        let stored = match self.recent_minutes.entry(minute) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(free) => free.insert(Stored {
+            Entry::Vacant(free) => free.insert(StoredMinute {
                 small: small_blocks(conn, minute)?,
                 is_past: false,
             }),
@@ -312,7 +343,7 @@ impl Blocks {
         // More events arrived for a minute that looked past: late ones, or an event with a future time had closed it
         // too early.
         stored.is_past = false;
-        if stored.small.len() >= MAX_SMALL {
+        if stored.small.len() >= MAX_SMALL_BLOCKS {
             return stored.join(conn, minute, builder);
         }
         stored.small.extend(insert(conn, minute, builder)?);
@@ -320,7 +351,7 @@ impl Blocks {
     }
 }
 
-impl Stored {
+impl StoredMinute {
     /// Replaces the small blocks by new ones that also hold the events of `builder`.
     fn join(&mut self, conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<()> {
         remove_blocks(conn, &self.small, &mut builder)?;
@@ -332,7 +363,10 @@ impl Stored {
 fn small_blocks(conn: &Connection, minute: i64) -> rusqlite::Result<Vec<i64>> {
     let mut select =
         conn.prepare_cached("SELECT id FROM block_data WHERE id >= ?1 AND id < ?2 AND count < ?3")?;
-    let ids = select.query_map([first_id(minute), end_id(minute), SMALL as i64], |row| row.get(0))?;
+    let ids = select.query_map(
+        [first_block_id(minute), end_block_id(minute), SMALL_BLOCK as i64],
+        |row| row.get(0),
+    )?;
     ids.collect()
 }
 
@@ -358,15 +392,15 @@ fn remove_blocks(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> ru
 
 /// Stores the blocks of `builder`. Returns the row IDs of the small ones.
 fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<Vec<i64>> {
-    builder.close();
-    let first = first_id(minute);
+    builder.encode();
+    let first = first_block_id(minute);
     let mut select = conn.prepare_cached("SELECT max(id) FROM block_data WHERE id >= ?1 AND id < ?2")?;
-    let last: Option<i64> = select.query_row([first, end_id(minute)], |row| row.get(0))?;
+    let last: Option<i64> = select.query_row([first, end_block_id(minute)], |row| row.get(0))?;
     let mut insert = conn.prepare_cached("INSERT INTO block_data VALUES (?1, ?2, ?3)")?;
     let mut small = Vec::new();
-    for (id, (count, block)) in (last.map_or(first, |last| last + 1)..).zip(&builder.full) {
-        insert.execute(params![id, *count as i64, block])?;
-        if *count < SMALL {
+    for (id, block) in (last.map_or(first, |last| last + 1)..).zip(&builder.encoded) {
+        insert.execute(params![id, block.events as i64, block.bytes])?;
+        if block.events < SMALL_BLOCK {
             small.push(id);
         }
     }
@@ -374,29 +408,31 @@ fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Res
 }
 
 /// Returns the id of the first block of a minute.
-pub(crate) fn first_id(minute: i64) -> i64 {
+pub(crate) fn first_block_id(minute: i64) -> i64 {
     minute.div_euclid(MINUTE) << ID_BITS
 }
 
 /// Returns the ID after the last possible block of a minute. Computed from this minute: the start of the next one may
 /// overflow.
-fn end_id(minute: i64) -> i64 {
-    first_id(minute) + (1 << ID_BITS)
+fn end_block_id(minute: i64) -> i64 {
+    first_block_id(minute) + (1 << ID_BITS)
 }
 
 /// Returns the start of a block's minute, ns.
-pub(crate) fn minute_of(id: i64) -> i64 {
+pub(crate) fn block_minute(id: i64) -> i64 {
     (id >> ID_BITS) * MINUTE
 }
 
 impl Builder {
     fn is_empty(&self) -> bool {
-        self.count == 0 && self.full.is_empty()
+        self.count == 0 && self.encoded.is_empty()
     }
 
     #[inline]
     fn push(&mut self, second: u8, event: &Counted) {
-        let class = self.classes.position((event.class, Has::from_event(event))) as usize;
+        let class = self
+            .classes
+            .position((event.class, OptionalColumns::from_event(event))) as usize;
         let location = self.locations.position(event.location);
         if class == self.rows.len() {
             self.rows.push(Vec::new());
@@ -410,7 +446,7 @@ impl Builder {
         });
         self.count += 1;
         if self.count == MAX_ROWS {
-            self.close();
+            self.encode();
         }
     }
 
@@ -436,7 +472,7 @@ impl Builder {
     }
 
     /// Encodes the collected events as a block, if there are any, and starts an empty one.
-    fn close(&mut self) {
+    fn encode(&mut self) {
         if self.count == 0 {
             return;
         }
@@ -449,16 +485,16 @@ impl Builder {
             varint(&mut bytes, plus_one(location.queue));
         }
         varint(&mut bytes, self.classes.values.len() as u64);
-        for ((class, has), rows) in self.classes.values.iter().zip(&mut self.rows) {
+        for ((class, optional), rows) in self.classes.values.iter().zip(&mut self.rows) {
             bytes.push(class.kind);
             bytes.push(class.metric.map_or(0, |metric| metric.saturating_add(1)));
             varint(&mut bytes, class.rule.into());
             varint(&mut bytes, plus_one(class.reason));
-            bytes.push(u8::from(has.paths) | u8::from(has.values) << 1 | u8::from(has.first) << 2);
+            bytes.push(optional.to_flags());
             // Almost always sorted already, in which case the stable sort needs one comparison per row.
             rows.sort_by_key(|row| row.second);
             varint(&mut bytes, rows.len() as u64);
-            let seconds = rows.chunk_by(|one, other| one.second == other.second);
+            let seconds = rows.chunk_by(|a, b| a.second == b.second);
             varint(&mut bytes, seconds.clone().count() as u64);
             for second in seconds {
                 bytes.push(second[0].second);
@@ -466,26 +502,28 @@ impl Builder {
             }
             pack(&mut bytes, rows.iter().map(|row| row.location.into()));
             pack(&mut bytes, rows.iter().map(|row| row.flow.into()));
-            if has.paths {
+            if optional.paths {
                 pack(&mut bytes, rows.iter().map(|row| row.path.into()));
             }
-            if has.values {
+            if optional.values {
                 pack(&mut bytes, rows.iter().map(|row| row.values.value.unwrap_or(0)));
             }
-            if has.first {
+            if optional.first {
                 let first = rows.iter().map(|row| row.values.first.unwrap_or_default());
-                pack(&mut bytes, first.clone().map(|first| latency_code(first.0)));
-                pack(&mut bytes, first.map(|first| latency_code(first.1)));
+                pack(&mut bytes, first.clone().map(|first| latency_code(first.flow)));
+                pack(&mut bytes, first.map(|first| latency_code(first.hop)));
             }
         }
         bytes.extend([0; PADDING]);
-        let full = std::mem::take(&mut self.full);
-        let count = self.count;
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.push(EncodedBlock {
+            events: self.count,
+            bytes,
+        });
         *self = Self {
-            full,
+            encoded,
             ..Self::default()
         };
-        self.full.push((count, bytes));
     }
 }
 
@@ -497,28 +535,28 @@ fn latency_code(latency: Option<u64>) -> u64 {
 impl<'a> Block<'a> {
     /// Decodes a block. Returns `None` if it is damaged or of another format version.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let mut rest = Rest(bytes);
-        if rest.byte()? != VERSION {
+        let mut cursor = Cursor(bytes);
+        if cursor.byte()? != VERSION {
             return None;
         }
-        let count = rest.count()?;
+        let count = cursor.count()?;
         let mut locations = Vec::with_capacity(count);
         for _ in 0..count {
             locations.push(Location {
-                node: rest.optional()?,
-                interface: rest.optional()?,
-                queue: rest.optional()?,
+                node: cursor.optional()?,
+                interface: cursor.optional()?,
+                queue: cursor.optional()?,
             });
         }
-        let classes = rest.count()?;
+        let classes = cursor.count()?;
         let mut runs = Vec::with_capacity(classes.min(64));
-        let mut left = MAX_ROWS;
+        let mut rows_left = MAX_ROWS;
         for _ in 0..classes {
-            let (run, events) = rest.run(locations.len())?;
-            left = left.checked_sub(events)?;
+            let (run, events) = cursor.run(locations.len())?;
+            rows_left = rows_left.checked_sub(events)?;
             runs.push(run);
         }
-        (rest.0.len() == PADDING).then_some(Self { locations, runs })
+        (cursor.0.len() == PADDING).then_some(Self { locations, runs })
     }
 }
 
@@ -542,14 +580,14 @@ impl Column<'_> {
 
     #[inline]
     fn mask(&self) -> u64 {
-        u64::MAX >> (64 - self.width).min(63) & if self.width == 0 { 0 } else { u64::MAX }
+        u64::MAX.checked_shr(u64::BITS - self.width).unwrap_or(0)
     }
 }
 
 /// Cursor over the unread bytes of a block. Each method returns `None` if the bytes are damaged.
-struct Rest<'a>(&'a [u8]);
+struct Cursor<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Cursor<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -592,13 +630,13 @@ impl<'a> Rest<'a> {
             rule: self.number()?.try_into().ok()?,
             reason: self.optional()?,
         };
-        let has = self.byte()?;
+        let optional = OptionalColumns::from_flags(self.byte()?);
         let count = self.count()?;
         let mut seconds = Vec::with_capacity(self.0.first().map_or(0, |count| usize::from(*count).min(60)));
         for _ in 0..self.count()? {
             seconds.push((self.byte()?, self.count()?));
         }
-        let is_ordered = seconds.is_sorted_by(|(one, _), (other, _)| one < other);
+        let is_ordered = seconds.is_sorted_by(|(earlier, _), (later, _)| earlier < later);
         if !is_ordered || seconds.last().is_some_and(|(second, _)| *second > 59) {
             return None;
         }
@@ -610,10 +648,13 @@ impl<'a> Rest<'a> {
             seconds,
             locations: self.column(count)?,
             flows: self.column(count)?,
-            paths: self.optional_column(has & 1 != 0, count)?,
-            values: self.optional_column(has & 2 != 0, count)?,
-            first: if has & 4 != 0 {
-                Some((self.column(count)?, self.column(count)?))
+            paths: self.optional_column(optional.paths, count)?,
+            values: self.optional_column(optional.values, count)?,
+            first: if optional.first {
+                Some(FirstColumns {
+                    flow: self.column(count)?,
+                    hop: self.column(count)?,
+                })
             } else {
                 None
             },
@@ -622,15 +663,19 @@ impl<'a> Rest<'a> {
         (run.locations.largest() <= 2 * locations as u64).then_some((run, count))
     }
 
-    fn optional_column(&mut self, is_there: bool, count: usize) -> Option<Option<Column<'a>>> {
-        Some(if is_there { Some(self.column(count)?) } else { None })
+    fn optional_column(&mut self, is_present: bool, count: usize) -> Option<Option<Column<'a>>> {
+        Some(if is_present {
+            Some(self.column(count)?)
+        } else {
+            None
+        })
     }
 
     fn column(&mut self, count: usize) -> Option<Column<'a>> {
         let width = u32::from(self.byte()?);
         let base = self.number()?;
         let length = (count * width as usize).div_ceil(8);
-        if width > WIDEST && width != 64 || self.0.len() < length + PADDING {
+        if width > MAX_PACKED_WIDTH && width != 64 || self.0.len() < length + PADDING {
             return None;
         }
         let bytes = &self.0[..length + PADDING];
@@ -648,22 +693,21 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
-    let (least, most) = numbers.clone().fold((u64::MAX, 0), |(least, most), number| {
-        (least.min(number), most.max(number))
-    });
-    let width = u64::BITS - most.saturating_sub(least).leading_zeros();
-    if width > WIDEST {
+    let min = numbers.clone().min().unwrap_or(u64::MAX);
+    let max = numbers.clone().max().unwrap_or(0);
+    let width = u64::BITS - max.saturating_sub(min).leading_zeros();
+    if width > MAX_PACKED_WIDTH {
         bytes.push(64);
         bytes.push(0);
         numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
         return;
     }
     bytes.push(width as u8);
-    varint(bytes, least);
+    varint(bytes, min);
     let mut word = 0_u64;
     let mut bits = 0;
     for number in numbers {
-        word |= (number - least) << bits;
+        word |= (number - min) << bits;
         bits += width;
         while bits >= 8 {
             bytes.push(word as u8);

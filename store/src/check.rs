@@ -56,11 +56,11 @@ pub struct FileCheck {
 
 impl FileCheck {
     fn add_message(&mut self, text: &str) {
-        let before = self
+        let earlier = self
             .message
             .take()
-            .map_or_else(String::new, |before| before + "; ");
-        self.message = Some(before + text);
+            .map_or_else(String::new, |earlier| earlier + "; ");
+        self.message = Some(earlier + text);
     }
 }
 
@@ -90,11 +90,11 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
     let mut checks = Vec::with_capacity(all.len());
     for (id, path) in all {
         let mut checked = check_file(&path);
-        let is_aside = set_aside.iter().any(|aside| aside.path == path);
+        let is_set_aside = set_aside.iter().any(|aside| aside.path == path);
         if files::is_salvaged(&path) {
             checked.state = FileState::Salvaged;
             checked.message = Some("delete it once you no longer need it".to_owned());
-        } else if is_aside && checked.state == FileState::Good {
+        } else if is_set_aside && checked.state == FileState::Good {
             checked.state = FileState::Damaged;
             checked.message = Some("it was set aside, although SQLite finds no fault with it".to_owned());
         }
@@ -102,7 +102,7 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
             if lock.is_none() {
                 lock = Some(lock_salvage(dir)?);
             }
-            match salvage_file(dir, id, path, is_aside) {
+            match salvage_file(dir, id, path, is_set_aside) {
                 Ok(salvaged) => checked.salvaged = Some(salvaged),
                 Err(Error::Locked(_)) => {
                     checked.add_message("a process is writing here: stop it to salvage this file");
@@ -127,19 +127,19 @@ fn lock_salvage(dir: &Path) -> Result<File, Error> {
 
 /// Salvages a damaged file. A file that was not set aside may be in use, so it is set aside under the store's lock. The
 /// lock is released before the copy, so that a collector can start meanwhile.
-fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_aside: bool) -> Result<Salvaged, Error> {
-    let aside = if is_aside {
+fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_set_aside: bool) -> Result<Salvaged, Error> {
+    let aside = if is_set_aside {
         path
     } else {
-        let _lock = DirLock::acquire_alike(dir, &path)?;
+        let _lock = DirLock::acquire_like(dir, &path)?;
         files::set_aside(&path).with_path(&path)?
     };
     salvage::salvage(dir, id, &aside)
 }
 
 fn check_file(path: &Path) -> FileCheck {
-    let log = files::beside(path, "-wal");
-    let bytes = [path, &log]
+    let wal = files::with_suffix(path, "-wal");
+    let bytes = [path, &wal]
         .into_iter()
         .filter_map(|file| fs::metadata(file).ok())
         .map(|meta| meta.len())

@@ -25,22 +25,22 @@ use crate::config::{Error, Period, WithPath as _};
 use crate::directory::check_dir;
 use crate::identity::{FileIdentity, check_access};
 
-const CORRUPT: &str = ".corrupt-";
-const SALVAGED: &str = ".salvaged-";
+const CORRUPT_SUFFIX: &str = ".corrupt-";
+const SALVAGED_SUFFIX: &str = ".salvaged-";
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 /// Name of the lock file. The process that locks it is the directory's writer.
-pub(crate) const LOCK: &str = "hopwise.lock";
+pub(crate) const LOCK_FILE: &str = "hopwise.lock";
 /// Mode of new files: owner reads and writes, group reads. The umask may restrict it further.
-const MODE: u32 = 0o640;
+const FILE_MODE: u32 = 0o640;
 
 /// Identity of a file: its period, and the part (from 1) if the period needed several files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId {
     /// Start of the period, seconds since the epoch.
     start: u64,
-    hourly: bool,
+    is_hourly: bool,
     part: u32,
 }
 
@@ -50,7 +50,7 @@ impl FileId {
         let length = period.nanos() / SECOND;
         Self {
             start: ts / SECOND / length * length,
-            hourly: period == Period::Hour,
+            is_hourly: period == Period::Hour,
             part: 1,
         }
     }
@@ -65,12 +65,12 @@ impl FileId {
 
     /// Returns true if both cover the same period.
     pub(crate) fn same_period(self, other: Self) -> bool {
-        (self.start, self.hourly) == (other.start, other.hourly)
+        (self.start, self.is_hourly) == (other.start, other.is_hourly)
     }
 
     /// Returns true if `self` covers the period just before that of `other`.
     pub(crate) fn is_just_before(self, other: Self) -> bool {
-        self.hourly == other.hourly && self.start + self.seconds() == other.start
+        self.is_hourly == other.is_hourly && self.start + self.seconds() == other.start
     }
 
     /// Returns true if the period holds `ts`.
@@ -104,7 +104,7 @@ impl FileId {
         };
         let id = Self {
             start: u64::try_from(date.days()?).ok()? * DAY + hour.map_or(0, u64::from) * HOUR,
-            hourly: hour.is_some(),
+            is_hourly: hour.is_some(),
             part,
         };
         (id.to_string() == name).then_some(id)
@@ -112,7 +112,7 @@ impl FileId {
 
     /// Returns the time (ns) that separates this file from the preceding ones: they have no records at or after it.
     /// `earliest` is the time of the first record in this file.
-    pub(crate) fn cut(self, earliest: Nanos) -> Nanos {
+    pub(crate) fn lower_bound(self, earliest: Nanos) -> Nanos {
         if self.part > 1 {
             earliest
         } else {
@@ -121,7 +121,7 @@ impl FileId {
     }
 
     fn seconds(self) -> u64 {
-        if self.hourly { HOUR } else { DAY }
+        if self.is_hourly { HOUR } else { DAY }
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Date { year, month, day } = Date::from_days((self.start / DAY) as i64);
         write!(f, "hopwise-{year:04}-{month:02}-{day:02}")?;
-        if self.hourly {
+        if self.is_hourly {
             write!(f, "T{:02}", self.start % DAY / HOUR)?;
         }
         if self.part > 1 {
@@ -147,7 +147,7 @@ pub(crate) struct StoreFile {
     /// Size of the file and its WAL, bytes.
     pub(crate) bytes: u64,
     /// Size of the WAL, bytes.
-    pub(crate) log: u64,
+    pub(crate) wal_bytes: u64,
     /// Time of the last write to the file or its WAL. No record in it is newer, so `max_age` is compared with it.
     pub(crate) modified: SystemTime,
 }
@@ -191,12 +191,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
             listing.not_files.push((id, path));
             continue;
         }
-        let log = fs::metadata(beside(&path, "-wal"));
+        let wal = fs::metadata(with_suffix(&path, "-wal"));
         let modified = meta.modified().unwrap_or(UNIX_EPOCH);
-        let modified = log
+        let modified = wal
             .as_ref()
-            .map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
-        let log = log.map_or(0, |log| log.len());
+            .map_or(modified, |wal| wal.modified().unwrap_or(modified).max(modified));
+        let wal_bytes = wal.map_or(0, |wal| wal.len());
         let files = if aside.is_some() {
             &mut listing.set_aside
         } else {
@@ -205,8 +205,8 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         files.push(StoreFile {
             id,
             path,
-            bytes: meta.len() + log,
-            log,
+            bytes: meta.len() + wal_bytes,
+            wal_bytes,
             modified,
         });
     }
@@ -220,12 +220,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
 
 /// Lists the store's files in `dir`, oldest period first.
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
-    scan(dir).map(|found| found.files)
+    scan(dir).map(|listing| listing.files)
 }
 
 /// Returns the former ID of a damaged file from its name: `….corrupt-N`, or `….salvaged-N` after it was salvaged.
 fn parse_set_aside(name: &str) -> Option<FileId> {
-    let (name, number) = [CORRUPT, SALVAGED]
+    let (name, number) = [CORRUPT_SUFFIX, SALVAGED_SUFFIX]
         .iter()
         .find_map(|mark| name.rsplit_once(mark))?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -234,30 +234,30 @@ fn parse_set_aside(name: &str) -> Option<FileId> {
 
 /// Returns true if the path names a damaged file whose records were salvaged.
 pub(crate) fn is_salvaged(path: &Path) -> bool {
-    path.to_string_lossy().contains(SALVAGED)
+    path.to_string_lossy().contains(SALVAGED_SUFFIX)
 }
 
-/// Returns the files of `found` (oldest first) to delete to satisfy `max_age` and `max_bytes`, never the one at
+/// Returns the files of `files_by_age` (oldest first) to delete to satisfy `max_age` and `max_bytes`, never the one at
 /// `current`.
 pub(crate) fn expired<'a>(
-    found: &'a [StoreFile],
+    files_by_age: &'a [StoreFile],
     current: Option<&Path>,
     now: SystemTime,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
 ) -> Vec<&'a StoreFile> {
-    let mut bytes: u64 = found.iter().map(|file| file.bytes).sum();
-    let mut gone = Vec::new();
-    for file in found.iter().filter(|file| Some(&*file.path) != current) {
+    let mut bytes: u64 = files_by_age.iter().map(|file| file.bytes).sum();
+    let mut expired = Vec::new();
+    for file in files_by_age.iter().filter(|file| Some(&*file.path) != current) {
         let age = now.duration_since(file.modified).unwrap_or_default();
         let too_old = max_age.is_some_and(|limit| age > limit);
         let too_much = max_bytes.is_some_and(|limit| bytes > limit);
         if too_old || too_much {
             bytes -= file.bytes;
-            gone.push(file);
+            expired.push(file);
         }
     }
-    gone
+    expired
 }
 
 /// Deletes a database file with its WAL and shared memory.
@@ -266,7 +266,7 @@ pub(crate) fn expired<'a>(
 /// One of them exists and cannot be deleted.
 pub fn remove(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
-        match fs::remove_file(beside(path, suffix)) {
+        match fs::remove_file(with_suffix(path, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -278,8 +278,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {
-        let aside = beside(path, &format!("{CORRUPT}{number}"));
-        if !aside.exists() && !beside(path, &format!("{SALVAGED}{number}")).exists() {
+        let aside = with_suffix(path, &format!("{CORRUPT_SUFFIX}{number}"));
+        if !aside.exists() && !with_suffix(path, &format!("{SALVAGED_SUFFIX}{number}")).exists() {
             break aside;
         }
         number += 1;
@@ -290,7 +290,7 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
 
 /// Renames a file that was set aside from `….corrupt-N` to `….salvaged-N`. Returns the new path.
 pub(crate) fn mark_salvaged(path: &Path) -> io::Result<PathBuf> {
-    let to = PathBuf::from(path.to_string_lossy().replace(CORRUPT, SALVAGED));
+    let to = PathBuf::from(path.to_string_lossy().replace(CORRUPT_SUFFIX, SALVAGED_SUFFIX));
     rename(path, &to)?;
     Ok(to)
 }
@@ -298,7 +298,7 @@ pub(crate) fn mark_salvaged(path: &Path) -> io::Result<PathBuf> {
 fn rename(path: &Path, aside: &Path) -> io::Result<()> {
     fs::rename(path, aside)?;
     for suffix in ["-wal", "-shm"] {
-        match fs::rename(beside(path, suffix), beside(aside, suffix)) {
+        match fs::rename(with_suffix(path, suffix), with_suffix(aside, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -307,7 +307,7 @@ fn rename(path: &Path, aside: &Path) -> io::Result<()> {
 }
 
 /// Returns `path` with `suffix` appended to its name.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -333,21 +333,25 @@ impl DirLock {
     }
 
     /// Acquires the lock for a command that may run as another user than the store. A new lock file gets the owner and
-    /// mode of the file at `alike`.
-    pub(crate) fn acquire_alike(dir: &Path, alike: &Path) -> Result<Self, Error> {
-        Self::acquire_file(dir, Some(alike))
+    /// mode of the file at `template`.
+    pub(crate) fn acquire_like(dir: &Path, template: &Path) -> Result<Self, Error> {
+        Self::acquire_file(dir, Some(template))
     }
 
-    fn acquire_file(dir: &Path, alike: Option<&Path>) -> Result<Self, Error> {
-        let path = dir.join(LOCK);
+    fn acquire_file(dir: &Path, template: Option<&Path>) -> Result<Self, Error> {
+        let path = dir.join(LOCK_FILE);
         let is_missing = match check_access(&path, true) {
             Ok(()) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             Err(error) => return Err(Error::io(&path, error)),
         };
-        let file = match alike {
-            Some(alike) if is_missing => create_alike(&path, alike),
-            _ => private().create(true).truncate(false).write(true).open(&path),
+        let file = match template {
+            Some(template) if is_missing => create_like(&path, template),
+            _ => private_file_options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path),
         };
         let file = file.with_path(&path)?;
         file.try_lock().map_err(|error| match error {
@@ -376,12 +380,12 @@ impl Drop for DirLock {
     }
 }
 
-/// Creates a file with the owner, group and mode of the one at `alike`. Fails if the file exists or if this user may
+/// Creates a file with the owner, group and mode of the one at `template`. Fails if the file exists or if this user may
 /// not change its owner.
-pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
-    let wanted = fs::metadata(alike)?;
-    let file = private().create_new(true).write(true).open(path)?;
-    if let Err(error) = copy_owner_and_mode(&file, &wanted) {
+pub(crate) fn create_like(path: &Path, template: &Path) -> io::Result<File> {
+    let target = fs::metadata(template)?;
+    let file = private_file_options().create_new(true).write(true).open(path)?;
+    if let Err(error) = copy_owner_and_mode(&file, &target) {
         // A file with the wrong owner would keep the store from writing to it.
         fs::remove_file(path)?;
         return Err(error);
@@ -389,23 +393,23 @@ pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn copy_owner_and_mode(file: &File, wanted: &Metadata) -> io::Result<()> {
-    let made = file.metadata()?;
-    if (made.uid(), made.gid()) != (wanted.uid(), wanted.gid()) {
-        fchown(file, Some(wanted.uid()), Some(wanted.gid()))?;
+fn copy_owner_and_mode(file: &File, target: &Metadata) -> io::Result<()> {
+    let current = file.metadata()?;
+    if (current.uid(), current.gid()) != (target.uid(), target.gid()) {
+        fchown(file, Some(target.uid()), Some(target.gid()))?;
     }
-    file.set_permissions(Permissions::from_mode(wanted.mode() & 0o777))
+    file.set_permissions(Permissions::from_mode(target.mode() & 0o777))
 }
 
 /// Returns the name under which the file at `path` is written until it is complete.
 pub fn temp_file(path: &Path) -> PathBuf {
-    beside(path, ".tmp")
+    with_suffix(path, ".tmp")
 }
 
 /// Returns options for a new file that other users cannot read: it shows who communicates with whom.
-pub(crate) fn private() -> OpenOptions {
+pub(crate) fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.mode(MODE);
+    options.mode(FILE_MODE);
     options
 }
 
@@ -478,7 +482,7 @@ mod tests {
                 id: FileId::containing(day * DAY * SECOND, Period::Day),
                 path: PathBuf::from(format!("{day}")),
                 bytes: 100,
-                log: 0,
+                wal_bytes: 0,
                 modified: now - Duration::from_secs((4 - day) * 100),
             })
             .collect();
@@ -504,7 +508,7 @@ mod tests {
         for round in 1..=2_usize {
             let path = dir.path().join("hopwise-2026-11-21.db");
             fs::write(&path, format!("db {round}")).unwrap();
-            fs::write(beside(&path, "-wal"), format!("wal {round}")).unwrap();
+            fs::write(with_suffix(&path, "-wal"), format!("wal {round}")).unwrap();
             let aside = set_aside(&path).unwrap();
             assert_eq!(
                 aside,
@@ -512,7 +516,7 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&aside).unwrap(), format!("db {round}"));
             assert_eq!(
-                fs::read_to_string(beside(&aside, "-wal")).unwrap(),
+                fs::read_to_string(with_suffix(&aside, "-wal")).unwrap(),
                 format!("wal {round}")
             );
             let found = scan(dir.path()).unwrap();
@@ -522,7 +526,7 @@ mod tests {
                 (listed.id, &listed.path),
                 (FileId::containing(NOV_21_14H, Period::Day), &aside)
             );
-            assert_eq!((listed.bytes, listed.log), (9, 5));
+            assert_eq!((listed.bytes, listed.wal_bytes), (9, 5));
         }
         // A number is not given again after a file was salvaged.
         let first = mark_salvaged(&dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap();

@@ -21,7 +21,7 @@ use crate::files::{self, FileId};
 use crate::identity::FileIdentity;
 use crate::intern::{parse_flow, parse_path};
 use crate::join;
-use crate::numbering::{Numbering, RUN};
+use crate::numbering::{MAX_RUN_RECORDS, Numbering};
 use crate::rows::{
     EventNames, EventRow, FirstRow, FlowState, basis_named, drop_at, event_at, flow_at, int, kind_named,
     loss, optional, rollup_at,
@@ -33,11 +33,11 @@ const FILE: &str = "f0";
 /// SQLite page cache. Small, because runs are read in order and pages are not read again.
 const CACHE_KIB: usize = 1 << 10;
 /// Maximum number of open files.
-const MAX_OPEN: usize = 4;
+const MAX_OPEN_FILES: usize = 4;
 /// Maximum cached values of each kind.
-const MAX_NAMES: usize = 1 << 16;
+const CACHE_SLOTS: usize = 1 << 16;
 /// Upper bound of the IDs of enumerations. Larger IDs are treated as unknown.
-const MAX_FEW: u16 = 1 << 10;
+const MAX_ENUM_ID: u16 = 1 << 10;
 
 /// Position between two records of a stream.
 ///
@@ -135,19 +135,26 @@ impl Chunk {
 #[derive(Debug)]
 pub struct Follower {
     dir: PathBuf,
-    known: HashMap<FileIdentity, Extent>,
-    open: Vec<OpenFile>,
+    extents: HashMap<FileIdentity, Extent>,
+    open_files: Vec<OpenFile>,
 }
 
-/// The first number and the number after the last one, for each stream.
-type Numbers = [Option<[i64; 2]>; Stream::ALL.len()];
+/// Numbers of consecutive records; `end` is exclusive.
+#[derive(Clone, Copy, Debug)]
+struct NumberRange {
+    first: i64,
+    end: i64,
+}
+
+/// The numbers of each stream in a file.
+type StreamNumbers = [Option<NumberRange>; Stream::ALL.len()];
 
 /// The numbers in a file, valid as long as its size and modification time stay the same.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: u64,
     modified: SystemTime,
-    numbers: Numbers,
+    numbers: StreamNumbers,
 }
 
 /// A row of `run_data`: consecutive records that one transaction committed, with the ranges of their sequence numbers
@@ -176,13 +183,13 @@ impl Follower {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
-            known: HashMap::new(),
-            open: Vec::new(),
+            extents: HashMap::new(),
+            open_files: Vec::new(),
         }
     }
 
     /// Reads the records of `stream` from `from` on: all before `until`, or without it at least one, up to about
-    /// `records` records and `bytes` bytes.
+    /// `max_records` records and `max_bytes` bytes.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
@@ -191,8 +198,8 @@ impl Follower {
         stream: Stream,
         from: StreamPosition,
         until: Option<StreamPosition>,
-        records: usize,
-        bytes: usize,
+        max_records: usize,
+        max_bytes: usize,
     ) -> Result<Chunk, Error> {
         let chunk = Chunk {
             records: Vec::new(),
@@ -201,35 +208,35 @@ impl Follower {
             restarted: false,
             is_last: false,
         };
-        let mut filling = Filling {
+        let mut builder = ChunkBuilder {
             chunk,
             size: 0,
-            records,
-            bytes,
+            max_records,
+            max_bytes,
             until: until.map(StreamPosition::number),
         };
         let mut files = self.extents(stream)?;
-        files.sort_by_key(|(_, [first, _])| *first);
+        files.sort_by_key(|(_, numbers)| numbers.first);
         loop {
-            let number = filling.chunk.end.number();
-            if filling.until.is_some_and(|until| number >= until) || filling.is_full() {
-                return Ok(filling.chunk);
+            let number = builder.chunk.end.number();
+            if builder.until.is_some_and(|until| number >= until) || builder.is_full() {
+                return Ok(builder.chunk);
             }
             let Some((file, run)) = self.next_run(&files, stream, number)? else {
-                filling.chunk.is_last = true;
-                return Ok(filling.chunk);
+                builder.chunk.is_last = true;
+                return Ok(builder.chunk);
             };
             let start = run.first.max(number);
-            let chunk = &mut filling.chunk;
+            let chunk = &mut builder.chunk;
             if let Some(until) = until.filter(|until| start >= until.number()) {
                 chunk.skip_to(until);
-                return Ok(filling.chunk);
+                return Ok(builder.chunk);
             }
             chunk.skip_to(StreamPosition::from_number(start, run.base));
-            let end = self.file(&file)?.records(stream, run, start, &mut filling);
+            let end = self.file(&file)?.records(stream, run, start, &mut builder);
             // In a damaged file, a run's end may precede its start; `max` guarantees progress.
             let end = end.with_path(&file.path)?.max(start);
-            filling.chunk.end = StreamPosition::from_number(end, run.base);
+            builder.chunk.end = StreamPosition::from_number(end, run.base);
         }
     }
 
@@ -238,11 +245,11 @@ impl Follower {
     /// # Errors
     /// The directory, or a file in it, cannot be read.
     pub fn end(&mut self, stream: Stream) -> Result<StreamPosition, Error> {
-        let last = self.extents(stream)?.into_iter().max_by_key(|(_, [_, end])| *end);
-        let Some((file, [_, end])) = last else {
+        let extents = self.extents(stream)?;
+        let Some((file, numbers)) = extents.into_iter().max_by_key(|(_, numbers)| numbers.end) else {
             return Ok(StreamPosition::default());
         };
-        let run = self.file(&file)?.run_after(stream, end.saturating_sub(1));
+        let run = self.file(&file)?.run_after(stream, numbers.end.saturating_sub(1));
         let run = run.with_path(&file.path)?;
         Ok(run.map_or_else(StreamPosition::default, |run| {
             StreamPosition::from_number(run.end(), run.base)
@@ -255,8 +262,8 @@ impl Follower {
     /// The directory, or a file in it, cannot be read.
     pub fn since(&mut self, stream: Stream, ts: u64) -> Result<StreamPosition, Error> {
         let ts = int(ts);
-        let mut extents: Vec<(FileIdentity, [i64; 2])> = self.extents(stream)?;
-        extents.sort_by_key(|(_, [first, _])| *first);
+        let mut extents = self.extents(stream)?;
+        extents.sort_by_key(|(_, numbers)| numbers.first);
         for (file, _) in extents {
             let run = self.file(&file)?.first_run_since(stream, ts);
             if let Some(run) = run.with_path(&file.path)? {
@@ -270,15 +277,15 @@ impl Follower {
     /// first numbers.
     fn next_run(
         &mut self,
-        files: &[(FileIdentity, [i64; 2])],
+        files: &[(FileIdentity, NumberRange)],
         stream: Stream,
         number: i64,
     ) -> Result<Option<(FileIdentity, Run)>, Error> {
         let mut best: Option<(FileIdentity, Run)> = None;
-        for (file, [first, _]) in files.iter().filter(|(_, [_, end])| *end > number) {
+        for (file, numbers) in files.iter().filter(|(_, numbers)| numbers.end > number) {
             if best
                 .as_ref()
-                .is_some_and(|(_, run)| run.first <= (*first).max(number))
+                .is_some_and(|(_, run)| run.first <= numbers.first.max(number))
             {
                 break;
             }
@@ -293,7 +300,7 @@ impl Follower {
     }
 
     /// Returns the files that have records of `stream`, with their first number and the number after their last.
-    fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, [i64; 2])>, Error> {
+    fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, NumberRange)>, Error> {
         let present_files = files::list(&self.dir).with_path(&self.dir)?;
         let mut extents = Vec::with_capacity(present_files.len());
         let mut present = Vec::with_capacity(present_files.len());
@@ -302,7 +309,7 @@ impl Follower {
                 continue;
             };
             present.push(identity.clone());
-            let known = self.known.get(&identity).copied();
+            let known = self.extents.get(&identity).copied();
             let known = known.filter(|known| (known.bytes, known.modified) == (file.bytes, file.modified));
             let extent = match known {
                 Some(extent) => extent,
@@ -315,21 +322,21 @@ impl Follower {
                         modified: file.modified,
                         numbers,
                     };
-                    self.known.insert(identity.clone(), extent);
+                    self.extents.insert(identity.clone(), extent);
                     extent
                 }
             };
             extents.extend(extent.numbers[stream as usize].map(|numbers| (identity, numbers)));
         }
-        self.known.retain(|file, _| present.contains(file));
+        self.extents.retain(|file, _| present.contains(file));
         // An open connection keeps a deleted file's disk space allocated.
-        self.open.retain(|open| present.contains(&open.file));
+        self.open_files.retain(|open| present.contains(&open.file));
         Ok(extents)
     }
 
     /// Returns the numbers in a file. Returns `None` if the file is gone, empty, damaged, unreadable for this process
     /// or of a version without runs: the export goes on with other files and counts the missing records as expired.
-    fn numbers(&mut self, identity: &FileIdentity) -> Result<Option<Numbers>, Error> {
+    fn numbers(&mut self, identity: &FileIdentity) -> Result<Option<StreamNumbers>, Error> {
         let open = match self.file(identity) {
             Ok(open) => open,
             Err(Error::Empty(_) | Error::Newer { .. } | Error::Foreign(_)) => return Ok(None),
@@ -341,31 +348,31 @@ impl Follower {
     }
 
     fn file(&mut self, identity: &FileIdentity) -> Result<&mut OpenFile, Error> {
-        let index = match self.open.iter().position(|open| open.file == *identity) {
+        let index = match self.open_files.iter().position(|open| open.file == *identity) {
             Some(index) => index,
             None => {
                 let open = OpenFile::open(identity)?;
-                if self.open.len() >= MAX_OPEN {
-                    self.open.remove(0);
+                if self.open_files.len() >= MAX_OPEN_FILES {
+                    self.open_files.remove(0);
                 }
-                self.open.push(open);
-                self.open.len() - 1
+                self.open_files.push(open);
+                self.open_files.len() - 1
             }
         };
-        Ok(&mut self.open[index])
+        Ok(&mut self.open_files[index])
     }
 }
 
 /// A chunk under construction, and its limits. `size` is its approximate size in bytes.
-struct Filling {
+struct ChunkBuilder {
     chunk: Chunk,
     size: usize,
-    records: usize,
-    bytes: usize,
+    max_records: usize,
+    max_bytes: usize,
     until: Option<i64>,
 }
 
-impl Filling {
+impl ChunkBuilder {
     fn push(&mut self, record: StoredRecord) {
         self.size += record.bytes();
         self.chunk.records.push(record);
@@ -373,7 +380,7 @@ impl Filling {
 
     fn is_full(&self) -> bool {
         let records = self.chunk.records.len();
-        self.until.is_none() && records > 0 && (records >= self.records || self.size >= self.bytes)
+        self.until.is_none() && records > 0 && (records >= self.max_records || self.size >= self.max_bytes)
     }
 }
 
@@ -427,14 +434,14 @@ struct OpenFile {
     has_runs: bool,
     names: FileNames,
     /// Records left over from the last run.
-    rest: Option<Rest>,
+    unread: Option<UnreadRecords>,
 }
 
 /// Records of a run that did not fit into a chunk. The next chunk begins with them, so they are not read again.
 #[derive(Debug)]
-struct Rest {
+struct UnreadRecords {
     stream: Stream,
-    /// The number of the first record.
+    /// The number of the first unread record.
     number: i64,
     records: vec::IntoIter<StoredRecord>,
 }
@@ -444,30 +451,30 @@ struct Rest {
 struct FileNames {
     /// True if the table of drops has a column for the tunnel.
     has_tunnels: bool,
-    kinds: Few<Kind>,
+    kinds: EnumTable<Kind>,
     /// Metrics that a newer version added are `None`.
-    metrics: Few<Option<Metric>>,
-    bases: Few<Basis>,
-    flows: Recent<FlowKey>,
-    paths: Recent<Vec<u32>>,
-    rules: Recent<String>,
+    metrics: EnumTable<Option<Metric>>,
+    bases: EnumTable<Basis>,
+    flows: DirectMappedCache<FlowKey>,
+    paths: DirectMappedCache<Vec<u32>>,
+    rules: DirectMappedCache<String>,
 }
 
 /// A dense table of values by small ID, for enumerations.
 #[derive(Debug)]
-struct Few<T>(Vec<Option<T>>);
+struct EnumTable<T>(Vec<Option<T>>);
 
-impl<T: Copy> Few<T> {
+impl<T: Copy> EnumTable<T> {
     fn read(conn: &Connection, table: &str, parse: impl Fn(&str) -> T) -> rusqlite::Result<Self> {
-        let mut few = Vec::new();
+        let mut values = Vec::new();
         let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table} WHERE id >= 0 AND id < ?1"))?;
-        let mut rows = select.query([MAX_FEW])?;
+        let mut rows = select.query([MAX_ENUM_ID])?;
         while let Some(row) = rows.next()? {
             let number = usize::from(row.get::<_, u16>(0)?);
-            few.resize(few.len().max(number + 1), None);
-            few[number] = Some(parse(&row.get::<_, String>(1)?));
+            values.resize(values.len().max(number + 1), None);
+            values[number] = Some(parse(&row.get::<_, String>(1)?));
         }
-        Ok(Self(few))
+        Ok(Self(values))
     }
 
     fn get(&self, number: i64) -> Option<T> {
@@ -475,14 +482,14 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// Direct-mapped cache of interned values by ID. IDs count up from 1, so a file with at most [`MAX_NAMES`] of them has
+/// Direct-mapped cache of interned values by ID. IDs count up from 1, so a file with at most [`CACHE_SLOTS`] of them has
 /// no collisions.
 #[derive(Debug)]
-struct Recent<T>(Vec<Option<(i64, T)>>);
+struct DirectMappedCache<T>(Vec<Option<(i64, T)>>);
 
-impl<T> Recent<T> {
+impl<T> DirectMappedCache<T> {
     fn slot(number: i64) -> usize {
-        number.cast_unsigned() as usize % MAX_NAMES
+        number.cast_unsigned() as usize % CACHE_SLOTS
     }
 
     fn get(&self, number: i64) -> Option<&T> {
@@ -508,11 +515,11 @@ impl OpenFile {
             conn,
             has_runs,
             names,
-            rest: None,
+            unread: None,
         })
     }
 
-    fn numbers(&self) -> rusqlite::Result<Numbers> {
+    fn numbers(&self) -> rusqlite::Result<StreamNumbers> {
         let mut numbers = [None; Stream::ALL.len()];
         if !self.has_runs {
             return Ok(numbers);
@@ -522,10 +529,10 @@ impl OpenFile {
              FROM f0.run_data WHERE stream = ?1",
         )?;
         for stream in Stream::ALL {
-            let found = select.query_row([stream as i64], |row| {
+            let range = select.query_row([stream as i64], |row| {
                 Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?))
             })?;
-            numbers[stream as usize] = found.map(|(first, end)| [first, end]);
+            numbers[stream as usize] = range.map(|(first, end)| NumberRange { first, end });
         }
         Ok(numbers)
     }
@@ -553,7 +560,7 @@ impl OpenFile {
         Ok(Some(Run {
             first: row.get(0)?,
             // A larger count is damage, and would report as many expired records.
-            count: row.get::<_, i64>(1)?.clamp(0, RUN),
+            count: row.get::<_, i64>(1)?.clamp(0, MAX_RUN_RECORDS),
             base: row.get(2)?,
             seq: [row.get(3)?, row.get(4)?],
             ts: [row.get(5)?, row.get(6)?],
@@ -566,36 +573,36 @@ impl OpenFile {
         stream: Stream,
         run: Run,
         start: i64,
-        filling: &mut Filling,
+        builder: &mut ChunkBuilder,
     ) -> rusqlite::Result<i64> {
         if stream == Stream::Flows {
-            return self.flows(run, start, filling);
+            return self.flows(run, start, builder);
         }
-        let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let mut rest = match self.rest.take() {
-            Some(rest) if rest.stream == stream && rest.number == start => rest,
-            _ => Rest {
+        let end = builder.until.map_or(run.end(), |until| until.min(run.end()));
+        let mut unread = match self.unread.take() {
+            Some(unread) if unread.stream == stream && unread.number == start => unread,
+            _ => UnreadRecords {
                 stream,
                 number: start,
                 records: self.run_records(stream, run, start)?,
             },
         };
-        while rest.number < end {
-            if filling.is_full() {
-                let number = rest.number;
-                self.rest = Some(rest);
+        while unread.number < end {
+            if builder.is_full() {
+                let number = unread.number;
+                self.unread = Some(unread);
                 return Ok(number);
             }
-            let Some(mut record) = rest.records.next() else {
+            let Some(mut record) = unread.records.next() else {
                 // The run counts rows that are missing: the file was modified.
-                filling.chunk.expired += (end - rest.number).max(0).cast_unsigned();
+                builder.chunk.expired += (end - unread.number).max(0).cast_unsigned();
                 break;
             };
             if let StoredRecord::Rollup(_, number) = &mut record {
-                *number = rest.number.max(0).cast_unsigned();
+                *number = unread.number.max(0).cast_unsigned();
             }
-            filling.push(record);
-            rest.number += 1;
+            builder.push(record);
+            unread.number += 1;
         }
         Ok(end)
     }
@@ -611,7 +618,7 @@ impl OpenFile {
         let mut select = conn.prepare_cached(&select(stream, names.has_tunnels))?;
         let seq_column = select.column_count() - 1;
         let mut rows = select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?;
-        let count = run.count.clamp(0, RUN) as usize;
+        let count = run.count.clamp(0, MAX_RUN_RECORDS) as usize;
         let mut order = Vec::with_capacity(count);
         let mut records = Vec::with_capacity(count);
         while let Some(row) = rows.next()? {
@@ -636,17 +643,17 @@ impl OpenFile {
     }
 
     /// Appends the flows of a run from the number `start` on. Each flow row has its number in a column.
-    fn flows(&mut self, run: Run, start: i64, filling: &mut Filling) -> rusqlite::Result<i64> {
+    fn flows(&mut self, run: Run, start: i64, builder: &mut ChunkBuilder) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
-        let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
+        let end = builder.until.map_or(run.end(), |until| until.min(run.end()));
         let mut select = conn.prepare_cached(&select(Stream::Flows, false))?;
         let mut rows = select.query(params![start, end])?;
         while let Some(row) = rows.next()? {
-            if filling.is_full() {
+            if builder.is_full() {
                 // Column 7 is the flow's number, at which the next chunk begins.
                 return row.get(7);
             }
-            filling.push(names.record(conn, Stream::Flows, row)?);
+            builder.push(names.record(conn, Stream::Flows, row)?);
         }
         Ok(end)
     }
@@ -656,12 +663,12 @@ impl FileNames {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             has_tunnels: schema::has_tunnels(conn, FILE)?,
-            kinds: Few::read(conn, "kind_name", kind_named)?,
-            metrics: Few::read(conn, "metric_name", Metric::from_name)?,
-            bases: Few::read(conn, "basis_name", basis_named)?,
-            flows: Recent(Vec::new()),
-            paths: Recent(Vec::new()),
-            rules: Recent(Vec::new()),
+            kinds: EnumTable::read(conn, "kind_name", kind_named)?,
+            metrics: EnumTable::read(conn, "metric_name", Metric::from_name)?,
+            bases: EnumTable::read(conn, "basis_name", basis_named)?,
+            flows: DirectMappedCache(Vec::new()),
+            paths: DirectMappedCache(Vec::new()),
+            rules: DirectMappedCache(Vec::new()),
         })
     }
 
@@ -830,8 +837,8 @@ mod tests {
 
     #[test]
     fn numbers_that_share_a_place_are_not_taken_for_one_another() {
-        let mut recent = Recent(Vec::new());
-        let far = 1 + MAX_NAMES as i64;
+        let mut recent = DirectMappedCache(Vec::new());
+        let far = 1 + CACHE_SLOTS as i64;
         recent.insert(1, 'a');
         assert_eq!(
             [recent.get(1), recent.get(far), recent.get(-1)],
@@ -842,14 +849,14 @@ mod tests {
         recent.insert(i64::MIN, 'c');
         recent.insert(-1, 'd');
         assert_eq!([recent.get(i64::MIN), recent.get(-1)], [Some(&'c'), Some(&'d')]);
-        assert!(recent.0.len() <= MAX_NAMES);
+        assert!(recent.0.len() <= CACHE_SLOTS);
     }
 
     #[test]
     fn numbers_beyond_the_few_stand_for_nothing() {
-        let few = Few(vec![None, Some('a')]);
+        let table = EnumTable(vec![None, Some('a')]);
         assert_eq!(
-            [-1, 0, 1, 2, i64::MAX].map(|number| few.get(number)),
+            [-1, 0, 1, 2, i64::MAX].map(|number| table.get(number)),
             [None, None, Some('a'), None, None]
         );
     }

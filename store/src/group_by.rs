@@ -24,9 +24,9 @@ pub use self::sums::{Group, Grouping, Sums, Traffic};
 const DAY: u64 = 86_400 * SECOND;
 /// Delay after the end of a minute until its last reports have been stored, ns: each flow is visited at least every 30 s, and
 /// batches are committed at least every 5 s.
-const LATE: u64 = 40 * SECOND;
+const MAX_REPORT_DELAY: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.
-const COLUMNS: [u64; 18] = [
+const COLUMN_SECONDS: [u64; 18] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
 ];
 
@@ -277,7 +277,7 @@ impl Reader {
                 Measure::Events => self.event_traffic(columns, query.event_parts(), grouping)?,
                 Measure::Of(metric) => self.series_traffic(columns, metric, grouping)?,
             };
-            if !grouping.wants_more() {
+            if !grouping.begin_second_pass() {
                 return Ok(counted);
             }
         }
@@ -394,15 +394,19 @@ impl TrafficQuery {
     /// Returns the length (ns) of a column for events or series: the shortest that gives at most the wanted number of columns.
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
-        let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
+        let min_length = length.div_ceil(self.columns.saturating_sub(1).max(1));
         // Nodes have a rollup per second. Beyond half an hour, one-minute rollups are precise enough and far fewer.
         let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
-        let least = if is_long { least.max(MINUTE) } else { least };
-        COLUMNS
+        let min_length = if is_long {
+            min_length.max(MINUTE)
+        } else {
+            min_length
+        };
+        COLUMN_SECONDS
             .into_iter()
             .map(|seconds| seconds * SECOND)
-            .find(|column| *column >= least)
-            .unwrap_or_else(|| least.div_ceil(DAY) * DAY)
+            .find(|column| *column >= min_length)
+            .unwrap_or_else(|| min_length.div_ceil(DAY) * DAY)
     }
 
     /// Returns the time until which all values have been stored, ns. Flow reports are stored per minute, after its end.
@@ -416,11 +420,11 @@ impl TrafficQuery {
 
 /// Returns the time, ns, until which all flow reports have been stored: whole minutes, 40 s after their end.
 pub fn reports_known_to(now: u64) -> u64 {
-    now.saturating_sub(LATE) / MINUTE * MINUTE
+    now.saturating_sub(MAX_REPORT_DELAY) / MINUTE * MINUTE
 }
 
-fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
-    fields.iter().any(|field| wanted.contains(field))
+fn has_any(fields: &[Field], candidates: &[Field]) -> bool {
+    fields.iter().any(|field| candidates.contains(field))
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::query::{QueryError, QueryErrorKind};
 
-const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
+const TABLES_HINT: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
 /// Virtual machine steps between two checks of the deadline: about 20 µs.
-const STEPS_BETWEEN_LOOKS: i32 = 2000;
+const STEPS_PER_CHECK: i32 = 2000;
 /// Limits of a query. Sizes are in bytes, depths and counts in items. A row in memory is at most its columns times the length
 /// of a value. Sorting and grouping use limited memory in the process that runs users' queries, and temporary files
 /// elsewhere.
@@ -81,7 +81,7 @@ impl Deadline {
 /// long texts). A server therefore runs users' queries in a separate process, which it can kill.
 pub(crate) fn set_deadline(conn: &mut Connection, deadline: &Deadline) -> rusqlite::Result<()> {
     let deadline = deadline.clone();
-    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
+    conn.progress_handler(STEPS_PER_CHECK, Some(move || deadline.is_over()))
 }
 
 fn authorize(context: AuthContext<'_>) -> Authorization {
@@ -116,7 +116,7 @@ fn is_built_in(table: &str) -> bool {
     MODULES.contains(&table.as_str())
         || ["pragma_", "sqlite_", "fts", "rtree"]
             .iter()
-            .any(|p| table.starts_with(p))
+            .any(|prefix| table.starts_with(prefix))
 }
 
 /// Returns an error message with the cause and a suggestion.
@@ -150,7 +150,7 @@ fn explain_failure(code: ErrorCode, text: &str, timeout: Duration) -> QueryError
     let (kind, message) = match code {
         ErrorCode::OperationInterrupted => (QueryErrorKind::Timeout, timeout_message(timeout)),
         ErrorCode::AuthorizationForStatementDenied => {
-            (QueryErrorKind::Refused, format!("{text}: queries may only read; {READABLE}"))
+            (QueryErrorKind::Refused, format!("{text}: queries may only read; {TABLES_HINT}"))
         }
         ErrorCode::OutOfMemory => (
             QueryErrorKind::TooLarge,
@@ -183,7 +183,7 @@ fn timeout_message(timeout: Duration) -> String {
 
 fn hint(message: &str) -> String {
     if message.starts_with("no such table") {
-        format!("; {READABLE}")
+        format!("; {TABLES_HINT}")
     } else if message.starts_with("no such column") {
         "; SELECT * … LIMIT 1 shows the columns".to_owned()
     } else {

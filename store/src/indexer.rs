@@ -31,7 +31,7 @@ use crate::segment::Insert;
 use crate::shared::Shared;
 
 /// Virtual machine steps between two checks of the stop flag.
-const STEPS: i32 = 10_000;
+const STEPS_PER_CHECK: i32 = 10_000;
 /// Like the writer's settings; the cache of 64 MiB also serves the sort.
 const SETTINGS: &str = "
 PRAGMA synchronous = NORMAL;
@@ -39,22 +39,22 @@ PRAGMA wal_autocheckpoint = 0;
 PRAGMA cache_size = -65536;
 PRAGMA trusted_schema = OFF;
 ";
-const FLOW: Index = Index {
+const FLOW_INDEX: Index = Index {
     name: "event_flow",
     columns: "chunk, flow, ts, seq",
 };
-const KIND: Index = Index {
+const KIND_INDEX: Index = Index {
     name: "event_kind",
     columns: "kind, ts, seq",
 };
-const NODE: Index = Index {
+const NODE_INDEX: Index = Index {
     name: "event_node",
     columns: "node, ts, seq",
 };
 /// Maximum number of events to sort in memory: at most 256 MB. The writer finishes a file much earlier.
-const MAX_EVENTS: i64 = 4_000_000;
+const MAX_SORTED_EVENTS: i64 = 4_000_000;
 /// Maximum number of queued files. With more, the writer maintains the indexes itself.
-const MAX_WAITING: usize = 2;
+const MAX_PENDING: usize = 2;
 
 /// Handle of the index thread, which starts with the first file, and the list of pending files.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(crate) struct Indexer {
 #[derive(Default, Debug)]
 struct Files {
     /// Files that are queued or in progress.
-    waiting: Vec<PathBuf>,
+    pending: Vec<PathBuf>,
     /// Files to retry.
     failed: Vec<PathBuf>,
     failed_at: Option<Instant>,
@@ -87,7 +87,7 @@ impl Indexer {
 
     /// Submits a file that is complete and closed. A file that has its indexes is not changed.
     pub(crate) fn submit(&mut self, path: PathBuf) {
-        lock(&self.files).waiting.push(path.clone());
+        lock(&self.files).pending.push(path.clone());
         if self.thread.is_none() {
             let (sender, receiver) = channel();
             let shared = Arc::clone(&self.shared);
@@ -109,18 +109,18 @@ impl Indexer {
     /// Returns true if the file is queued, in progress, or to be retried: then nothing else may write to it.
     pub(crate) fn has(&self, path: &Path) -> bool {
         let files = lock(&self.files);
-        files.waiting.iter().chain(&files.failed).any(|file| file == path)
+        files.pending.iter().chain(&files.failed).any(|file| file == path)
     }
 
     /// Returns true if the thread keeps up. Each queued file is one that queries must scan.
     pub(crate) fn has_room(&self) -> bool {
-        lock(&self.files).waiting.len() < MAX_WAITING
+        lock(&self.files).pending.len() < MAX_PENDING
     }
 
     /// Resubmits failed files, once `pause` has passed since the last failure.
     pub(crate) fn retry(&mut self, pause: Duration) {
         let mut files = lock(&self.files);
-        if !files.waiting.is_empty() || files.failed_at.is_none_or(|at| at.elapsed() < pause) {
+        if !files.pending.is_empty() || files.failed_at.is_none_or(|at| at.elapsed() < pause) {
             return;
         }
         files.failed_at = None;
@@ -131,8 +131,8 @@ impl Indexer {
 
     /// Replaces the list of waiting files, for tests.
     #[cfg(test)]
-    pub(crate) fn pretend_waiting<const N: usize>(&self, paths: [&str; N]) {
-        lock(&self.files).waiting = paths.map(PathBuf::from).to_vec();
+    pub(crate) fn pretend_pending<const N: usize>(&self, paths: [&str; N]) {
+        lock(&self.files).pending = paths.map(PathBuf::from).to_vec();
     }
 
     /// Stops the thread without finishing its work. The next process builds the remaining indexes.
@@ -167,7 +167,7 @@ fn run(queue: &Receiver<PathBuf>, shared: &Shared, files: &Mutex<Files>, stop: &
 
 fn finish(shared: &Shared, files: &Mutex<Files>, path: PathBuf, done: bool) {
     let mut files = lock(files);
-    files.waiting.retain(|waiting| *waiting != path);
+    files.pending.retain(|pending| *pending != path);
     if !done {
         shared.stats().index_failures += 1;
         files.failed.push(path);
@@ -185,18 +185,18 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
     let mut conn = Connection::open_with_flags(path, flags).with_path(path)?;
     conn.busy_timeout(schema::BUSY).with_path(path)?;
     let stop = Arc::clone(stop);
-    conn.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed)))
+    conn.progress_handler(STEPS_PER_CHECK, Some(move || stop.load(Ordering::Relaxed)))
         .with_path(path)?;
     match schema::check(&conn, "main", path) {
         Err(Error::Newer { .. } | Error::Foreign(_) | Error::Empty(_)) => return Ok(false),
         checked => checked?,
     }
     if schema::has_event_indexes(&conn).with_path(path)? {
-        fold_log(&conn);
+        checkpoint(&conn);
         return Ok(false);
     }
     if create_indexes(&mut conn).with_path(path)? {
-        fold_log(&conn);
+        checkpoint(&conn);
     }
     Ok(true)
 }
@@ -222,7 +222,7 @@ fn create_indexes(conn: &mut Connection) -> rusqlite::Result<bool> {
 
 /// Checkpoints the WAL into the file and truncates it. If readers prevent that, it only costs disk space, and a later attempt
 /// follows.
-fn fold_log(conn: &Connection) {
+fn checkpoint(conn: &Connection) {
     let _ = conn.busy_timeout(schema::BUSY / 10);
     let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
 }
@@ -230,25 +230,25 @@ fn fold_log(conn: &Connection) {
 /// Creates the indexes from sorted entries. Returns false if there are too many events to sort in memory, or if an index
 /// turns out to be incomplete.
 fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
-    let Some(entries) = entries(conn)? else {
+    let Some(entries) = read_entries(conn)? else {
         return Ok(false);
     };
     let mut order = Vec::with_capacity(entries.len());
-    let by_flow = sorted(&entries, |entry| Some((entry.chunk, entry.flow?)), &mut order);
-    fill::<4>(conn, FLOW, by_flow, |(chunk, flow), entry| {
+    let by_flow = sort_entries(&entries, |entry| Some((entry.chunk, entry.flow?)), &mut order);
+    fill_index::<4>(conn, FLOW_INDEX, by_flow, |(chunk, flow), entry| {
         [chunk, flow.into(), entry.ts, entry.seq]
     })?;
     let flows = order.len();
-    let by_kind = sorted(&entries, |entry| Some((entry.kind, 0)), &mut order);
-    fill::<3>(conn, KIND, by_kind, |(kind, _), entry| {
+    let by_kind = sort_entries(&entries, |entry| Some((entry.kind, 0)), &mut order);
+    fill_index::<3>(conn, KIND_INDEX, by_kind, |(kind, _), entry| {
         [kind, entry.ts, entry.seq]
     })?;
-    let by_node = sorted(&entries, |entry| Some((i64::from(entry.node?), 0)), &mut order);
-    fill::<3>(conn, NODE, by_node, |(node, _), entry| {
+    let by_node = sort_entries(&entries, |entry| Some((i64::from(entry.node?), 0)), &mut order);
+    fill_index::<3>(conn, NODE_INDEX, by_node, |(node, _), entry| {
         [node, entry.ts, entry.seq]
     })?;
     let nodes = order.len();
-    register(conn)?;
+    register_indexes(conn)?;
     Ok(has_entries(conn, "event_flow WHERE flow IS NOT NULL", flows)?
         && has_entries(conn, "event_kind WHERE kind >= 0", entries.len())?
         && has_entries(conn, "event_node WHERE node IS NOT NULL", nodes)?)
@@ -271,10 +271,11 @@ struct Entry {
     node: Option<u32>,
 }
 
-/// Reads the entries of all events in table order, which is by time. Returns `None` if there are more than [`MAX_EVENTS`].
-fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
+/// Reads the entries of all events in table order, which is by time. Returns `None` if there are more than
+/// [`MAX_SORTED_EVENTS`].
+fn read_entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
     let count: i64 = conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))?;
-    if count > MAX_EVENTS {
+    if count > MAX_SORTED_EVENTS {
         return Ok(None);
     }
     let mut entries = Vec::with_capacity(count.unsigned_abs() as usize);
@@ -298,7 +299,7 @@ fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
 type Key = (i64, u32);
 
 /// Returns the entries for which `key` returns a key, sorted by key and then by time. `order` is a reusable buffer.
-fn sorted<'a>(
+fn sort_entries<'a>(
     entries: &'a [Entry],
     key: impl Fn(&Entry) -> Option<Key>,
     order: &'a mut Vec<(Key, u32)>,
@@ -311,7 +312,7 @@ fn sorted<'a>(
 }
 
 /// Creates the table that will be an index, and fills it.
-fn fill<'a, const N: usize>(
+fn fill_index<'a, const N: usize>(
     conn: &Connection,
     index: Index,
     entries: impl Iterator<Item = (Key, &'a Entry)>,
@@ -331,7 +332,7 @@ fn fill<'a, const N: usize>(
 }
 
 /// Registers the filled tables in the schema as the indexes that they are.
-fn register(conn: &Connection) -> rusqlite::Result<()> {
+fn register_indexes(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA writable_schema = ON")?;
     let mut update = conn.prepare(
         "UPDATE sqlite_schema SET type = 'index', name = ?1, tbl_name = 'event_data', sql = ?2 WHERE name = 'new_' || ?1",
@@ -346,7 +347,7 @@ fn register(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns true if the file at `path` lacks its indexes on events. Returns false if it cannot be read.
-pub(crate) fn is_left_out(path: &Path) -> bool {
+pub(crate) fn is_unindexed(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let Ok(conn) = Connection::open_with_flags(path, flags) else {
         return false;
@@ -492,12 +493,12 @@ mod tests {
         indexer.stop();
         let stats = shared.stats().clone();
         assert_eq!((stats.indexed_later, stats.index_failures), (0, 0));
-        assert!(is_left_out(&path) && contents_of_events(&path) == before);
+        assert!(is_unindexed(&path) && contents_of_events(&path) == before);
         let mut next = Indexer::new(Arc::clone(&shared));
         next.submit(path.clone());
         next.finish();
         assert_eq!(shared.stats().indexed_later, 1);
-        assert!(!is_left_out(&path) && contents_of_events(&path) == before);
+        assert!(!is_unindexed(&path) && contents_of_events(&path) == before);
     }
 
     /// The number of events, and the sum of their times.
@@ -518,10 +519,10 @@ mod tests {
             schema::event_indexes().for_each(|sql| conn.execute_batch(sql).unwrap());
             drop(conn);
             let sorted = file(&sorted, &events, EventIndexes::Later);
-            assert!(is_left_out(&sorted) && !is_left_out(&created));
+            assert!(is_unindexed(&sorted) && !is_unindexed(&created));
             let stop = Arc::default();
             assert!(build(&sorted, &stop).unwrap());
-            assert!(!is_left_out(&sorted) && !build(&sorted, &stop).unwrap());
+            assert!(!is_unindexed(&sorted) && !build(&sorted, &stop).unwrap());
             assert_eq!(contents(&sorted), contents(&created), "{count} events");
         }
     }

@@ -22,21 +22,21 @@ const MAX_PATHS: usize = 1 << 14;
 /// The interned values of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
-    flows: InternMap<Flows>,
+    flows: InternMap<FlowMap>,
     paths: InternMap<HashMap<Box<[u32]>, i64>>,
     /// By index in the active rule set.
     rules: HashMap<u16, i64>,
-    text: String,
+    buffer: String,
 }
 
 impl Names {
     /// Loads the highest IDs of the file that `conn` has open. The maps start empty.
     pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            flows: InternMap::new(last(conn, "flow_key")?, MAX_FLOWS),
-            paths: InternMap::new(last(conn, "path_text")?, MAX_PATHS),
+            flows: InternMap::new(highest_id(conn, "flow_key")?, MAX_FLOWS),
+            paths: InternMap::new(highest_id(conn, "path_text")?, MAX_PATHS),
             rules: HashMap::new(),
-            text: String::new(),
+            buffer: String::new(),
         })
     }
 
@@ -99,26 +99,26 @@ impl Names {
 
     #[cold]
     fn new_flow(&mut self, conn: &Connection, flow: &FlowKey) -> rusqlite::Result<i64> {
-        self.text.clear();
+        self.buffer.clear();
         // Writing to a string cannot fail.
-        let _ = write!(self.text, "{flow}");
+        let _ = write!(self.buffer, "{flow}");
         if let Some(id) = self
             .flows
-            .look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)?
+            .look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.buffer)?
         {
             self.flows.insert(flow, id);
             return Ok(id);
         }
         // A flow of which only the INT Flow ID is known has no addresses.
         let (src, dst) = match flow.known_id() {
-            Some(_) => (self.text.clone(), String::new()),
+            Some(_) => (self.buffer.clone(), String::new()),
             None => (flow.src().to_string(), flow.dst().to_string()),
         };
         let id = self.flows.last + 1;
         conn.prepare_cached("INSERT INTO flow_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
             .execute(params![
                 id,
-                self.text,
+                self.buffer,
                 src,
                 dst,
                 flow.src_port(),
@@ -132,23 +132,23 @@ impl Names {
 
     /// Formats hop latencies in the text form of a path.
     pub(crate) fn latencies(&mut self, latencies: &[u32]) -> &str {
-        path_text(latencies, &mut self.text);
-        &self.text
+        path_text(latencies, &mut self.buffer);
+        &self.buffer
     }
 
     #[cold]
     fn new_path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<i64> {
-        path_text(path, &mut self.text);
-        if let Some(id) = self
-            .paths
-            .look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)?
+        path_text(path, &mut self.buffer);
+        if let Some(id) =
+            self.paths
+                .look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.buffer)?
         {
             self.paths.insert(path, id);
             return Ok(id);
         }
         let id = self.paths.last + 1;
         conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?
-            .execute(params![id, self.text])?;
+            .execute(params![id, self.buffer])?;
         self.paths.last = id;
         self.paths.insert(path, id);
         Ok(id)
@@ -156,7 +156,7 @@ impl Names {
 }
 
 /// Returns the highest ID in an interning table, or 0 if it is empty.
-fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
+fn highest_id(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     let sql = format!("SELECT ifnull(max(id), 0) FROM {table}");
     countable(
         conn.query_row(&sql, [], |row| row.get(0))?,
@@ -164,7 +164,7 @@ fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     )
 }
 
-/// Writes `101>102>103` into `text`. An unavailable node or latency is `?`.
+/// Writes `101>102>103` into `buffer`. An unavailable node or latency is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
     // Writing to a string cannot fail.
@@ -218,7 +218,7 @@ struct InternMap<M> {
     /// Highest ID assigned.
     last: i64,
     /// True if the map holds every value of the file: then a miss means that the value is new.
-    complete: bool,
+    is_complete: bool,
 }
 
 impl<M: Default> InternMap<M> {
@@ -227,12 +227,12 @@ impl<M: Default> InternMap<M> {
             map: M::default(),
             capacity,
             last,
-            complete: last == 0,
+            is_complete: last == 0,
         }
     }
 
     fn look_up(&self, conn: &Connection, sql: &str, text: &str) -> rusqlite::Result<Option<i64>> {
-        if self.complete {
+        if self.is_complete {
             return Ok(None);
         }
         conn.prepare_cached(sql)?
@@ -244,7 +244,7 @@ impl<M: Default> InternMap<M> {
     fn make_room(&mut self, len: usize) {
         if len >= self.capacity {
             self.map = M::default();
-            self.complete = false;
+            self.is_complete = false;
         }
     }
 }
@@ -256,7 +256,7 @@ impl InternMap<HashMap<Box<[u32]>, i64>> {
     }
 }
 
-impl InternMap<Flows> {
+impl InternMap<FlowMap> {
     #[inline]
     fn get(&self, flow: &FlowKey) -> Option<i64> {
         let (known, id) = self.map.map.get(&self.map.hash(flow))?;
@@ -267,26 +267,26 @@ impl InternMap<Flows> {
         self.make_room(self.map.map.len());
         if self.map.map.insert(self.map.hash(flow), (*flow, id)).is_some() {
             // Two flows share a 64-bit hash, which is extremely rare: they evict each other from the map.
-            self.complete = false;
+            self.is_complete = false;
         }
     }
 }
 
 /// Map of flows by a fast seeded hash, so that a sender cannot provoke collisions. A hit compares the whole key.
 #[derive(Debug)]
-struct Flows {
+struct FlowMap {
     seed: u64,
     map: HashMap<u64, (FlowKey, i64), BuildHasherDefault<IdentityHasher>>,
 }
 
-impl Flows {
+impl FlowMap {
     #[inline]
     fn hash(&self, flow: &FlowKey) -> u64 {
         flow.hash(self.seed)
     }
 }
 
-impl Default for Flows {
+impl Default for FlowMap {
     fn default() -> Self {
         Self {
             seed: RandomState::new().hash_one(0),

@@ -15,7 +15,7 @@ use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
 
 /// Names of a stream's lowest number in a file and of that number's base. The index of the stream is appended.
-pub(crate) const FIRST: [&str; 2] = ["first of stream ", "base of stream "];
+pub(crate) const FIRST_RECORD_NAMES: [&str; 2] = ["first of stream ", "base of stream "];
 /// The documented views.
 const VIEWS: [&str; 7] = [
     "events",
@@ -26,12 +26,12 @@ const VIEWS: [&str; 7] = [
     "reports",
     "recordings",
 ];
-const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
+const LATEST_FLOW_COLUMNS: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
                            max(last_seen) AS last_seen, reports";
 /// Page cache of a connection, KiB, divided among its files.
 const CACHE_KIB: usize = 64 << 10;
 /// Page cache of a connection with one file, KiB. Other pages are in the page cache of the system.
-const ALONE_CACHE_KIB: usize = 4 << 10;
+const SINGLE_CACHE_KIB: usize = 4 << 10;
 
 /// A connection over some files, restricted by the authorizer of `guard`.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ impl Joined {
     ///
     /// Each union begins with an empty database of the current schema. It gives the result when there are no files, and it
     /// makes SQLite evaluate each file separately, which drops joins for columns that the query does not use (six times as
-    /// fast for `count(*)` over one file). `most_memory` limits SQLite's heap, in bytes; see
+    /// fast for `count(*)` over one file). `max_memory` limits SQLite's heap, in bytes; see
     /// [`crate::Reader::open_confined`].
     pub(crate) fn open(
         files: Vec<FileIdentity>,
-        most_memory: Option<u64>,
+        max_memory: Option<u64>,
     ) -> Result<Self, (PathBuf, rusqlite::Error)> {
-        let mut conn = open_with_schema(most_memory).map_err(in_memory)?;
+        let mut conn = open_with_schema(max_memory).map_err(in_memory)?;
         let cache = CACHE_KIB / files.len().max(1);
         let mut features = Vec::with_capacity(files.len());
         for (i, file) in files.iter().enumerate() {
@@ -76,8 +76,8 @@ impl Joined {
     }
 
     /// Opens one file without views: creating them takes longer than many queries.
-    pub(crate) fn alone(file: FileIdentity) -> Result<Self, (PathBuf, rusqlite::Error)> {
-        match open_alone(&file.path) {
+    pub(crate) fn open_single(file: FileIdentity) -> Result<Self, (PathBuf, rusqlite::Error)> {
+        match connect_single(&file.path) {
             Ok((conn, features)) => Ok(Self {
                 conn,
                 files: vec![file],
@@ -93,10 +93,10 @@ fn in_memory(error: rusqlite::Error) -> (PathBuf, rusqlite::Error) {
     (PathBuf::from(":memory:"), error)
 }
 
-/// Opens an empty in-memory database of the current schema, with SQLite's heap limited to `most_memory` bytes.
-fn open_with_schema(most_memory: Option<u64>) -> rusqlite::Result<Connection> {
+/// Opens an empty in-memory database of the current schema, with SQLite's heap limited to `max_memory` bytes.
+fn open_with_schema(max_memory: Option<u64>) -> rusqlite::Result<Connection> {
     let conn = empty()?;
-    if let Some(bytes) = most_memory {
+    if let Some(bytes) = max_memory {
         // Temporary files would have no total limit: the system limits each one, and a query may have many. The heap limit
         // covers everything.
         conn.execute_batch("PRAGMA temp_store = MEMORY")?;
@@ -108,10 +108,10 @@ fn open_with_schema(most_memory: Option<u64>) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-fn open_alone(path: &Path) -> rusqlite::Result<(Connection, Features)> {
+fn connect_single(path: &Path) -> rusqlite::Result<(Connection, Features)> {
     let mut conn = empty()?;
     conn.busy_timeout(Duration::from_secs(1))?;
-    attach(&conn, path, 0, ALONE_CACHE_KIB)?;
+    attach(&conn, path, 0, SINGLE_CACHE_KIB)?;
     let features = schema::features(&conn, "f0")?;
     guard::make_read_only(&mut conn)?;
     conn.set_prepared_statement_cache_capacity(64);
@@ -126,13 +126,13 @@ fn empty() -> rusqlite::Result<Connection> {
 }
 
 /// Returns the maximum number of files that one connection can attach, a compile-time limit of SQLite.
-pub(crate) fn most_files() -> usize {
+pub(crate) fn max_attached_files() -> usize {
     let limit = Connection::open_in_memory().and_then(|conn| conn.limit(Limit::SQLITE_LIMIT_ATTACHED));
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))
 }
 
 /// Reads the `meta` table of the file at `path`. Adds the lowest number of each stream and its base under the names of
-/// [`FIRST`].
+/// [`FIRST_RECORD_NAMES`].
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let conn = single(path, 64)?;
     query_meta(&conn).with_path(path)
@@ -151,7 +151,10 @@ fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
         conn.prepare("SELECT first, base FROM f0.run_data WHERE stream = ?1 ORDER BY first LIMIT 1")?;
     for stream in Stream::ALL {
         let first = select.query_row([stream as i64], |row| Ok([row.get(0)?, row.get(1)?]));
-        for (name, value) in FIRST.iter().zip(first.optional()?.into_iter().flatten()) {
+        for (name, value) in FIRST_RECORD_NAMES
+            .iter()
+            .zip(first.optional()?.into_iter().flatten())
+        {
             meta.insert(format!("{name}{}", stream as u8), value);
         }
     }
@@ -187,7 +190,7 @@ fn attach_in_mode(conn: &Connection, path: &Path, number: usize, mode: &str) -> 
 }
 
 fn log_is_empty(path: &Path) -> bool {
-    std::fs::metadata(crate::files::beside(path, "-wal")).map_or(true, |log| log.len() == 0)
+    std::fs::metadata(crate::files::with_suffix(path, "-wal")).map_or(true, |log| log.len() == 0)
 }
 
 fn uri(path: &Path, mode: &str) -> String {
@@ -219,7 +222,7 @@ fn union(view: &str, files: &[Features]) -> String {
     // A flow in several files has a row in each, and the latest row counts. With `max()`, SQLite takes the bare columns from
     // the row that has the maximum.
     let body = match view {
-        "flows" if files.len() > 1 => format!("SELECT {LATEST_FLOW} FROM ({all}) GROUP BY flow"),
+        "flows" if files.len() > 1 => format!("SELECT {LATEST_FLOW_COLUMNS} FROM ({all}) GROUP BY flow"),
         _ => all,
     };
     format!("CREATE TEMP VIEW {view} AS {body}")

@@ -13,49 +13,49 @@ use crate::intern::parse_flow;
 /// Maximum number of cached flows over all files: about 20 MB.
 const MAX_KEYS: usize = 500_000;
 /// Number of sequential reads that take as long as one lookup.
-const WORTH: usize = 8;
+const READS_PER_LOOKUP: usize = 8;
 
 /// Flow keys by file, for the files that queries have used.
 #[derive(Default, Debug)]
-pub(crate) struct KnownKeys(Mutex<HashMap<FileIdentity, Numbered>>);
+pub(crate) struct FlowKeyCache(Mutex<HashMap<FileIdentity, FlowKeys>>);
 
 /// Flow keys in the order of their IDs, which start at 1; `None` for an ID without a valid flow.
-type Numbered = Arc<Vec<Option<FlowKey>>>;
+type FlowKeys = Arc<Vec<Option<FlowKey>>>;
 
 /// Lookup of a file's flow keys by ID.
 pub(crate) enum Keys {
     /// All keys are in memory.
-    Known(Numbered),
+    Loaded(FlowKeys),
     /// Each lookup reads the file.
-    Each,
+    OnDemand,
 }
 
-impl KnownKeys {
-    /// Returns the lookup for `file`. `wanted` is the number of lookups expected now; few lookups do not justify loading many
+impl FlowKeyCache {
+    /// Returns the lookup for `file`. `lookups` is the number of lookups expected now; few lookups do not justify loading many
     /// keys.
     pub(crate) fn load(
         &self,
         conn: &Connection,
         file: &FileIdentity,
-        wanted: usize,
+        lookups: usize,
     ) -> rusqlite::Result<Keys> {
         let known = self.lock().get(file).cloned().unwrap_or_default();
-        let before = known.len();
+        let known_count = known.len();
         let last: i64 = conn
             .prepare_cached("SELECT ifnull(max(id), 0) FROM f0.flow_key")?
             .query_row([], |row| row.get(0))?;
-        let all = usize::try_from(last).unwrap_or(usize::MAX);
-        if all <= before {
-            return Ok(Keys::Known(known));
+        let count = usize::try_from(last).unwrap_or(usize::MAX);
+        if count <= known_count {
+            return Ok(Keys::Loaded(known));
         }
         // Loading many keys is not worth it for a few lookups.
-        if all > MAX_KEYS || all - before > wanted.saturating_mul(WORTH) {
-            return Ok(Keys::Each);
+        if count > MAX_KEYS || count - known_count > lookups.saturating_mul(READS_PER_LOOKUP) {
+            return Ok(Keys::OnDemand);
         }
         let mut keys = known;
-        read_from(conn, Arc::make_mut(&mut keys), all)?;
+        read_remaining(conn, Arc::make_mut(&mut keys), count)?;
         self.insert(file, &keys);
-        Ok(Keys::Known(keys))
+        Ok(Keys::Loaded(keys))
     }
 
     /// Removes files that are not `present` from the cache.
@@ -67,7 +67,7 @@ impl KnownKeys {
         self.lock().clear();
     }
 
-    fn insert(&self, file: &FileIdentity, keys: &Numbered) {
+    fn insert(&self, file: &FileIdentity, keys: &FlowKeys) {
         let mut files = self.lock();
         files.remove(file);
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
@@ -81,7 +81,7 @@ impl KnownKeys {
         files.insert(file.clone(), Arc::clone(keys));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileIdentity, Numbered>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileIdentity, FlowKeys>> {
         // A panic cannot leave a partial entry.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,11 +91,11 @@ impl Keys {
     /// Returns the flow with this ID, or `None` if the file has no such flow.
     pub(crate) fn get(&self, conn: &Connection, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         match self {
-            Self::Known(keys) => {
+            Self::Loaded(keys) => {
                 let index = number.checked_sub(1).and_then(|i| usize::try_from(i).ok());
                 Ok(index.and_then(|i| keys.get(i).copied()).flatten())
             }
-            Self::Each => {
+            Self::OnDemand => {
                 let sql = "SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1";
                 Ok(conn
                     .prepare_cached(sql)?
@@ -107,18 +107,18 @@ impl Keys {
     }
 }
 
-/// Appends the flows with IDs above those in `keys`, up to `all`.
-fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> rusqlite::Result<()> {
+/// Appends the flows with IDs above those in `keys`, up to `count`.
+fn read_remaining(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, count: usize) -> rusqlite::Result<()> {
     let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key WHERE id > ?1 AND id <= ?2";
     let mut select = conn.prepare_cached(sql)?;
-    let mut rows = select.query([keys.len() as i64, all as i64])?;
+    let mut rows = select.query([keys.len() as i64, count as i64])?;
     while let Some(row) = rows.next()? {
         let index = usize::try_from(row.get::<_, i64>(5)? - 1).unwrap_or(usize::MAX);
-        if index < all {
+        if index < count {
             keys.resize(keys.len().max(index + 1), None);
             keys[index] = parse_flow(row)?;
         }
     }
-    keys.resize(all, None);
+    keys.resize(count, None);
     Ok(())
 }

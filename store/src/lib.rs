@@ -144,8 +144,8 @@ pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use moved::MovedFiles;
 pub use path_use::{
-    ChangeGroup, ChangeTally, FlowSelector, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
-    use_pieces,
+    ChangeGroup, ChangeTally, FlowSelector, Lifetime, PathChange, PathChanges, PathPart, PathUse, PathUses,
+    UseTally, use_pieces,
 };
 pub use paths::{MAX_PATHS_PER_FLOW, Paths};
 pub use problems::{FileProblem, ProblemKind, Problems};

@@ -13,13 +13,13 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::guard::Deadline;
 use crate::hasher::FastSet;
 use crate::identity::FileIdentity;
-use crate::keys::{Keys, KnownKeys};
+use crate::keys::{FlowKeyCache, Keys};
 use crate::paths::{PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
-use crate::spans::{Span, each};
+use crate::spans::{Span, for_each_row};
 
 /// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
 /// sink only and not counted.
@@ -28,7 +28,7 @@ const FROM_PACKETS: &str = "FROM f0.report_data
 /// Maximum number of reports counted for one answer.
 const MAX_REPORTS: u64 = 3_000_000;
 /// Maximum number of (flow, node) pairs: about 20 MB with their paths.
-const MAX_PASSED: usize = 400_000;
+const MAX_PACKET_COUNTS: usize = 400_000;
 /// Maximum number of drop keys.
 const MAX_DROP_KEYS: usize = 50_000;
 /// Maximum number of flows counted per key.
@@ -112,7 +112,7 @@ impl Reader {
     pub fn losses_in(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
         let limits = Limits {
             reports: MAX_REPORTS,
-            passed: MAX_PASSED,
+            packets: MAX_PACKET_COUNTS,
         };
         self.losses_within(span, count_until, limits)
     }
@@ -136,7 +136,7 @@ impl Reader {
                 })?;
             }
             for (key, sum) in &mut losses.drops {
-                sum.flows = flows.seen.get(key).map_or(0, |flows| flows.len() as u64);
+                sum.flows = flows.by_key.get(key).map_or(0, |flows| flows.len() as u64);
             }
             counts.finish(&mut losses, &deadline)?;
             Ok(losses)
@@ -150,13 +150,13 @@ impl Losses {
         conn: &Connection,
         span: Span,
         flows: &mut DropFlows,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         let sql = "SELECT node, egress_if, queue, reason, flow, count(*), min(ts), max(ts) FROM f0.drop_data
                    WHERE ts >= ?1 AND ts < ?2 GROUP BY node, egress_if, queue, reason, flow";
         let mut file_keys: Option<Keys> = None;
-        each(conn, sql, span, |row| {
+        for_each_row(conn, sql, span, |row| {
             let key = DropKey {
                 node: row.get(0)?,
                 egress_if: row.get(1)?,
@@ -192,7 +192,7 @@ impl Losses {
     fn read_reporters(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
         let sql = "SELECT node, sum(lost), sum(duplicated) FROM f0.loss_data
                    WHERE ts >= ?1 AND ts < ?2 GROUP BY node";
-        each(conn, sql, span, |row| {
+        for_each_row(conn, sql, span, |row| {
             let loss = match row.get::<_, Option<u32>>(0)? {
                 Some(node) => self.reporters.entry(node).or_default(),
                 None => &mut self.unknown_reporters,
@@ -203,9 +203,9 @@ impl Losses {
         })
     }
 
-    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts;
+    /// Compares the packet counts of each two consecutive nodes of a flow's path. `packets` returns a node's counts;
     /// `reporting` are all nodes that report any flow.
-    fn compare(&mut self, path: &[u32], passed: impl Fn(u32) -> Passed, reporting: &HashSet<u32>) {
+    fn compare(&mut self, path: &[u32], packets: impl Fn(u32) -> PacketCounts, reporting: &HashSet<u32>) {
         for ends in path.windows(2) {
             let [from, to] = [ends[0], ends[1]];
             // A node that reports no flow at all cannot be compared. One that reports others did not see this flow's packets.
@@ -213,8 +213,8 @@ impl Losses {
                 self.silent.insert((from, to));
                 continue;
             }
-            let sent = passed(from);
-            let arrived = passed(to);
+            let sent = packets(from);
+            let arrived = packets(to);
             if sent.forwarded == 0 {
                 continue;
             }
@@ -232,7 +232,7 @@ impl Losses {
 /// Distinct flows per drop key.
 #[derive(Default)]
 struct DropFlows {
-    seen: HashMap<DropKey, HashSet<u64>>,
+    by_key: HashMap<DropKey, HashSet<u64>>,
     /// Number of flows over all keys.
     total: usize,
 }
@@ -240,15 +240,15 @@ struct DropFlows {
 impl DropFlows {
     /// Adds a flow. Returns false if a limit is reached and the flow is not counted.
     fn add(&mut self, key: DropKey, flow: u64) -> bool {
-        let seen = self.seen.entry(key).or_default();
-        if seen.contains(&flow) {
+        let flows = self.by_key.entry(key).or_default();
+        if flows.contains(&flow) {
             return true;
         }
-        if seen.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
+        if flows.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
             return false;
         }
         self.total += 1;
-        seen.insert(flow)
+        flows.insert(flow)
     }
 }
 
@@ -257,12 +257,12 @@ impl DropFlows {
 struct Limits {
     reports: u64,
     /// Maximum number of (flow, node) pairs.
-    passed: usize,
+    packets: usize,
 }
 
 /// Packets of a flow that a node reported.
 #[derive(Clone, Copy, Default, Debug)]
-struct Passed {
+struct PacketCounts {
     forwarded: u64,
     dropped: u64,
 }
@@ -287,7 +287,7 @@ struct Counts {
     /// The limits; `reports` is the remaining number of reports.
     limits: Limits,
     /// The packets by flow and node.
-    passed: HashMap<(u64, u32), Passed>,
+    packets: HashMap<(u64, u32), PacketCounts>,
     /// The path of each of these flows.
     flow_paths: HashMap<u64, SinglePath>,
     paths: Paths,
@@ -301,7 +301,7 @@ impl Counts {
             until: until.min(span.to()),
             is_cut: false,
             limits,
-            passed: HashMap::new(),
+            packets: HashMap::new(),
             flow_paths: HashMap::new(),
             paths: Paths::default(),
             truncated: false,
@@ -312,13 +312,13 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         if self.is_cut || self.from >= self.until {
             return Ok(());
         }
-        if let Some(ts) = self.first_beyond(conn)? {
+        if let Some(ts) = self.first_uncounted_time(conn)? {
             self.until = ts;
             self.is_cut = true;
         }
@@ -328,7 +328,7 @@ impl Counts {
 
     /// Returns the time of the first report in a file beyond the limit. All earlier reports are counted, and none of the same
     /// time, so that the reports of one packet are counted together or not at all.
-    fn first_beyond(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
+    fn first_uncounted_time(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
         let sql = format!("SELECT ts {FROM_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
         let mut select = conn.prepare_cached(&sql)?;
         select
@@ -343,7 +343,7 @@ impl Counts {
     fn add_reports(
         &mut self,
         conn: &Connection,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<HashMap<i64, u64>> {
         let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
@@ -364,24 +364,24 @@ impl Counts {
                 None => file_keys.get(conn, number)?.map(|key| key.id()),
             };
             let Some(flow) = flow else { continue };
-            let Some(passed) = self.passed_entry(flow, row.get(1)?) else {
+            let Some(packets) = self.packets_entry(flow, row.get(1)?) else {
                 continue;
             };
             flow_ids.insert(number, flow);
             let flags = row.get_ref(2)?.as_str()?;
             if flags.split(',').any(|flag| flag == "drop") {
-                passed.dropped = passed.dropped.saturating_add(count);
+                packets.dropped = packets.dropped.saturating_add(count);
             } else if flags.split(',').any(|flag| flag == "flow") {
-                passed.forwarded = passed.forwarded.saturating_add(count);
+                packets.forwarded = packets.forwarded.saturating_add(count);
             }
         }
         Ok(flow_ids)
     }
 
     /// Returns the count of a flow's packets at a node, unless there are too many counts.
-    fn passed_entry(&mut self, flow: u64, node: u32) -> Option<&mut Passed> {
-        let is_full = self.passed.len() >= self.limits.passed;
-        match self.passed.entry((flow, node)) {
+    fn packets_entry(&mut self, flow: u64, node: u32) -> Option<&mut PacketCounts> {
+        let is_full = self.packets.len() >= self.limits.packets;
+        match self.packets.entry((flow, node)) {
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
                 // If one node's count is missing, the flow would seem to lose packets there.
@@ -401,12 +401,12 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        found: &HashMap<i64, u64>,
+        flow_ids: &HashMap<i64, u64>,
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
-        let wanted: FastSet<i64> = found.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, self.from, self.until, &wanted, false)?;
-        for (number, flow) in found {
+        let numbers: FastSet<i64> = flow_ids.keys().copied().collect();
+        let mut history = PathHistory::read(conn, features, self.from, self.until, &numbers, false)?;
+        for (number, flow) in flow_ids {
             for (_, path) in history.paths(conn, *number, self.from, self.until)? {
                 let path = SinglePath::Known(self.paths.index(conn, path)?);
                 let known = self.flow_paths.entry(*flow).or_insert(SinglePath::Unknown);
@@ -425,13 +425,13 @@ impl Counts {
         losses.counted_until = self.is_cut.then_some(self.until);
         let paths = self.paths.into_nodes();
         let comparable: Vec<bool> = paths.iter().map(|path| can_be_compared(path)).collect();
-        let reporting: HashSet<u32> = self.passed.keys().map(|(_, node)| *node).collect();
+        let reporting: HashSet<u32> = self.packets.keys().map(|(_, node)| *node).collect();
         for (flow, path) in &self.flow_paths {
             deadline.check()?;
             match path {
                 SinglePath::Known(index) if comparable[*index] => losses.compare(
                     &paths[*index],
-                    |node| self.passed.get(&(*flow, node)).copied().unwrap_or_default(),
+                    |node| self.packets.get(&(*flow, node)).copied().unwrap_or_default(),
                     &reporting,
                 ),
                 _ => losses.left_out += 1,

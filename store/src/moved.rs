@@ -10,7 +10,7 @@ use crate::problems::{FileProblem, ProblemKind};
 use crate::shared::Shared;
 
 /// Suffix of a WAL's file name.
-const LOG: &str = "-wal";
+const WAL_SUFFIX: &str = "-wal";
 
 /// Read access to the list of removed or replaced files, for readers in the process of the store.
 #[derive(Clone, Debug)]
@@ -58,9 +58,9 @@ fn is_moved(problem: &FileProblem, from: Option<Nanos>, to: Option<Nanos>) -> bo
     let is_moved = match problem.kind {
         ProblemKind::Replaced => true,
         // A removed WAL matters only if it held records that were not checkpointed.
-        ProblemKind::Removed => !problem.file.ends_with(LOG) || problem.records > 0,
+        ProblemKind::Removed => !problem.file.ends_with(WAL_SUFFIX) || problem.records > 0,
         ProblemKind::Unreadable | ProblemKind::Damaged => false,
     };
-    let id = FileId::parse(problem.file.trim_end_matches(LOG));
+    let id = FileId::parse(problem.file.trim_end_matches(WAL_SUFFIX));
     is_moved && from.is_none_or(|from| from <= problem.found) && id.is_some_and(|id| id.overlaps(from, to))
 }

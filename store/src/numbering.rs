@@ -16,9 +16,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 /// Maximum valid number in a file: as many more can be added before overflow.
 const MAX_COUNTED: i64 = 1 << 62;
 /// Maximum records in a run. A reader that wants part of a run reads little more than that.
-pub(crate) const RUN: i64 = 8192;
-const MS_BITS: u32 = 20;
-const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);
+pub(crate) const MAX_RUN_RECORDS: i64 = 8192;
+const MS_SHIFT: u32 = 20;
+const MAX_MS: i64 = i64::MAX >> (MS_SHIFT + 1);
 
 /// State of the numbering: its base and the next number of each stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Numbering {
 impl Numbering {
     /// Returns a new numbering that starts at time `now` (ns), with numbers after `after`.
     pub(crate) fn new(now: Nanos, after: i64) -> Self {
-        let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_BITS;
+        let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_SHIFT;
         let base = base.max(after.saturating_add(1));
         Self {
             base,
@@ -42,7 +42,7 @@ impl Numbering {
     /// Returns true if this numbering began before `time`.
     pub(crate) fn is_before(&self, time: SystemTime) -> bool {
         let ms = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        u128::from((self.base >> MS_BITS).unsigned_abs()) <= ms
+        u128::from((self.base >> MS_SHIFT).unsigned_abs()) <= ms
     }
 
     /// Reads the numbering at the end of the file that `conn` has attached as `name`, or `None` if the file has no runs.
@@ -60,12 +60,12 @@ impl Numbering {
             };
             let end = countable(end, "a number in run_data")?;
             let base = countable(base, "a number in run_data")?;
-            let mut of_stream = Self {
+            let mut stream_numbering = Self {
                 base,
                 next: [base; Stream::ALL.len()],
             };
-            of_stream.next[stream as usize] = end;
-            numbering = Some(numbering.map_or(of_stream, |known| known.latest(of_stream)));
+            stream_numbering.next[stream as usize] = end;
+            numbering = Some(numbering.map_or(stream_numbering, |known| known.latest(stream_numbering)));
         }
         Ok(numbering)
     }
@@ -124,7 +124,7 @@ impl Runs {
         run.count += 1;
         run.seq[1] = seq;
         run.ts = [run.ts[0].min(ts), run.ts[1].max(ts)];
-        if run.count >= RUN {
+        if run.count >= MAX_RUN_RECORDS {
             self.complete.push((stream, *run));
             *open = None;
         }

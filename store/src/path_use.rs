@@ -25,17 +25,17 @@ const MAX_FLOWS: usize = 200_000;
 /// Maximum number of changes; older ones are dropped.
 const MAX_CHANGES: usize = 100_000;
 /// Maximum number of selected flows per file.
-const MAX_WANTED: usize = 20_000;
+const MAX_SELECTED_FLOWS: usize = 20_000;
 /// Maximum number of flows in a tally.
-const MAX_USED: usize = 20_000;
+const MAX_TALLIED_FLOWS: usize = 20_000;
 /// Maximum number of intervals and paths for one answer: about 30 MB.
 const MAX_PARTS: usize = 1_000_000;
 /// Maximum number of flows that are read one by one, per minute.
-const FEW_FLOWS: usize = 50;
+const MAX_LOOKUP_FLOWS: usize = 50;
 /// Maximum number of per-minute lookups; each takes a few microseconds.
-const FEW_MINUTES: u64 = 10_000;
+const MAX_LOOKUPS: u64 = 10_000;
 /// Longest time for which a flow's count may not be stored yet: minutes are stored up to two minutes late.
-const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
+const MAX_COUNT_DELAY: Nanos = 3 * MINUTE;
 
 /// Selects the flows that match all given conditions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -134,10 +134,19 @@ pub struct PathPart {
     pub reports: u64,
 }
 
+/// Times of a flow's first and latest report, ns since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lifetime {
+    /// The time of the first report.
+    pub first: Nanos,
+    /// The time of the latest report.
+    pub last: Nanos,
+}
+
 /// Report counts per interval and path history of one flow.
 #[derive(Default, Debug)]
 struct FlowUse {
-    counted: Vec<PathPart>,
+    intervals: Vec<PathPart>,
     /// Start times of the flow's paths, with the paths' indexes.
     paths: BTreeSet<(Nanos, usize)>,
 }
@@ -149,7 +158,7 @@ pub struct UseTally {
     flows: HashMap<FlowKey, FlowUse, Seeded>,
     paths: Paths,
     /// Number of intervals and paths that may still be added.
-    room: usize,
+    room_left: usize,
     spread: Nanos,
     truncated: bool,
 }
@@ -160,14 +169,14 @@ pub struct ChangeTally {
     span: Span,
     paths: Paths,
     /// Current path of each flow at the present point of the scan.
-    now: HashMap<FlowKey, usize, Seeded>,
-    found: Vec<FoundChange>,
+    current_paths: HashMap<FlowKey, usize, Seeded>,
+    changes: Vec<IndexedChange>,
     truncated: bool,
 }
 
 /// A change between two paths, by their indexes. `before` is `None` if the earlier path is not stored.
 #[derive(Clone, Copy, Debug)]
-struct FoundChange {
+struct IndexedChange {
     ts: Nanos,
     flow: FlowKey,
     before: Option<usize>,
@@ -177,7 +186,7 @@ struct FoundChange {
 impl FlowSelector {
     /// Returns true if a flow is selected.
     pub fn matches(&self, flow: &FlowKey) -> bool {
-        self.flow.is_none_or(|wanted| wanted == *flow)
+        self.flow.is_none_or(|expected| expected == *flow)
             && self
                 .src
                 .as_ref()
@@ -189,9 +198,9 @@ impl FlowSelector {
     }
 }
 
-/// Returns true if `address`, one of the flow's, is `wanted`. A flow known only by its Flow ID has no addresses.
-fn has_address(flow: &FlowKey, address: IpAddr, wanted: &str) -> bool {
-    flow.known_id().is_none() && address.to_string() == wanted
+/// Returns true if `address`, one of the flow's, is `expected`. A flow known only by its Flow ID has no addresses.
+fn has_address(flow: &FlowKey, address: IpAddr, expected: &str) -> bool {
+    flow.known_id().is_none() && address.to_string() == expected
 }
 
 impl Reader {
@@ -211,20 +220,20 @@ impl Reader {
             for file in self.files_in(span.from(), span.to())? {
                 self.query_file(&file, &deadline, |conn, features| {
                     changes.paths.next_file();
-                    let only = match flows.flow {
+                    let selected_number = match flows.flow {
                         Some(flow) => match find_flow(conn, flow.id(), Some(flow))? {
                             Some((number, _)) => Some(number),
                             None => return Ok(()),
                         },
                         None => None,
                     };
-                    let keys = match only {
-                        Some(_) => Keys::Each,
+                    let keys = match selected_number {
+                        Some(_) => Keys::OnDemand,
                         None => self.keys().load(conn, &file, usize::MAX)?,
                     };
                     let mut current = 0;
                     let mut flow = None;
-                    each_path(conn, features, only, span.to(), |number, ts, path| {
+                    each_path(conn, features, selected_number, span.to(), |number, ts, path| {
                         if number != current {
                             current = number;
                             flow = keys.get(conn, number)?.filter(|flow| flows.matches(flow));
@@ -251,14 +260,14 @@ impl Reader {
     fn uses_within(
         &self,
         span: Span,
-        room: usize,
+        room_left: usize,
         flows: &FlowSelector,
         limit: usize,
     ) -> Result<PathUses, QueryError> {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut uses = UseTally::new(span);
-            uses.room = room;
+            uses.room_left = room_left;
             for file in self.files_in(span.from(), span.to())? {
                 self.query_file(&file, &deadline, |conn, features| {
                     let (numbers, more) = select_flows(conn, flows)?;
@@ -278,8 +287,8 @@ impl ChangeTally {
         Self {
             span,
             paths: Paths::default(),
-            now: HashMap::default(),
-            found: Vec::new(),
+            current_paths: HashMap::default(),
+            changes: Vec::new(),
             truncated: false,
         }
     }
@@ -306,8 +315,8 @@ impl ChangeTally {
         is_change: impl FnOnce() -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
         let span = self.span;
-        let is_full = self.now.len() >= MAX_FLOWS;
-        let before = match self.now.entry(flow) {
+        let is_full = self.current_paths.len() >= MAX_FLOWS;
+        let before = match self.current_paths.entry(flow) {
             Entry::Occupied(mut known) => Some(known.insert(path)),
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
@@ -325,31 +334,31 @@ impl ChangeTally {
         if before == Some(path) || ts < span.from() {
             return Ok(());
         }
-        self.found.push(FoundChange {
+        self.changes.push(IndexedChange {
             ts,
             flow,
             before,
             after: path,
         });
-        if self.found.len() >= 2 * MAX_CHANGES {
-            self.keep_latest(MAX_CHANGES);
+        if self.changes.len() >= 2 * MAX_CHANGES {
+            self.truncate_to_latest(MAX_CHANGES);
             self.truncated = true;
         }
         Ok(())
     }
 
-    fn keep_latest(&mut self, most: usize) {
-        self.found
+    fn truncate_to_latest(&mut self, most: usize) {
+        self.changes
             .sort_unstable_by_key(|change| Reverse((change.ts, change.flow)));
-        self.found.truncate(most);
+        self.changes.truncate(most);
     }
 
     /// Returns the latest changes and the largest groups, at most `limit` of each.
     pub fn finish(mut self, limit: usize) -> PathChanges {
-        let truncated = self.truncated || self.found.len() > MAX_CHANGES;
-        self.keep_latest(MAX_CHANGES);
+        let truncated = self.truncated || self.changes.len() > MAX_CHANGES;
+        self.truncate_to_latest(MAX_CHANGES);
         let nodes = self.paths.into_nodes();
-        let latest = self.found.iter().take(limit);
+        let latest = self.changes.iter().take(limit);
         let changes = latest
             .map(|change| PathChange {
                 ts: change.ts,
@@ -358,16 +367,16 @@ impl ChangeTally {
                 after: nodes_at(&nodes, Some(change.after)),
             })
             .collect();
-        let mut same: BTreeMap<(Option<usize>, usize), ChangeGroup> = BTreeMap::new();
+        let mut groups: BTreeMap<(Option<usize>, usize), ChangeGroup> = BTreeMap::new();
         let mut seen: HashSet<(Option<usize>, usize, FlowKey), Seeded> = HashSet::default();
-        for FoundChange {
+        for IndexedChange {
             ts,
             flow,
             before,
             after,
-        } in self.found.iter().copied()
+        } in self.changes.iter().copied()
         {
-            let group = same.entry((before, after)).or_insert_with(|| ChangeGroup {
+            let group = groups.entry((before, after)).or_insert_with(|| ChangeGroup {
                 before: nodes_at(&nodes, before),
                 after: nodes_at(&nodes, Some(after)),
                 flows: 0,
@@ -380,7 +389,7 @@ impl ChangeTally {
             group.first = group.first.min(ts);
             group.last = group.last.max(ts);
         }
-        let mut groups: Vec<ChangeGroup> = same.into_values().collect();
+        let mut groups: Vec<ChangeGroup> = groups.into_values().collect();
         groups.sort_by(|a, b| {
             let by_size = (b.flows, b.changes).cmp(&(a.flows, a.changes));
             by_size.then_with(|| (&a.before, &a.after).cmp(&(&b.before, &b.after)))
@@ -391,7 +400,7 @@ impl ChangeTally {
             changes,
             groups,
             group_total,
-            total: self.found.len() as u64,
+            total: self.changes.len() as u64,
             truncated,
         }
     }
@@ -409,7 +418,7 @@ impl UseTally {
             span,
             flows: HashMap::default(),
             paths: Paths::default(),
-            room: MAX_PARTS,
+            room_left: MAX_PARTS,
             spread: 0,
             truncated: false,
         }
@@ -425,16 +434,16 @@ impl UseTally {
         self.spread = self.spread.max(length);
     }
 
-    /// Adds a flow. `parts` are its report counts per interval; `life` is the time of its first and latest report, if known;
+    /// Adds a flow. `parts` are its report counts per interval; `lifetime` is `None` if it is not stored;
     /// `paths` are the start times of its paths in the span, including the path at the start of the span.
     pub fn add(
         &mut self,
         flow: FlowKey,
         mut parts: Vec<PathPart>,
-        life: Option<(Nanos, Nanos)>,
+        lifetime: Option<Lifetime>,
         paths: impl Iterator<Item = (Nanos, Vec<u32>)>,
     ) {
-        limit_to_life(&mut parts, life, self.span);
+        limit_to_lifetime(&mut parts, lifetime, self.span);
         if parts.is_empty() {
             return;
         }
@@ -445,16 +454,16 @@ impl UseTally {
     /// Inserts a flow, if the limits allow it.
     fn insert(&mut self, flow: FlowKey, parts: Vec<PathPart>, paths: Vec<(Nanos, usize)>) {
         self.truncated |= paths.len() >= MAX_PATHS_PER_FLOW;
-        let is_full = self.flows.len() >= MAX_USED && !self.flows.contains_key(&flow);
+        let is_full = self.flows.len() >= MAX_TALLIED_FLOWS && !self.flows.contains_key(&flow);
         // All or nothing: intervals without their paths would count for the unknown path.
         let needed = parts.len() + paths.len();
-        if is_full || needed > self.room {
+        if is_full || needed > self.room_left {
             self.truncated = true;
             return;
         }
-        self.room -= needed;
+        self.room_left -= needed;
         let flow_use = self.flows.entry(flow).or_default();
-        flow_use.counted.extend(parts);
+        flow_use.intervals.extend(parts);
         flow_use.paths.extend(paths);
     }
 
@@ -467,16 +476,16 @@ impl UseTally {
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
         let span = self.span;
-        let mut counted = self.counted(conn, features, &numbers)?;
+        let mut counted = self.read_intervals(conn, features, &numbers)?;
         for number in numbers.keys() {
             let mut parts = counted.remove(number).unwrap_or_default();
-            limit_to_life(&mut parts, life(conn, *number)?, span);
+            limit_to_lifetime(&mut parts, read_lifetime(conn, *number)?, span);
             if !parts.is_empty() {
                 counted.insert(*number, parts);
             }
         }
-        let wanted: FastSet<i64> = counted.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &wanted, false)?;
+        let counted_flows: FastSet<i64> = counted.keys().copied().collect();
+        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &counted_flows, false)?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else {
                 continue;
@@ -492,7 +501,7 @@ impl UseTally {
 
     /// Reads report counts per interval of flows, by their IDs in the file. The resolution depends on the number of flows, see
     /// [`use_pieces`].
-    fn counted(
+    fn read_intervals(
         &mut self,
         conn: &Connection,
         features: Features,
@@ -503,14 +512,14 @@ impl UseTally {
         } else {
             vec![Piece::minutes(self.span)]
         };
-        let mut parts = Parts {
+        let mut parts = FlowIntervals {
             by_flow: FastMap::default(),
-            room: self.room,
+            room_left: self.room_left,
             truncated: false,
         };
         for piece in pieces {
             self.spread = self.spread.max(piece.length());
-            if numbers.len() <= FEW_FLOWS {
+            if numbers.len() <= MAX_LOOKUP_FLOWS {
                 for number in numbers.keys() {
                     read_flow(conn, piece, *number, &mut |sum| parts.add(*number, sum))?;
                 }
@@ -567,7 +576,7 @@ impl UseTally {
 
 /// A flow's use of one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
+struct PathShare {
     reports: u64,
     time: Nanos,
     first: Nanos,
@@ -575,19 +584,19 @@ struct Part {
 }
 
 /// Report counts per interval, by the flows' IDs in the file, while it is read.
-struct Parts {
+struct FlowIntervals {
     by_flow: FastMap<i64, Vec<PathPart>>,
-    room: usize,
+    room_left: usize,
     truncated: bool,
 }
 
-impl Parts {
+impl FlowIntervals {
     fn add(&mut self, number: i64, sum: SpanSum) {
-        if self.room == 0 {
+        if self.room_left == 0 {
             self.truncated = true;
             return;
         }
-        self.room -= 1;
+        self.room_left -= 1;
         self.by_flow.entry(number).or_default().push(PathPart {
             from: sum.first,
             to: sum.last,
@@ -598,22 +607,22 @@ impl Parts {
 
 impl FlowUse {
     /// Returns reports and time per path. The reports of an interval are divided among its paths in proportion to their time.
-    fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, Part> {
-        let mut parts: BTreeMap<Option<usize>, Part> = BTreeMap::new();
-        let began = self.counted.iter().map(|counted| counted.from).min();
+    fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, PathShare> {
+        let mut parts: BTreeMap<Option<usize>, PathShare> = BTreeMap::new();
+        let first_interval = self.intervals.iter().map(|counted| counted.from).min();
         let first = self.paths.first().map(|(ts, _)| *ts);
-        for counted in &self.counted {
+        for counted in &self.intervals {
             let mut from = counted.from.max(span.from());
             let to = counted.to.min(span.to());
             // The flow's first minute starts before the flow itself, which starts with the report that shows its path.
             if let Some(first) = first
-                && Some(counted.from) == began
+                && Some(counted.from) == first_interval
                 && (from..to).contains(&first)
             {
                 from = first;
             }
             let length = to.saturating_sub(from);
-            let mut rest = counted.reports;
+            let mut unassigned = counted.reports;
             let mut ts = from;
             while ts < to {
                 let (path, until) = self.path_at(ts);
@@ -621,12 +630,12 @@ impl FlowUse {
                 let share = u128::from(counted.reports) * u128::from(until - ts) / u128::from(length);
                 // The last share gets the rounding remainder.
                 let share = if until == to {
-                    rest
+                    unassigned
                 } else {
-                    u64::try_from(share).unwrap_or(rest).min(rest)
+                    u64::try_from(share).unwrap_or(unassigned).min(unassigned)
                 };
-                rest -= share;
-                let part = parts.entry(path).or_insert(Part {
+                unassigned -= share;
+                let part = parts.entry(path).or_insert(PathShare {
                     reports: 0,
                     time: 0,
                     first: ts,
@@ -665,7 +674,7 @@ fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BT
     let mut rows = select.query([&flows.src, &flows.dst])?;
     let mut flows_by_number = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        if flows_by_number.len() >= MAX_WANTED {
+        if flows_by_number.len() >= MAX_SELECTED_FLOWS {
             return Ok((flows_by_number, true));
         }
         if let Some(flow) = parse_flow(row)?.filter(|flow| flows.matches(flow)) {
@@ -678,27 +687,34 @@ fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BT
 /// Returns the pieces of a span in which the path use of `flows` flows is read: per minute for few flows and a short span, per
 /// ten minutes for few flows and a long span, and for many flows the longest available rollups.
 pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
-    if flows > FEW_FLOWS as u64 {
+    if flows > MAX_LOOKUP_FLOWS as u64 {
         span.pieces()
-    } else if flows.saturating_mul(span.length() / MINUTE) > FEW_MINUTES {
+    } else if flows.saturating_mul(span.length() / MINUTE) > MAX_LOOKUPS {
         span.pieces_up_to(600)
     } else {
         vec![Piece::minutes(span)]
     }
 }
 
-/// Returns the times of a flow's first and latest report, ns, as stored in the file.
-fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos)>> {
+/// Reads a flow's lifetime as stored in the file.
+fn read_lifetime(conn: &Connection, number: i64) -> rusqlite::Result<Option<Lifetime>> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
     select
-        .query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))
+        .query_row([number], |row| {
+            Ok(Lifetime {
+                first: unsigned(row, 0)?,
+                last: unsigned(row, 1)?,
+            })
+        })
         .optional()
 }
 
 /// Limits intervals to the time between a flow's first and latest report. If the flow was seen after the last complete minute,
 /// adds an interval without reports up to then.
-fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: Span) {
-    let Some((first, last)) = life else { return };
+fn limit_to_lifetime(parts: &mut Vec<PathPart>, lifetime: Option<Lifetime>, span: Span) {
+    let Some(Lifetime { first, last }) = lifetime else {
+        return;
+    };
     let end = parts.iter().map(|part| part.to).max();
     for part in parts.iter_mut() {
         // Intervals before `first` belong to an earlier lifetime: the flow had expired and appeared again.
@@ -712,7 +728,7 @@ fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: 
         }
     }
     let from = end.unwrap_or(first).max(first);
-    if last > from && last - from <= LATEST_UNCOUNTED && last > span.from() && from < span.to() {
+    if last > from && last - from <= MAX_COUNT_DELAY && last > span.from() && from < span.to() {
         parts.push(PathPart {
             from,
             to: last,

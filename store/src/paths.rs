@@ -15,14 +15,14 @@ use crate::rows::{int, unsigned};
 use crate::schema::Features;
 
 /// The query for the latest paths of one flow.
-const FLOW_PATHS: &str =
+const FLOW_PATHS_SQL: &str =
     "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
 /// Maximum number of paths of a flow per file; the latest are used.
 pub const MAX_PATHS_PER_FLOW: usize = 100;
 /// Maximum number of paths of all flows of a file: about 50 MB.
 const MAX_PATHS: usize = 1_000_000;
 /// Minimum number of flows for which a file is read in one pass.
-const MANY_FLOWS: usize = 1_000;
+const MIN_SCAN_FLOWS: usize = 1_000;
 
 /// A set of distinct paths, each with an index from 0.
 #[derive(Default, Debug)]
@@ -76,28 +76,28 @@ pub(crate) type PathTimes = FastMap<i64, Vec<(Nanos, i64)>>;
 
 /// Access to a file's path history and to the basis of each flow's latency: by lookup, or from memory after one pass.
 pub(crate) enum PathHistory {
-    Each {
+    OnDemand {
         features: Features,
     },
-    All {
+    Loaded {
         bases: FastMap<i64, u8>,
         paths: PathTimes,
     },
 }
 
 impl PathHistory {
-    /// Prepares the history of the flows with the IDs `wanted`. One pass over the file pays off for a good part of its flows.
+    /// Prepares the history of the flows with the IDs `selected`. One pass over the file pays off for a good part of its flows.
     /// `with_bases` also reads the latency bases.
     pub(crate) fn read(
         conn: &Connection,
         features: Features,
         from: Nanos,
         to: Nanos,
-        wanted: &FastSet<i64>,
+        selected: &FastSet<i64>,
         with_bases: bool,
     ) -> rusqlite::Result<Self> {
-        if !are_many(conn, wanted.len())? {
-            return Ok(Self::Each { features });
+        if !is_scan_worthwhile(conn, selected.len())? {
+            return Ok(Self::OnDemand { features });
         }
         let mut bases = FastMap::default();
         let mut latest = FastMap::default();
@@ -106,7 +106,7 @@ impl PathHistory {
         let mut rows = select.query([with_bases || !features.spans])?;
         while let Some(row) = rows.next()? {
             let flow: i64 = row.get(0)?;
-            if wanted.contains(&flow) {
+            if selected.contains(&flow) {
                 bases.insert(flow, row.get(1)?);
                 if !features.spans
                     && let Some(path) = row.get::<_, Option<i64>>(3)?
@@ -115,22 +115,22 @@ impl PathHistory {
                 }
             }
         }
-        let (mut paths, _) = read_in_order(conn, features, from, to, Some(wanted))?;
+        let (mut paths, _) = read_in_order(conn, features, from, to, Some(selected))?;
         // A flow without an event began in an earlier file and kept its path.
         for (flow, path) in latest {
             paths.entry(flow).or_insert_with(|| vec![path]);
         }
-        Ok(Self::All { bases, paths })
+        Ok(Self::Loaded { bases, paths })
     }
 
     /// Returns the basis of a flow's latest latency.
     pub(crate) fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
         let number = match self {
-            Self::Each { .. } => {
+            Self::OnDemand { .. } => {
                 let mut select = conn.prepare_cached("SELECT basis FROM f0.flow_data WHERE flow = ?1")?;
                 select.query_row([flow], |row| row.get(0)).optional()?
             }
-            Self::All { bases, .. } => bases.get(&flow).copied(),
+            Self::Loaded { bases, .. } => bases.get(&flow).copied(),
         };
         Ok(number.and_then(|number: u8| Basis::ALL.get(usize::from(number)).copied()))
     }
@@ -144,8 +144,10 @@ impl PathHistory {
         to: Nanos,
     ) -> rusqlite::Result<Vec<(Nanos, i64)>> {
         match self {
-            Self::Each { features } if features.spans => latest_paths(conn, FLOW_PATHS, flow, from, to),
-            Self::Each { .. } => {
+            Self::OnDemand { features } if features.spans => {
+                latest_paths(conn, FLOW_PATHS_SQL, flow, from, to)
+            }
+            Self::OnDemand { .. } => {
                 let paths = latest_paths(conn, &flow_paths_from_events(), flow, from, to)?;
                 if paths.is_empty() {
                     path_without_events(conn, flow)
@@ -153,7 +155,7 @@ impl PathHistory {
                     Ok(paths)
                 }
             }
-            Self::All { paths, .. } => {
+            Self::Loaded { paths, .. } => {
                 let mut paths = paths.remove(&flow).unwrap_or_default();
                 paths.drain(..paths.len().saturating_sub(MAX_PATHS_PER_FLOW));
                 Ok(paths)
@@ -163,10 +165,10 @@ impl PathHistory {
 }
 
 /// Returns true if this many flows are a good part (a quarter) of the file's.
-fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
+fn is_scan_worthwhile(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
     let mut select = conn.prepare_cached("SELECT value FROM f0.meta WHERE name = 'flows'")?;
-    let all: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
-    Ok(flows >= MANY_FLOWS && all.is_none_or(|all| int(flows as u64) >= all / 4))
+    let flow_count: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
+    Ok(flows >= MIN_SCAN_FLOWS && flow_count.is_none_or(|count| int(flows as u64) >= count / 4))
 }
 
 /// Reads the paths of all flows in a time span, in time order, starting with the path that each had at its start. Also returns
@@ -193,16 +195,16 @@ pub(crate) fn read_all_paths(
     Ok((paths, is_cut))
 }
 
-/// Reads the paths of the `wanted` flows, or of all flows up to [`MAX_PATHS`], in one pass. Also returns whether that limit was
+/// Reads the paths of the `selected` flows, or of all flows up to [`MAX_PATHS`], in one pass. Also returns whether that limit was
 /// reached.
 fn read_in_order(
     conn: &Connection,
     features: Features,
     from: Nanos,
     to: Nanos,
-    wanted: Option<&FastSet<i64>>,
+    selected: Option<&FastSet<i64>>,
 ) -> rusqlite::Result<(PathTimes, bool)> {
-    let mut all = PathTimes::default();
+    let mut paths_by_flow = PathTimes::default();
     let mut total = 0;
     // The current flow, and the last unwanted one: the rows of a flow are adjacent.
     let mut current: Option<i64> = None;
@@ -219,26 +221,26 @@ fn read_in_order(
         if current != Some(flow) {
             if let Some(previous) = current.take() {
                 // Cloned to get an exact capacity; the buffer is reused.
-                all.insert(previous, paths.clone());
+                paths_by_flow.insert(previous, paths.clone());
             }
             paths.clear();
-            if wanted.is_some_and(|wanted| !wanted.contains(&flow)) {
+            if selected.is_some_and(|selected| !selected.contains(&flow)) {
                 skipped = Some(flow);
                 continue;
             }
             current = Some(flow);
         }
-        if wanted.is_none() && total >= MAX_PATHS {
-            all.insert(flow, paths);
-            return Ok((all, true));
+        if selected.is_none() && total >= MAX_PATHS {
+            paths_by_flow.insert(flow, paths);
+            return Ok((paths_by_flow, true));
         }
         if ts >= to {
             continue;
         }
         if ts <= from || paths.len() >= 2 * MAX_PATHS_PER_FLOW {
             // Only the last path before the span and the latest ones within it are kept.
-            let kept = if ts <= from { 0 } else { MAX_PATHS_PER_FLOW };
-            let removed = paths.len().saturating_sub(kept);
+            let limit = if ts <= from { 0 } else { MAX_PATHS_PER_FLOW };
+            let removed = paths.len().saturating_sub(limit);
             paths.drain(..removed);
             total -= removed;
         }
@@ -246,9 +248,9 @@ fn read_in_order(
         total += 1;
     }
     if let Some(flow) = current {
-        all.insert(flow, paths);
+        paths_by_flow.insert(flow, paths);
     }
-    Ok((all, false))
+    Ok((paths_by_flow, false))
 }
 
 fn latest_paths(
@@ -333,11 +335,11 @@ mod tests {
             });
             paths
         };
-        let mut all = Paths::default();
-        assert_eq!(all.join(of(0..40)), (0..40).collect::<Vec<_>>());
-        assert_eq!(all.join(of(30..60)), (30..60).collect::<Vec<_>>());
+        let mut paths_by_flow = Paths::default();
+        assert_eq!(paths_by_flow.join(of(0..40)), (0..40).collect::<Vec<_>>());
+        assert_eq!(paths_by_flow.join(of(30..60)), (30..60).collect::<Vec<_>>());
         assert_eq!(
-            all.into_nodes(),
+            paths_by_flow.into_nodes(),
             (0..60).map(|node| vec![node]).collect::<Vec<_>>()
         );
     }

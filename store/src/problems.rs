@@ -68,7 +68,7 @@ impl NewProblem {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problems {
     list: Vec<FileProblem>,
-    last: u64,
+    last_number: u64,
     /// Number of lasting problems beyond the list, by kind.
     unlisted: BTreeMap<ProblemKind, usize>,
 }
@@ -97,19 +97,19 @@ impl Problems {
         if is_state && self.list.iter().any(|known| new.is_same(known)) {
             return;
         }
-        let alike: Vec<usize> = (0..self.list.len())
+        let same_group: Vec<usize> = (0..self.list.len())
             .filter(|i| self.list[*i].kind.is_state() == is_state)
             .collect();
-        if alike.len() >= MAX_PROBLEMS {
+        if same_group.len() >= MAX_PROBLEMS {
             if is_state {
                 *self.unlisted.entry(new.kind).or_default() += 1;
                 return;
             }
-            self.list.remove(alike[0]);
+            self.list.remove(same_group[0]);
         }
-        self.last += 1;
+        self.last_number += 1;
         self.list.push(FileProblem {
-            number: self.last,
+            number: self.last_number,
             file: new.file,
             kind: new.kind,
             message: new.message,

@@ -23,11 +23,11 @@ use crate::rows::{
 };
 
 /// Events per query of a search: small enough when matches are frequent, large enough when they are rare.
-const PAGE: usize = 4_096;
+const PAGE_ROWS: usize = 4_096;
 /// Maximum number of events that one search examines: about a quarter of a second.
-const MAX_SEEN: usize = 125_000;
+const MAX_EXAMINED: usize = 125_000;
 /// Number of leading columns that hold the flow.
-const FLOW: usize = 5;
+const FLOW_COLUMN_COUNT: usize = 5;
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
                              threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
 const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
@@ -38,11 +38,11 @@ const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
 /// The most frequent kinds of events.
-const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
+const COMMON_KINDS: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
 /// Windows before the newest record that are searched first, ns: 5 minutes, 1 hour, 12 hours.
-const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
+const SEARCH_WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 /// Number of newest files that are queried first.
-const FEW_FILES: usize = 4;
+const FIRST_GROUP_FILES: usize = 4;
 const EVENTS_PER_POINT: usize = 8;
 
 impl Reader {
@@ -60,7 +60,7 @@ impl Reader {
             &clause,
             filter.limit,
             deadline,
-            Ranked::new(event_row, |row| (row.event.ts, row.event.id)),
+            RowReader::new(event_row, |row| (row.event.ts, row.event.id)),
         )
     }
 
@@ -82,7 +82,7 @@ impl Reader {
         }
         // With both conditions, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides
         // the column from the planner.
-        let by_kind = filter.kind.is_some_and(|kind| !COMMON.contains(&kind));
+        let by_kind = filter.kind.is_some_and(|kind| !COMMON_KINDS.contains(&kind));
         for (column, value) in filter.conditions() {
             let column = if by_kind && column == "node" {
                 "+node"
@@ -107,35 +107,35 @@ impl Reader {
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<(Vec<EventRow>, Option<EventRank>), QueryError> {
         let mut matching = Vec::new();
-        let mut seen = 0;
+        let mut examined = 0;
         let mut before = filter.before;
         let deadline = self.deadline();
-        while seen < MAX_SEEN {
+        while examined < MAX_EXAMINED {
             let mut rows = self.events_until(
                 &EventFilter {
                     before,
-                    limit: PAGE,
+                    limit: PAGE_ROWS,
                     ..*filter
                 },
                 &deadline,
             )?;
-            let is_last = rows.len() < PAGE;
+            let is_last = rows.len() < PAGE_ROWS;
             let last = rows.last().map_or(0, |row| row.event.ts);
-            let left = filter.limit - matching.len();
+            let missing = filter.limit - matching.len();
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
                 // The whole page has one time, and more events may have it: examine all of them.
-                let same = EventFilter {
-                    limit: left,
+                let simultaneous = EventFilter {
+                    limit: missing,
                     ..*filter
                 };
-                seen += self.events_at(&same, last, &deadline, &mut matching, &mut is_wanted)?;
+                examined += self.events_at(&simultaneous, last, &deadline, &mut matching, &mut is_wanted)?;
                 before = Some(last);
             } else {
                 // More events may have the last time; the next page gets all of them.
                 before = Some(last.saturating_add(1));
                 rows.retain(|row| is_last || row.event.ts != last);
-                seen += rows.len();
-                matching.extend(rows.into_iter().filter(&mut is_wanted).take(left));
+                examined += rows.len();
+                matching.extend(rows.into_iter().filter(&mut is_wanted).take(missing));
             }
             if is_last || matching.len() >= filter.limit {
                 return Ok((matching, None));
@@ -164,25 +164,25 @@ impl Reader {
             order: None,
             ..Self::event_clause(&filter)
         };
-        let mut wanted: Vec<EventRow> = Vec::new();
-        let seen = self.with_retry(|| {
-            wanted.clear();
-            let mut seen = 0;
+        let mut selected: Vec<EventRow> = Vec::new();
+        let examined = self.with_retry(|| {
+            selected.clear();
+            let mut examined = 0;
             for group in self.groups(&clause)? {
                 self.select(group.files, &clause, usize::MAX, deadline, |row| {
-                    seen += 1;
-                    wanted.extend(Some(event_row(row)?).filter(&mut is_wanted));
-                    if wanted.len() / 2 >= filter.limit {
-                        keep_first(&mut wanted, filter.limit);
+                    examined += 1;
+                    selected.extend(Some(event_row(row)?).filter(&mut is_wanted));
+                    if selected.len() / 2 >= filter.limit {
+                        keep_first(&mut selected, filter.limit);
                     }
                     Ok(())
                 })?;
             }
-            Ok(seen)
+            Ok(examined)
         })?;
-        keep_first(&mut wanted, filter.limit);
-        found.append(&mut wanted);
-        Ok(seen)
+        keep_first(&mut selected, filter.limit);
+        found.append(&mut selected);
+        Ok(examined)
     }
 
     /// Returns the latest `limit` rollups, in ascending order of time.
@@ -197,7 +197,7 @@ impl Reader {
         }
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some() || filter.node.is_some();
-        let mut rows = self.latest(&clause, filter.limit, Ranked::new(rollup, |row| (row.ts, 0)))?;
+        let mut rows = self.latest(&clause, filter.limit, RowReader::new(rollup, |row| (row.ts, 0)))?;
         rows.reverse();
         Ok(rows)
     }
@@ -212,7 +212,7 @@ impl Reader {
         clause.equal("node", filter.node.map(number));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
-        self.latest(&clause, filter.limit, Ranked::new(drop_row, |row| (row.ts, 0)))
+        self.latest(&clause, filter.limit, RowReader::new(drop_row, |row| (row.ts, 0)))
     }
 
     /// Returns losses of reports, newest first.
@@ -223,7 +223,7 @@ impl Reader {
         let mut clause = Clause::new("losses", LOSS_COLUMNS);
         clause.time(filter.from, filter.before);
         clause.equal("node", filter.node.map(number));
-        self.latest(&clause, filter.limit, Ranked::new(loss, |row| (row.ts, 0)))
+        self.latest(&clause, filter.limit, RowReader::new(loss, |row| (row.ts, 0)))
     }
 
     /// Returns the latest state of one flow, or of the flows seen most recently, newest first.
@@ -236,9 +236,9 @@ impl Reader {
             ..Clause::new("flows", FLOW_COLUMNS)
         };
         clause.equal("flow", flow.map(text));
-        let mut ranked = Ranked::new(flow_state, |state| (state.row.last_seen, 0));
-        ranked.key = |state| Some(state.row.flow);
-        self.latest(&clause, limit, ranked)
+        let mut reader = RowReader::new(flow_state, |state| (state.row.last_seen, 0));
+        reader.key = |state| Some(state.row.flow);
+        self.latest(&clause, limit, reader)
     }
 
     /// Returns the latencies and paths of a flow over time from its events, at most the latest `limit` points.
@@ -257,15 +257,15 @@ impl Reader {
         clause.equal("flow", Some(text(flow)));
         clause.scattered = true;
         clause.terms.push(FlowHistory::EVENTS.to_owned());
-        let most = FlowHistory::events_for(limit);
+        let max_events = FlowHistory::events_for(limit);
         let mut events = self.latest(
             &clause,
-            most,
-            Ranked::new(event_row, |row| (row.event.ts, row.event.id)),
+            max_events,
+            RowReader::new(event_row, |row| (row.event.ts, row.event.id)),
         )?;
-        let cut = events.len() == most;
+        let is_cut = events.len() == max_events;
         events.reverse();
-        Ok(FlowHistory::from_events(events, cut, limit))
+        Ok(FlowHistory::from_events(events, is_cut, limit))
     }
 
     /// Returns totals over all files. This is cheap, because each file stores its counts in `meta`.
@@ -274,7 +274,7 @@ impl Reader {
     /// The directory cannot be read.
     pub fn totals(&self) -> Result<Totals, QueryError> {
         let mut totals = Totals::default();
-        for (bytes, known) in self.all_known()? {
+        for (bytes, known) in self.all_file_facts()? {
             totals.files += 1;
             totals.bytes += bytes;
             totals.from = totals.from.into_iter().chain(known.time("from")).min();
@@ -289,8 +289,8 @@ impl Reader {
     }
 
     /// Returns the newest `limit` rows, newest first.
-    fn latest<T>(&self, clause: &Clause, limit: usize, ranked: Ranked<T>) -> Result<Vec<T>, QueryError> {
-        self.latest_until(clause, limit, &self.deadline(), ranked)
+    fn latest<T>(&self, clause: &Clause, limit: usize, reader: RowReader<T>) -> Result<Vec<T>, QueryError> {
+        self.latest_until(clause, limit, &self.deadline(), reader)
     }
 
     /// Returns the newest `limit` rows, within a deadline.
@@ -299,12 +299,12 @@ impl Reader {
         clause: &Clause,
         limit: usize,
         deadline: &Deadline,
-        ranked: Ranked<T>,
+        reader: RowReader<T>,
     ) -> Result<Vec<T>, QueryError> {
         self.with_retry(|| {
             let mut rows = Vec::new();
-            for from in self.beginnings(clause)? {
-                rows = self.newest(&clause.since(from), limit, deadline, &ranked)?;
+            for from in self.start_times(clause)? {
+                rows = self.newest(&clause.since(from), limit, deadline, &reader)?;
                 if rows.len() >= limit {
                     break;
                 }
@@ -319,21 +319,21 @@ impl Reader {
         clause: &Clause,
         limit: usize,
         deadline: &Deadline,
-        ranked: &Ranked<T>,
+        reader: &RowReader<T>,
     ) -> Result<Vec<T>, QueryError> {
         let mut rows = Vec::new();
         for group in self.groups(clause)? {
-            let oldest = rows.last().map(|row| (ranked.rank)(row).0);
+            let oldest = rows.last().map(|row| (reader.rank)(row).0);
             if rows.len() >= limit && group.to.zip(oldest).is_some_and(|(to, oldest)| to < oldest) {
                 break;
             }
             self.select(group.files, clause, limit, deadline, |row| {
-                rows.push((ranked.read)(row)?);
+                rows.push((reader.read)(row)?);
                 Ok(())
             })?;
-            rows.sort_by_cached_key(|row| Reverse((ranked.rank)(row)));
-            let mut seen = HashSet::new();
-            rows.retain(|row| (ranked.key)(row).is_none_or(|key| seen.insert(key)));
+            rows.sort_by_cached_key(|row| Reverse((reader.rank)(row)));
+            let mut keys = HashSet::new();
+            rows.retain(|row| (reader.key)(row).is_none_or(|key| keys.insert(key)));
             rows.truncate(limit);
         }
         Ok(rows)
@@ -342,7 +342,7 @@ impl Reader {
     /// Returns the files of a clause in groups that one query can join, newest first. The first group is small because it often
     /// suffices; later ones are as large as possible.
     fn groups(&self, clause: &Clause) -> Result<Vec<FileGroup>, QueryError> {
-        self.file_groups(clause.from, clause.before, FEW_FILES)
+        self.file_groups(clause.from, clause.before, FIRST_GROUP_FILES)
     }
 
     /// Passes at most `limit` rows of some files to `visit`.
@@ -366,22 +366,22 @@ impl Reader {
     /// Returns the start times to try, cheapest search first; the first that gives enough rows ends the search. Rows that an
     /// index returns in time order are found at once. Rows that it returns by chunk must all be read and sorted, which is slow
     /// for a flow with many events, so recent windows are tried first.
-    fn beginnings(&self, clause: &Clause) -> Result<Vec<Option<Nanos>>, QueryError> {
-        let mut beginnings = Vec::new();
+    fn start_times(&self, clause: &Clause) -> Result<Vec<Option<Nanos>>, QueryError> {
+        let mut start_times = Vec::new();
         if clause.scattered && clause.from.is_none() {
-            let known = self.all_known()?;
+            let known = self.all_file_facts()?;
             let newest = known.iter().filter_map(|(_, known)| known.time("to")).max();
             if let Some(newest) = clause.before.or(newest) {
-                beginnings.extend(WINDOWS.map(|window| Some(newest.saturating_sub(window))));
+                start_times.extend(SEARCH_WINDOWS.map(|window| Some(newest.saturating_sub(window))));
             }
         }
-        beginnings.push(clause.from);
-        Ok(beginnings)
+        start_times.push(clause.from);
+        Ok(start_times)
     }
 }
 
 /// Decoder, sort rank and deduplication key of a query's rows.
-struct Ranked<T> {
+struct RowReader<T> {
     read: fn(&Row<'_>) -> rusqlite::Result<T>,
     /// Time and ID; the largest come first.
     rank: fn(&T) -> (Nanos, u64),
@@ -389,7 +389,7 @@ struct Ranked<T> {
     key: fn(&T) -> Option<FlowKey>,
 }
 
-impl<T> Ranked<T> {
+impl<T> RowReader<T> {
     fn new(read: fn(&Row<'_>) -> rusqlite::Result<T>, rank: fn(&T) -> (Nanos, u64)) -> Self {
         Self {
             read,
@@ -584,10 +584,10 @@ impl Clause {
         self.compare(&format!("{column} ="), value);
     }
 
-    fn compare(&mut self, left: &str, value: Option<Value>) {
+    fn compare(&mut self, comparison: &str, value: Option<Value>) {
         if let Some(value) = value {
             self.params.push(value);
-            self.terms.push(format!("{left} ?{}", self.params.len()));
+            self.terms.push(format!("{comparison} ?{}", self.params.len()));
         }
     }
 
@@ -619,7 +619,7 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
         flow: parse_flow(row)?,
         basis: basis(row, 15)?,
     };
-    let event = event_at(row, FLOW, names)?;
+    let event = event_at(row, FLOW_COLUMN_COUNT, names)?;
     Ok(EventRow {
         event,
         rule: text_at(row, 16)?,
@@ -629,16 +629,16 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
 }
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
-    rollup_at(row, FLOW, parse_flow(row)?, metric(row, 7)?)
+    rollup_at(row, FLOW_COLUMN_COUNT, parse_flow(row)?, metric(row, 7)?)
 }
 
 fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
     let tunnel = text_at(row, 12)?.and_then(|text| text.parse().ok());
-    drop_at(row, FLOW, [parse_flow(row)?, tunnel], hex(row, 6)?)
+    drop_at(row, FLOW_COLUMN_COUNT, [parse_flow(row)?, tunnel], hex(row, 6)?)
 }
 
 fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
-    let state = flow_at(row, FLOW, parse_flow(row)?, basis(row, 6)?)?;
+    let state = flow_at(row, FLOW_COLUMN_COUNT, parse_flow(row)?, basis(row, 6)?)?;
     Ok(FlowState {
         row: state,
         path: path(row, 10)?,

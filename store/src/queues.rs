@@ -18,13 +18,13 @@ const MAX_QUEUES: usize = 65_536;
 /// Maximum number of cells while a heat map is built: 64 MiB.
 const MAX_CELLS: usize = 4 << 20;
 /// Time before the end of a map in which one-second rollups are read, ns.
-const TAIL: Nanos = 180_000_000_000;
+const MAX_MINUTE_DELAY: Nanos = 180_000_000_000;
 /// Maximum number of columns of a heat map.
 pub const MAX_COLUMNS: usize = 1_000;
 /// Maximum number of recording ranges per query.
 const MAX_WINDOWS: usize = 10_000;
 /// Maximum length of a recording, ns.
-const LONGEST: Nanos = 60_000_000_000;
+const MAX_RECORDING: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
                                  rule, id, reports, every, late";
 const PASSAGE_COLUMNS: &str = "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, hop_latency, egress_if, source, path";
@@ -205,7 +205,7 @@ impl Reader {
         queue: Option<(u32, Option<u8>)>,
         limit: usize,
     ) -> Result<Vec<RecordingRow>, QueryError> {
-        let mut params = vec![nanos(from), nanos(to), nanos(from.saturating_sub(LONGEST))];
+        let mut params = vec![nanos(from), nanos(to), nanos(from.saturating_sub(MAX_RECORDING))];
         let mut filter = String::from("until >= ?1 AND since < ?2 AND ts >= ?3");
         if let Some((node, queue)) = queue {
             params.push(Value::Int(node.into()));
@@ -218,7 +218,11 @@ impl Reader {
         let sql = format!(
             "SELECT {RECORDING_COLUMNS} FROM recordings WHERE {filter} ORDER BY ts DESC LIMIT {limit}"
         );
-        let options = unlimited(from.saturating_sub(LONGEST), to.saturating_add(LONGEST), params);
+        let options = unlimited(
+            from.saturating_sub(MAX_RECORDING),
+            to.saturating_add(MAX_RECORDING),
+            params,
+        );
         self.with_retry(|| {
             let mut rows = Vec::new();
             self.rows(&sql, &options, |row| {
@@ -234,14 +238,14 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn recording_windows(&self, from: Nanos, to: Nanos) -> Result<Vec<RecordingWindow>, QueryError> {
-        let first = from.saturating_sub(LONGEST);
+        let first = from.saturating_sub(MAX_RECORDING);
         let sql = format!(
             "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
              ORDER BY since LIMIT {MAX_WINDOWS}"
         );
         let options = unlimited(
             first,
-            to.saturating_add(LONGEST),
+            to.saturating_add(MAX_RECORDING),
             vec![nanos(from), nanos(to), nanos(first)],
         );
         self.with_retry(|| {
@@ -301,7 +305,7 @@ impl HeatFilter {
 
     /// Returns the time from which one-second rollups supplement longer ones: minutes are stored up to two minutes late.
     pub fn latest(&self) -> Nanos {
-        self.from.max(self.to.saturating_sub(TAIL))
+        self.from.max(self.to.saturating_sub(MAX_MINUTE_DELAY))
     }
 }
 
@@ -311,8 +315,8 @@ pub struct HeatCells<'a> {
     filter: &'a HeatFilter,
     columns: usize,
     /// Maximum number of rows.
-    most: usize,
-    found: HashMap<HeatKey, HeatRow>,
+    max_rows: usize,
+    rows: HashMap<HeatKey, HeatRow>,
     truncated: bool,
 }
 
@@ -320,12 +324,12 @@ impl<'a> HeatCells<'a> {
     /// Returns an empty heat map.
     pub fn new(filter: &'a HeatFilter) -> Self {
         let columns = filter.columns();
-        let most = (MAX_CELLS / columns.max(1)).min(MAX_QUEUES);
+        let max_rows = (MAX_CELLS / columns.max(1)).min(MAX_QUEUES);
         Self {
             filter,
             columns,
-            most,
-            found: HashMap::new(),
+            max_rows,
+            rows: HashMap::new(),
             truncated: false,
         }
     }
@@ -334,8 +338,8 @@ impl<'a> HeatCells<'a> {
     fn read_rollups(&mut self, conn: &Connection, interval: u32, from: Nanos) -> rusqlite::Result<()> {
         let sql = "SELECT node, interface, queue, ts, max, count FROM f0.rollup_data
                    WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
-        let counts = interval == self.filter.interval.min(60);
-        self.read(conn, sql, interval, from, counts)
+        let adds_counts = interval == self.filter.interval.min(60);
+        self.read(conn, sql, interval, from, adds_counts)
     }
 
     /// Reads summed rollups with an interval of `interval` seconds from `from` on.
@@ -345,14 +349,14 @@ impl<'a> HeatCells<'a> {
         self.read(conn, sql, interval, from, true)
     }
 
-    /// Adds the rows of a query. With `counts`, their numbers of values are added as well.
+    /// Adds the rows of a query. With `adds_counts`, their numbers of values are added as well.
     fn read(
         &mut self,
         conn: &Connection,
         sql: &str,
         interval: u32,
         from: Nanos,
-        counts: bool,
+        adds_counts: bool,
     ) -> rusqlite::Result<()> {
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query(params![
@@ -372,7 +376,7 @@ impl<'a> HeatCells<'a> {
                 interface: optional(row, 1)?,
                 queue: optional(row, 2)?,
             };
-            let count = if counts { unsigned(row, 5)? } else { 0 };
+            let count = if adds_counts { unsigned(row, 5)? } else { 0 };
             self.add(key, unsigned(row, 3)?, unsigned(row, 4)?, count);
         }
         Ok(())
@@ -380,11 +384,11 @@ impl<'a> HeatCells<'a> {
 
     /// Adds `count` values at a time, with `value` as their maximum.
     pub fn add(&mut self, key: HeatKey, ts: Nanos, value: u64, count: u64) {
-        if self.found.len() >= self.most && !self.found.contains_key(&key) {
+        if self.rows.len() >= self.max_rows && !self.rows.contains_key(&key) {
             self.truncated = true;
             return;
         }
-        let row = self.found.entry(key).or_insert_with(|| HeatRow {
+        let row = self.rows.entry(key).or_insert_with(|| HeatRow {
             key,
             values: vec![None; self.columns],
             worst: 0,
@@ -400,8 +404,8 @@ impl<'a> HeatCells<'a> {
 
     /// Returns the heat map.
     pub fn finish(self) -> Heat {
-        let total = self.found.len();
-        let mut rows: Vec<HeatRow> = self.found.into_values().collect();
+        let total = self.rows.len();
+        let mut rows: Vec<HeatRow> = self.rows.into_values().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
         rows.truncate(self.filter.limit);
         Heat {

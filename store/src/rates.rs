@@ -9,8 +9,8 @@ use rusqlite::Connection;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{self, int, unsigned};
-use crate::spans::{MINUTE, SECOND, Span, each, each_minute};
-use crate::summary::REPORTS;
+use crate::spans::{MINUTE, SECOND, Span, for_each_minute, for_each_row};
+use crate::summary::REPORTS_KIND;
 
 /// Counts in one column of a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -147,11 +147,11 @@ impl RateTally {
 
     fn read_minutes(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
-        each(conn, sql, self.span, |row| {
+        for_each_row(conn, sql, self.span, |row| {
             let ts = unsigned(row, 0)?;
             let kind: i64 = row.get(1)?;
             let count = unsigned(row, 2)?;
-            if kind == REPORTS {
+            if kind == REPORTS_KIND {
                 self.add_reports(ts, count);
                 return Ok(());
             }
@@ -168,7 +168,7 @@ impl RateTally {
     /// Counts the events of columns that are shorter than a minute.
     fn count_events(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let sql = "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2";
-        each(conn, sql, self.span, |row| {
+        for_each_row(conn, sql, self.span, |row| {
             self.add_events(unsigned(row, 0)?, 1);
             Ok(())
         })
@@ -176,7 +176,7 @@ impl RateTally {
 
     fn read_losses(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let sql = "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2";
-        each(conn, sql, self.span, |row| {
+        for_each_row(conn, sql, self.span, |row| {
             self.add_lost(unsigned(row, 0)?, unsigned(row, 1)?);
             Ok(())
         })
@@ -186,7 +186,7 @@ impl RateTally {
     fn count_records(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let names = rows::kinds(conn)?;
         let sql = "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2";
-        each(conn, sql, self.span, |row| {
+        for_each_row(conn, sql, self.span, |row| {
             if let Some(kind) = names.get(&row.get(1)?) {
                 self.add_kind(*kind, 1);
             }
@@ -196,7 +196,7 @@ impl RateTally {
         let mut select = conn.prepare_cached(
             "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
         )?;
-        each_minute(
+        for_each_minute(
             conn,
             self.span.from(),
             self.span.to().min(self.known_to),

@@ -17,15 +17,15 @@ use crate::files::{self, FileId, Listing, StoreFile};
 use crate::guard::{self, Deadline};
 use crate::identity::FileIdentity;
 use crate::join::{self, Joined};
-use crate::keys::KnownKeys;
+use crate::keys::FlowKeyCache;
 use crate::moved::MovedFiles;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
 
 /// Maximum idle connections with views. Each may have a page cache as large as [`join`] allows.
-const MAX_IDLE: usize = 4;
+const MAX_IDLE_JOINED: usize = 4;
 /// Maximum idle connections to single files.
-const MAX_ALONE: usize = 16;
+const MAX_IDLE_SINGLE: usize = 16;
 /// Maximum number of files read in parallel for one query.
 const MAX_THREADS: usize = 4;
 /// Maximum number of warnings kept.
@@ -62,12 +62,12 @@ pub struct Reader {
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
-    most_files: usize,
+    max_files: usize,
     /// If set, temporary data of queries stays in memory, and SQLite's heap is limited to this many bytes.
-    most_memory: Option<u64>,
+    max_memory: Option<u64>,
     idle: Mutex<Vec<Joined>>,
-    known: Mutex<HashMap<FileIdentity, FileFacts>>,
-    keys: KnownKeys,
+    facts: Mutex<HashMap<FileIdentity, FileFacts>>,
+    keys: FlowKeyCache,
 }
 
 /// Cached facts about a file.
@@ -123,15 +123,15 @@ impl Reader {
         Self::new(dir.into(), Some(bytes))
     }
 
-    fn new(dir: PathBuf, most_memory: Option<u64>) -> Result<Self, Error> {
+    fn new(dir: PathBuf, max_memory: Option<u64>) -> Result<Self, Error> {
         files::list(&dir).with_path(&dir)?;
         let shared = Shared {
             dir,
-            most_files: join::most_files(),
-            most_memory,
+            max_files: join::max_attached_files(),
+            max_memory,
             idle: Mutex::default(),
-            known: Mutex::default(),
-            keys: KnownKeys::default(),
+            facts: Mutex::default(),
+            keys: FlowKeyCache::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -188,13 +188,13 @@ impl Reader {
     /// The query is not read-only, takes longer than allowed, or fails. The message suggests a remedy.
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
         self.with_retry(|| {
-            let choice = self.choose(options.from, options.to)?;
+            let selection = self.select_newest(options.from, options.to)?;
             let mut table = Table {
-                notes: choice.notes,
+                notes: selection.notes,
                 ..Table::default()
             };
             let deadline = self.deadline_in(options.timeout);
-            self.with_rows(choice.files, sql, options, &deadline, |columns, row| {
+            self.with_rows(selection.files, sql, options, &deadline, |columns, row| {
                 if table.columns.is_empty() {
                     table.columns = columns.to_vec();
                 }
@@ -212,7 +212,7 @@ impl Reader {
     /// periodically, for example every minute.
     pub fn tidy(&self) {
         lock(&self.shared.idle).clear();
-        lock(&self.shared.known).retain(|file, _| file.is_in_place());
+        lock(&self.shared.facts).retain(|file, _| file.is_in_place());
         self.shared.keys.retain(FileIdentity::is_in_place);
     }
 
@@ -223,7 +223,7 @@ impl Reader {
         options: &QueryOptions,
         visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), QueryError> {
-        let files = self.choose(options.from, options.to)?.files;
+        let files = self.select_newest(options.from, options.to)?.files;
         self.rows_of(files, sql, options, &self.deadline_in(options.timeout), visit)
     }
 
@@ -253,7 +253,7 @@ impl Reader {
         match query() {
             Err(error) if error.kind == QueryErrorKind::Storage => {
                 lock(&self.shared.idle).clear();
-                lock(&self.shared.known).clear();
+                lock(&self.shared.facts).clear();
                 self.shared.keys.clear();
                 query()
             }
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     /// Returns the sizes of all readable files, and the cached facts about them.
-    pub(crate) fn all_known(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
+    pub(crate) fn all_file_facts(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
         let files = self.list()?;
         Ok(files
             .iter()
@@ -286,16 +286,16 @@ impl Reader {
 
     /// Returns the files with records in a time range, oldest first, for queries that read one file after another.
     pub(crate) fn files_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
-        let choice = self.selected(Some(from), Some(to))?;
-        self.remember_notes(&choice.notes);
-        Ok(choice.files)
+        let selection = self.select_files(Some(from), Some(to))?;
+        self.remember_notes(&selection.notes);
+        Ok(selection.files)
     }
 
     /// Returns the cached facts about the files with records in a time range.
     pub(crate) fn facts_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileFacts>, QueryError> {
         let files = self.files_in(from, to)?;
-        let known = lock(&self.shared.known);
-        Ok(files.iter().filter_map(|file| known.get(file).cloned()).collect())
+        let facts = lock(&self.shared.facts);
+        Ok(files.iter().filter_map(|file| facts.get(file).cloned()).collect())
     }
 
     /// Runs a query over one file, attached as `f0` without views, so it uses the tables of [`crate::schema::SQL`].
@@ -307,17 +307,16 @@ impl Reader {
     ) -> Result<T, QueryError> {
         deadline.check()?;
         let timeout = deadline.timeout;
-        let known = self.take_idle(|joined| !joined.has_views && joined.files.first() == Some(file));
-        let mut joined = match known {
+        let idle = self.take_idle(|joined| !joined.has_views && joined.files.first() == Some(file));
+        let mut joined = match idle {
             Some(joined) => joined,
-            None => {
-                Joined::alone(file.clone()).map_err(|(path, error)| unreadable(&path, &error, timeout))?
-            }
+            None => Joined::open_single(file.clone())
+                .map_err(|(path, error)| unreadable(&path, &error, timeout))?,
         };
         guard::set_deadline(&mut joined.conn, deadline).map_err(|error| guard::explain(&error, timeout))?;
         let features = joined.features.first().copied().unwrap_or_default();
         let answer = query(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
-        self.keep(joined);
+        self.put_back(joined);
         answer
     }
 
@@ -337,15 +336,15 @@ impl Reader {
         for first in (0..files.len()).step_by(cores) {
             let last = (first + cores).min(files.len());
             let answers: Vec<Result<T, QueryError>> = thread::scope(|scope| {
-                let mut others = Vec::new();
+                let mut threads = Vec::new();
                 for i in first + 1..last {
                     let thread = thread::Builder::new().name("store-read".to_owned());
                     let thread =
                         thread.spawn_scoped(scope, move || self.query_nth(files, i, deadline, query));
-                    others.push((i, thread.ok()));
+                    threads.push((i, thread.ok()));
                 }
                 let mut answers = vec![self.query_nth(files, first, deadline, query)];
-                for (i, thread) in others {
+                for (i, thread) in threads {
                     answers.push(match thread.map(|thread| thread.join()) {
                         Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                         // The thread could not be started.
@@ -372,7 +371,7 @@ impl Reader {
     }
 
     /// Returns the cache of flow keys.
-    pub(crate) fn keys(&self) -> &KnownKeys {
+    pub(crate) fn keys(&self) -> &FlowKeyCache {
         &self.shared.keys
     }
 
@@ -385,15 +384,19 @@ impl Reader {
         Deadline::new(timeout, self.stop.clone())
     }
 
-    fn keep(&self, joined: Joined) {
+    fn put_back(&self, joined: Joined) {
         let mut idle = lock(&self.shared.idle);
-        let most = if joined.has_views { MAX_IDLE } else { MAX_ALONE };
-        let alike: Vec<usize> = (0..idle.len())
+        let most = if joined.has_views {
+            MAX_IDLE_JOINED
+        } else {
+            MAX_IDLE_SINGLE
+        };
+        let same_kind: Vec<usize> = (0..idle.len())
             .filter(|i| idle[*i].has_views == joined.has_views)
             .collect();
-        if alike.len() >= most {
+        if same_kind.len() >= most {
             // Evict the oldest one.
-            idle.remove(alike[0]);
+            idle.remove(same_kind[0]);
         }
         idle.push(joined);
     }
@@ -407,80 +410,80 @@ impl Reader {
         first: usize,
     ) -> Result<Vec<FileGroup>, QueryError> {
         let mut files = self.files_in(from.unwrap_or(0), to.unwrap_or(Nanos::MAX))?;
-        let known = lock(&self.shared.known);
+        let facts = lock(&self.shared.facts);
         // Running maximum over the files from the oldest on.
         let mut latest = Some(0);
         let latest: Vec<Option<Nanos>> = files
             .iter()
             .map(|file| {
-                let to = known.get(file).and_then(|known| known.time("to"));
+                let to = facts.get(file).and_then(|facts| facts.time("to"));
                 latest = latest.zip(to).map(|(latest, to)| to.max(latest));
                 latest
             })
             .collect();
         let mut groups = Vec::new();
-        let mut most = first.min(self.shared.most_files);
+        let mut most = first.min(self.shared.max_files);
         while let Some(to) = files.len().checked_sub(1).map(|last| latest[last]) {
             let group = files.split_off(files.len().saturating_sub(most));
             groups.push(FileGroup { files: group, to });
-            most = self.shared.most_files;
+            most = self.shared.max_files;
         }
         Ok(groups)
     }
 
     /// Returns the newest files of a time range, at most as many as one query can join.
-    fn choose(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
-        let mut choice = self.selected(from, to)?;
-        let most = self.shared.most_files;
-        if choice.files.len() > most {
-            let left_out = choice.files.len() - most;
-            choice.files.drain(..left_out);
+    fn select_newest(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
+        let mut selection = self.select_files(from, to)?;
+        let most = self.shared.max_files;
+        if selection.files.len() > most {
+            let left_out = selection.files.len() - most;
+            selection.files.drain(..left_out);
             let note = format!(
                 "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
             );
             // At the front, because only [`MAX_NOTES`] are kept.
-            choice.notes.insert(0, note);
+            selection.notes.insert(0, note);
         }
-        self.remember_notes(&choice.notes);
-        Ok(choice)
+        self.remember_notes(&selection.notes);
+        Ok(selection)
     }
 
-    fn selected(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
-        let mut choice = SelectedFiles::default();
+    fn select_files(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
+        let mut selection = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
         let listing = self.scan()?;
         for (_, path) in &listing.not_files {
-            choice
+            selection
                 .notes
                 .push(format!("left out: {} is not a regular file", path.display()));
         }
         for file in listing.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
-            choice.notes.push(set_aside_note(&file.path));
+            selection.notes.push(set_aside_note(&file.path));
         }
-        choice
+        selection
             .notes
             .extend(self.moved.as_ref().and_then(|moved| moved.note(from, to)));
         let mut start = StoredStart::default();
         for file in listing.files {
             match self.file_facts(&file, ranged) {
-                Ok(Some((identity, known))) => {
-                    start.add(file.id, &known);
-                    let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
-                    let too_old = from.is_some_and(|from| known.time("to").is_some_and(|last| last < from));
+                Ok(Some((identity, facts))) => {
+                    start.add(file.id, &facts);
+                    let too_new = to.is_some_and(|to| facts.time("from").is_some_and(|first| first > to));
+                    let too_old = from.is_some_and(|from| facts.time("to").is_some_and(|last| last < from));
                     if !too_new && !too_old {
-                        choice.files.push(identity);
+                        selection.files.push(identity);
                     }
                 }
                 // Deleted, or being created.
                 Ok(None) => {}
                 Err(error) => {
                     start.is_known = false;
-                    choice.notes.push(format!("left out: {error}"));
+                    selection.notes.push(format!("left out: {error}"));
                 }
             }
         }
-        choice.notes.extend(start.note(from));
-        Ok(choice)
+        selection.notes.extend(start.note(from));
+        Ok(selection)
     }
 
     /// Returns the facts about a file, or `None` if it was deleted or is empty. With `fresh`, cached facts must match the
@@ -489,11 +492,11 @@ impl Reader {
         let Some(identity) = FileIdentity::read(&file.path) else {
             return Ok(None);
         };
-        let known = lock(&self.shared.known).get(&identity).cloned();
-        if let Some(known) = known
-            && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
+        let facts = lock(&self.shared.facts).get(&identity).cloned();
+        if let Some(facts) = facts
+            && (!fresh || (facts.bytes, facts.modified) == (file.bytes, file.modified))
         {
-            return Ok(Some((identity, known)));
+            return Ok(Some((identity, facts)));
         }
         let meta = match join::read_meta(&file.path) {
             Ok(meta) => meta,
@@ -501,20 +504,20 @@ impl Reader {
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let known = FileFacts {
+        let facts = FileFacts {
             bytes: file.bytes,
             modified: file.modified,
             meta,
         };
-        lock(&self.shared.known).insert(identity.clone(), known.clone());
-        Ok(Some((identity, known)))
+        lock(&self.shared.facts).insert(identity.clone(), facts.clone());
+        Ok(Some((identity, facts)))
     }
 
     /// Returns a connection over `files`, from the pool if possible.
     fn connect(&self, files: Vec<FileIdentity>, timeout: Duration) -> Result<Joined, QueryError> {
         match self.take_idle(|joined| joined.has_views && joined.files == files) {
             Some(joined) => Ok(joined),
-            None => Joined::open(files, self.shared.most_memory)
+            None => Joined::open(files, self.shared.max_memory)
                 .map_err(|(path, error)| unreadable(&path, &error, timeout)),
         }
     }
@@ -539,7 +542,7 @@ impl Reader {
         guard::set_deadline(&mut joined.conn, deadline)
             .map_err(|error| guard::explain(&error, options.timeout))?;
         let answer = run(&mut joined, sql, options, visit);
-        self.keep(joined);
+        self.put_back(joined);
         answer
     }
 }
@@ -548,18 +551,24 @@ impl Reader {
 #[derive(Debug)]
 struct StoredStart {
     /// Time before which no file has records, ns.
-    cut: Option<Nanos>,
-    /// Lowest record number of each stream, with the base of its numbering.
-    first: [Option<(i64, i64)>; Stream::ALL.len()],
+    start: Option<Nanos>,
+    first_records: [Option<FirstRecord>; Stream::ALL.len()],
     /// False if some file could not be read.
     is_known: bool,
+}
+
+/// Lowest record number of a stream, with the base of its numbering.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct FirstRecord {
+    number: i64,
+    base: i64,
 }
 
 impl Default for StoredStart {
     fn default() -> Self {
         Self {
-            cut: None,
-            first: [None; Stream::ALL.len()],
+            start: None,
+            first_records: [None; Stream::ALL.len()],
             is_known: true,
         }
     }
@@ -567,31 +576,37 @@ impl Default for StoredStart {
 
 impl StoredStart {
     /// Adds a file. The oldest is added first.
-    fn add(&mut self, id: FileId, known: &FileFacts) {
-        if self.cut.is_none() {
-            self.cut = known.time("from").map(|earliest| id.cut(earliest));
+    fn add(&mut self, id: FileId, facts: &FileFacts) {
+        if self.start.is_none() {
+            self.start = facts.time("from").map(|earliest| id.lower_bound(earliest));
         }
-        for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first) {
-            let [number, base] = join::FIRST.map(|name| known.meta.get(&format!("{name}{}", stream as u8)));
-            let Some(found) = number.copied().zip(base.copied()) else {
+        for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first_records) {
+            let [number, base] =
+                join::FIRST_RECORD_NAMES.map(|name| facts.meta.get(&format!("{name}{}", stream as u8)));
+            let (Some(&number), Some(&base)) = (number, base) else {
                 continue;
             };
-            *first = Some(first.map_or(found, |known| known.min(found)));
+            let record = FirstRecord { number, base };
+            *first = Some(first.map_or(record, |lowest| lowest.min(record)));
         }
     }
 
     /// Returns a warning for a query that starts before the first stored record, if earlier records were deleted. A `from` of 0
     /// is unbounded.
     fn note(&self, from: Option<Nanos>) -> Option<String> {
-        let cut = self.cut.filter(|_| self.is_known)?;
-        let reaches_before = from.is_some_and(|from| 0 < from && from < cut);
+        let start = self.start.filter(|_| self.is_known)?;
+        let reaches_before = from.is_some_and(|from| 0 < from && from < start);
         // Records are numbered over all files from the base, so a higher first number means that earlier ones are gone.
-        let lacks_earlier = self.first.iter().flatten().any(|(number, base)| number > base);
+        let lacks_earlier = self
+            .first_records
+            .iter()
+            .flatten()
+            .any(|record| record.number > record.base);
         (reaches_before && lacks_earlier).then(|| {
             format!(
                 "records may be missing: those from before {} were deleted, as `max_age` and `max_bytes` of [store] do with the oldest \
                  files",
-                settings::time::text(cut)
+                settings::time::text(start)
             )
         })
     }

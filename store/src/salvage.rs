@@ -19,7 +19,7 @@ use crate::problems::name_of;
 use crate::schema::{self, EventIndexes};
 
 /// Size of a database header, bytes: SQLite file format, section 1.3.
-const HEADER: usize = 100;
+const HEADER_BYTES: usize = 100;
 /// Maximum number of failed reads per table.
 const MAX_FAILURES: u32 = 10_000;
 const CACHE_KIB: usize = 16 << 10;
@@ -88,7 +88,7 @@ fn fill_and_publish(
 
 /// Creates the new file with the owner and mode of the damaged one, fills it, and closes it once it is complete on disk.
 fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
-    drop(files::create_alike(new, aside).with_path(new)?);
+    drop(files::create_like(new, aside).with_path(new)?);
     drop(schema::open(new, EventIndexes::Kept)?);
     let source = match join::single(aside, CACHE_KIB) {
         Err(error) if error.is_damage() => {
@@ -131,7 +131,7 @@ fn copy_tables(source: &Connection, out: &mut Connection) -> rusqlite::Result<Re
         drops: count_rows(&transaction, "drop_data")?,
         losses: count_rows(&transaction, "loss_data")?,
     };
-    transaction.execute_batch(META)?;
+    transaction.execute_batch(REBUILD_META)?;
     transaction.pragma_update(None, "user_version", schema::WITHOUT_SUMS)?;
     transaction.commit()?;
     Ok(records)
@@ -145,9 +145,9 @@ fn count_rows(conn: &Connection, table: &str) -> rusqlite::Result<u64> {
 
 /// Copies a damaged file and gives the copy the header of a new file: headers only differ in the page count.
 fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
-    let mut header = [0; HEADER];
+    let mut header = [0; HEADER_BYTES];
     fs::File::open(good)?.read_exact_at(&mut header, 0)?;
-    let mut file = files::create_alike(copy, damaged)?;
+    let mut file = files::create_like(copy, damaged)?;
     std::io::copy(&mut fs::File::open(damaged)?, &mut file)?;
     file.rewind()?;
     let pages = u32::try_from(file.metadata()?.len() / schema::PAGE_SIZE).unwrap_or(u32::MAX);
@@ -177,15 +177,15 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
 
 /// Copies the readable rows of a table.
 fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
-    let Some(mut copy) = Copy::new(source, out, table, key)? else {
+    let Some(mut copy) = TableCopy::new(source, out, table, key)? else {
         return Ok(());
     };
     let mut from = 0;
     let mut failures = 0;
     loop {
         let last = match copy.rows(Direction::Up, [from, i64::MAX])? {
-            Ended::All => return Ok(()),
-            Ended::At(last) => last.unwrap_or(from),
+            CopyOutcome::Complete => return Ok(()),
+            CopyOutcome::FailedAfter(last) => last.unwrap_or(from),
         };
         // Find the end of the unreadable part with doubling steps.
         let mut step = 1_i64;
@@ -211,15 +211,15 @@ enum Direction {
 }
 
 /// Outcome of reading a key range.
-enum Ended {
+enum CopyOutcome {
     /// All rows were read.
-    All,
+    Complete,
     /// A row could not be read. Holds the key of the last row before it.
-    At(Option<i64>),
+    FailedAfter(Option<i64>),
 }
 
 /// Prepared statements that copy rows of a table between two keys, in both directions.
-struct Copy<'c> {
+struct TableCopy<'c> {
     up: rusqlite::Statement<'c>,
     down: rusqlite::Statement<'c>,
     insert: rusqlite::Statement<'c>,
@@ -227,7 +227,7 @@ struct Copy<'c> {
     key: usize,
 }
 
-impl<'c> Copy<'c> {
+impl<'c> TableCopy<'c> {
     /// Returns `None` if the source has no such table.
     fn new(
         source: &'c Connection,
@@ -235,33 +235,33 @@ impl<'c> Copy<'c> {
         table: &str,
         key: &str,
     ) -> rusqlite::Result<Option<Self>> {
-        let wanted = columns(out, "main", table)?;
-        let there = columns(source, "f0", table).unwrap_or_default();
-        let both: Vec<&str> = wanted
+        let target_columns = columns(out, "main", table)?;
+        let source_columns = columns(source, "f0", table).unwrap_or_default();
+        let common_columns: Vec<&str> = target_columns
             .iter()
-            .filter(|name| there.contains(name))
+            .filter(|name| source_columns.contains(name))
             .map(String::as_str)
             .collect();
-        let Some(key_index) = both.iter().position(|name| *name == key) else {
+        let Some(key_index) = common_columns.iter().position(|name| *name == key) else {
             return Ok(None);
         };
-        let list = both.join(", ");
+        let column_list = common_columns.join(", ");
         let select =
-            format!("SELECT {list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key}");
-        let parameters = vec!["?"; both.len()].join(", ");
+            format!("SELECT {column_list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key}");
+        let parameters = vec!["?"; common_columns.len()].join(", ");
         Ok(Some(Self {
             up: source.prepare(&format!("{select} ASC"))?,
             down: source.prepare(&format!("{select} DESC"))?,
             insert: out.prepare(&format!(
-                "INSERT OR IGNORE INTO {table} ({list}) VALUES ({parameters})"
+                "INSERT OR IGNORE INTO {table} ({column_list}) VALUES ({parameters})"
             ))?,
-            columns: both.len(),
+            columns: common_columns.len(),
             key: key_index,
         }))
     }
 
     /// Copies the rows between two keys, until one cannot be read.
-    fn rows(&mut self, direction: Direction, keys: [i64; 2]) -> rusqlite::Result<Ended> {
+    fn rows(&mut self, direction: Direction, keys: [i64; 2]) -> rusqlite::Result<CopyOutcome> {
         let Self {
             up,
             down,
@@ -273,13 +273,13 @@ impl<'c> Copy<'c> {
         let mut last = None;
         let mut rows = match select.query(keys) {
             Ok(rows) => rows,
-            Err(_) => return Ok(Ended::At(last)),
+            Err(_) => return Ok(CopyOutcome::FailedAfter(last)),
         };
         loop {
             let row = match rows.next() {
-                Ok(None) => return Ok(Ended::All),
+                Ok(None) => return Ok(CopyOutcome::Complete),
                 Ok(Some(row)) => row,
-                Err(_) => return Ok(Ended::At(last)),
+                Err(_) => return Ok(CopyOutcome::FailedAfter(last)),
             };
             let values: Vec<Value> = (0..*columns).filter_map(|i| row.get(i).ok()).collect();
             if let Some(Value::Integer(key)) = values.get(*key) {
@@ -336,7 +336,7 @@ const TABLES: [(&str, &str); 15] = [
 ];
 
 /// Recomputes the table `meta` from the rows.
-const META: &str = "
+const REBUILD_META: &str = "
 REPLACE INTO meta SELECT 'events', count(*) FROM event_data;
 REPLACE INTO meta SELECT 'rollups', count(*) FROM rollup_data;
 REPLACE INTO meta SELECT 'flows', ifnull(max(id), 0) FROM flow_key;

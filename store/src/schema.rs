@@ -75,7 +75,11 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // Created first for its mode, which SQLite copies to the WAL and shared memory. SQLite treats an empty file as new.
-    match files::private().create_new(true).write(true).open(path) {
+    match files::private_file_options()
+        .create_new(true)
+        .write(true)
+        .open(path)
+    {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             check_access(path, true).with_path(path)?;
         }

@@ -22,7 +22,7 @@ use crate::summary::{self, EventNumbers, Summary};
 
 const REPORT_COLUMNS: usize = 27;
 /// Rows per statement: 32 are as fast as 100, 8 are not.
-const ROWS: usize = 32;
+const ROWS_PER_INSERT: usize = 32;
 /// Rows per chunk, as a power of two. 65,536 entries of a flow index take one megabyte, so inserts stay in the CPU cache (2^20
 /// costs a third more, measured). A query over 20 M rows needs 305 look-ups of about 5 µs.
 const CHUNK_BITS: u32 = 16;
@@ -41,16 +41,16 @@ pub(crate) struct Segment {
     id: FileId,
     identity: Option<FileIdentity>,
     /// The WAL and its shared-memory index.
-    beside: [Option<FileIdentity>; 2],
+    log_files: [Option<FileIdentity>; 2],
     names: Names,
-    tally: FileMeta,
+    meta: FileMeta,
     summary: Summary,
     /// The file has the indexes on events.
-    indexed: bool,
+    is_indexed: bool,
     /// Records in the open transaction; 0 if there is none.
-    open: u64,
+    uncommitted: u64,
     /// Records committed since the WAL was last completely checkpointed.
-    in_log: u64,
+    records_in_log: u64,
     /// The numbering after the last commit.
     numbering: Numbering,
 }
@@ -59,9 +59,9 @@ pub(crate) struct Segment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Log {
     /// Size of the pages in the WAL.
-    pub(crate) reach: u64,
+    pub(crate) size: u64,
     /// Size of those pages that are not checkpointed yet.
-    pub(crate) waiting: u64,
+    pub(crate) uncheckpointed: u64,
 }
 
 /// Contents of the `meta` table, written with each transaction.
@@ -90,21 +90,21 @@ impl Segment {
         let path = dir.join(id.to_string());
         let conn = schema::open(&path, indexes)?;
         let names = Names::open(&conn).with_path(&path)?;
-        let tally = FileMeta::read(&conn).with_path(&path)?;
-        let indexed = schema::has_event_indexes(&conn).with_path(&path)?;
+        let meta = FileMeta::read(&conn).with_path(&path)?;
+        let is_indexed = schema::has_event_indexes(&conn).with_path(&path)?;
         Ok(Self {
             identity: FileIdentity::read(&path),
             // SQLite has created them when the file was read.
-            beside: ["-wal", "-shm"].map(|suffix| FileIdentity::read(&files::beside(&path, suffix))),
+            log_files: ["-wal", "-shm"].map(|suffix| FileIdentity::read(&files::with_suffix(&path, suffix))),
             conn,
             path,
             id,
             names,
-            tally,
+            meta,
             summary: Summary::default(),
-            indexed,
-            open: 0,
-            in_log: 0,
+            is_indexed,
+            uncommitted: 0,
+            records_in_log: 0,
             numbering,
         })
     }
@@ -124,7 +124,7 @@ impl Segment {
     /// Returns the path of the WAL or its index if it was removed or replaced. Its contents are usable while the file is open,
     /// but other programs, and this one after a crash, cannot find them.
     pub(crate) fn moved_log(&self) -> Option<&Path> {
-        let moved = self.beside.iter().flatten().find(|log| log.change().is_some());
+        let moved = self.log_files.iter().flatten().find(|log| log.change().is_some());
         moved.map(|log| &*log.path)
     }
 
@@ -135,9 +135,9 @@ impl Segment {
             // If the checkpoint fails, the moved file lacks these records. They are counted as lost in any case.
             let _ = self.checkpoint(true);
         }
-        let Self { conn, beside, .. } = self;
+        let Self { conn, log_files, .. } = self;
         drop(conn);
-        for log in beside.iter().flatten().filter(|log| log.is_in_place()) {
+        for log in log_files.iter().flatten().filter(|log| log.is_in_place()) {
             // If this fails, opening the other file reports the problem.
             let _ = fs::remove_file(&log.path);
         }
@@ -153,12 +153,12 @@ impl Segment {
 
     /// Returns true if the file has the indexes on events; otherwise they are built when it is complete.
     pub(crate) fn is_indexed(&self) -> bool {
-        self.indexed
+        self.is_indexed
     }
 
     /// Returns the number of events in the file, including the open transaction.
     pub(crate) fn events_in_file(&self) -> u64 {
-        self.tally.events.unsigned_abs()
+        self.meta.events.unsigned_abs()
     }
 
     /// Returns the numbering without the open transaction.
@@ -167,13 +167,13 @@ impl Segment {
     }
 
     /// Returns the number of committed records that may be only in the WAL.
-    pub(crate) fn in_log(&self) -> u64 {
-        self.in_log
+    pub(crate) fn records_in_log(&self) -> u64 {
+        self.records_in_log
     }
 
     /// Returns the number of records in the open transaction.
     pub(crate) fn uncommitted(&self) -> u64 {
-        self.open
+        self.uncommitted
     }
 
     /// Clears the cached rule IDs after a change of the rule set.
@@ -194,10 +194,10 @@ impl Segment {
 
     /// Begins a transaction if none is open, and adds `records` to its count.
     fn begin(&mut self, records: usize) -> rusqlite::Result<()> {
-        if self.open == 0 {
+        if self.uncommitted == 0 {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
         }
-        self.open += records as u64;
+        self.uncommitted += records as u64;
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Segment {
     pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
         self.begin(reports.len())?;
         let Self {
-            conn, names, tally, ..
+            conn, names, meta, ..
         } = self;
         let mut insert = conn.prepare_cached(&format!(
             "INSERT INTO report_data VALUES ({})",
@@ -218,7 +218,7 @@ impl Segment {
             bind_report(&mut insert, report, flow, path)?;
             // A report without hops gets one row with NULL hop columns.
             for i in 0..report.hops.len().max(1) {
-                let seq = tally.next_seq(report.ts);
+                let seq = meta.next_seq(report.ts);
                 insert.raw_bind_parameter(2, seq)?;
                 insert.raw_bind_parameter(3, seq >> CHUNK_BITS)?;
                 bind_hop(&mut insert, i, report.hops.get(i))?;
@@ -232,7 +232,7 @@ impl Segment {
     pub(crate) fn write_recordings(&mut self, recordings: &[Recording]) -> rusqlite::Result<()> {
         self.begin(recordings.len())?;
         let Self {
-            conn, names, tally, ..
+            conn, names, meta, ..
         } = self;
         let mut insert = Insert::<16>::new(conn, "recording_data")?;
         for recording in recordings {
@@ -242,7 +242,7 @@ impl Segment {
                 Some(rule) => Some(Names::rule_named(conn, rule)?),
                 None => None,
             };
-            let seq = tally.next_seq(event.ts);
+            let seq = meta.next_seq(event.ts);
             insert.row([
                 Some(int(event.ts)),
                 Some(seq),
@@ -267,16 +267,16 @@ impl Segment {
 
     /// Commits the open transaction, with its counts, sums and runs. Returns its number of records.
     pub(crate) fn commit(&mut self) -> rusqlite::Result<u64> {
-        if self.open == 0 {
+        if self.uncommitted == 0 {
             return Ok(0);
         }
-        self.tally.write(&self.conn, self.names.flow_count())?;
+        self.meta.write(&self.conn, self.names.flow_count())?;
         self.summary.write(&self.conn)?;
-        let numbering = self.tally.runs.write(&self.conn, self.numbering)?;
+        let numbering = self.meta.runs.write(&self.conn, self.numbering)?;
         self.conn.execute_batch("COMMIT")?;
         self.numbering = numbering;
-        self.in_log += self.open;
-        Ok(std::mem::take(&mut self.open))
+        self.records_in_log += self.uncommitted;
+        Ok(std::mem::take(&mut self.uncommitted))
     }
 
     /// Returns how far the WAL reaches and how much of it is not checkpointed yet. The size of the WAL file shows neither,
@@ -286,19 +286,19 @@ impl Segment {
     /// releases every POSIX lock of the process on it, including SQLite's, and the next process that opens the store would
     /// consider the index abandoned and truncate it while it is in use.
     pub(crate) fn log(&self) -> Log {
-        let Ok([reach, done]) = self.query_checkpoint("NOOP") else {
+        let Ok([size, done]) = self.query_checkpoint("NOOP") else {
             // Unknown: assume that nothing is checkpointed.
             let bytes = self.log_bytes();
             return Log {
-                reach: bytes,
-                waiting: bytes,
+                size: bytes,
+                uncheckpointed: bytes,
             };
         };
-        let reach = reach.max(0).cast_unsigned();
+        let size = size.max(0).cast_unsigned();
         let done = done.max(0).cast_unsigned();
         Log {
-            reach: reach * schema::PAGE_SIZE,
-            waiting: reach.saturating_sub(done) * schema::PAGE_SIZE,
+            size: size * schema::PAGE_SIZE,
+            uncheckpointed: size.saturating_sub(done) * schema::PAGE_SIZE,
         }
     }
 
@@ -310,7 +310,7 @@ impl Segment {
     }
 
     fn log_bytes(&self) -> u64 {
-        fs::metadata(files::beside(&self.path, "-wal")).map_or(0, |log| log.len())
+        fs::metadata(files::with_suffix(&self.path, "-wal")).map_or(0, |log| log.len())
     }
 
     /// Returns the size of the file and its WAL, bytes.
@@ -324,11 +324,11 @@ impl Segment {
         self.conn.busy_timeout(schema::BUSY / 10)?;
         let copied = self.query_checkpoint(if wait { "RESTART" } else { "PASSIVE" });
         self.conn.busy_timeout(schema::BUSY)?;
-        let [reach, done] = copied?;
+        let [size, done] = copied?;
         // Negative values mean that another process is running a checkpoint.
-        let is_whole = reach >= 0 && reach == done;
+        let is_whole = size >= 0 && size == done;
         if is_whole {
-            self.in_log = 0;
+            self.records_in_log = 0;
         }
         Ok(is_whole)
     }
@@ -345,9 +345,9 @@ impl Segment {
         let Self {
             conn,
             names,
-            tally,
+            meta,
             summary,
-            indexed,
+            is_indexed,
             ..
         } = self;
         let mut insert = Insert::<17>::new(conn, "event_data")?;
@@ -361,9 +361,9 @@ impl Segment {
             let path = names.path(conn, path)?;
             let numbers = EventNumbers { flow, rule, path };
             let ts = int(event.ts);
-            let seq = tally.next(Stream::Events, event.ts);
+            let seq = meta.next(Stream::Events, event.ts);
             // A sorted index needs no chunks, and with a single chunk a query searches it once.
-            let chunk = if *indexed { seq >> CHUNK_BITS } else { 0 };
+            let chunk = if *is_indexed { seq >> CHUNK_BITS } else { 0 };
             insert.row(event_row(event, seq, chunk, numbers))?;
             summary.event(conn, event, ts, first, numbers)?;
             if let (Some(flow), Some(path)) = (flow, path)
@@ -376,7 +376,7 @@ impl Segment {
                 let latency = first.flow_latency.map(int);
                 insert_first.execute(params![ts, seq, latency, first.basis as i64, latencies])?;
             }
-            tally.events += 1;
+            meta.events += 1;
         }
         insert.finish()
     }
@@ -388,14 +388,14 @@ impl Segment {
         let Self {
             conn,
             names,
-            tally,
+            meta,
             summary,
             ..
         } = self;
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
-            let seq = tally.next(Stream::Rollups, rollup.ts);
+            let seq = meta.next(Stream::Rollups, rollup.ts);
             insert.row([
                 Some(int(rollup.ts)),
                 Some(seq),
@@ -413,7 +413,7 @@ impl Segment {
                 rollup.p50.map(int),
                 rollup.p99.map(int),
             ])?;
-            tally.rollups += 1;
+            meta.rollups += 1;
             summary.rollup(conn, rollup, flow)?;
         }
         insert.finish()
@@ -426,7 +426,7 @@ impl Segment {
         let Self {
             conn,
             names,
-            tally,
+            meta,
             summary,
             numbering,
             ..
@@ -435,8 +435,8 @@ impl Segment {
         for (row, path) in batch.flows() {
             let flow = names.flow(conn, &row.flow)?;
             let path = names.path(conn, path)?;
-            let number = numbering.next[Stream::Flows as usize] + tally.runs.count(Stream::Flows);
-            tally.next(Stream::Flows, row.last_seen);
+            let number = numbering.next[Stream::Flows as usize] + meta.runs.count(Stream::Flows);
+            meta.next(Stream::Flows, row.last_seen);
             upsert.execute(params![
                 flow,
                 path,
@@ -459,13 +459,13 @@ impl Segment {
             return Ok(());
         }
         let Self {
-            conn, names, tally, ..
+            conn, names, meta, ..
         } = self;
         let mut insert = Insert::<11>::new(conn, "drop_data")?;
         for drop in drops {
             let flow = flow_number(names, conn, drop.flow.as_ref())?;
             let tunnel = flow_number(names, conn, drop.tunnel.as_ref())?;
-            let seq = tally.next(Stream::Drops, drop.ts);
+            let seq = meta.next(Stream::Drops, drop.ts);
             insert.row([
                 Some(int(drop.ts)),
                 Some(seq),
@@ -479,7 +479,7 @@ impl Segment {
                 drop.reason.map(i64::from),
                 tunnel,
             ])?;
-            tally.drops += 1;
+            meta.drops += 1;
         }
         insert.finish()
     }
@@ -488,13 +488,13 @@ impl Segment {
         if losses.is_empty() {
             return Ok(());
         }
-        let Self { conn, tally, .. } = self;
+        let Self { conn, meta, .. } = self;
         let mut insert =
             conn.prepare_cached("INSERT INTO loss_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
         for loss in losses {
             insert.execute(params![
                 int(loss.ts),
-                tally.next(Stream::Losses, loss.ts),
+                meta.next(Stream::Losses, loss.ts),
                 loss.node,
                 address(loss.source).to_string(),
                 loss.hw_id,
@@ -502,7 +502,7 @@ impl Segment {
                 int(loss.reordered),
                 int(loss.duplicated)
             ])?;
-            tally.losses += 1;
+            meta.losses += 1;
         }
         Ok(())
     }
@@ -573,65 +573,65 @@ fn read_count(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<i64> {
     countable(read_meta(select, name)?.unwrap_or(0), name)
 }
 
-/// Inserts rows into a table of integers, [`ROWS`] per statement. A statement opens the table and its indexes once, and SQLite
-/// stays at the right edge of growing b-trees (a quarter less time per event, measured). `OR FAIL` avoids SQLite's undo log per
-/// statement; after any error the whole transaction is abandoned.
+/// Inserts rows into a table of integers, [`ROWS_PER_INSERT`] per statement. A statement opens the table and its indexes once,
+/// and SQLite stays at the right edge of growing b-trees (a quarter less time per event, measured). `OR FAIL` avoids SQLite's
+/// undo log per statement; after any error the whole transaction is abandoned.
 ///
 /// Parameters stay bound between executions, so only values that differ from the previous row at the same position are bound
 /// again.
 pub(crate) struct Insert<'c, const N: usize> {
-    /// Statement for [`ROWS`] rows.
-    many: CachedStatement<'c>,
+    /// Statement for [`ROWS_PER_INSERT`] rows.
+    batch: CachedStatement<'c>,
     /// Statement for a single row.
-    one: CachedStatement<'c>,
-    /// Values bound to `many`, by row position.
+    single: CachedStatement<'c>,
+    /// Values bound to `batch`, by row position.
     bound: Vec<Option<[Option<i64>; N]>>,
     /// Rows that are not inserted yet.
-    waiting: Vec<[Option<i64>; N]>,
+    pending: Vec<[Option<i64>; N]>,
 }
 
 impl<'c, const N: usize> Insert<'c, N> {
     pub(crate) fn new(conn: &'c Connection, table: &str) -> rusqlite::Result<Self> {
         let row = format!("({})", vec!["?"; N].join(", "));
-        let many = format!(
+        let batch = format!(
             "INSERT OR FAIL INTO {table} VALUES {}",
-            vec![row.as_str(); ROWS].join(", ")
+            vec![row.as_str(); ROWS_PER_INSERT].join(", ")
         );
         Ok(Self {
-            many: conn.prepare_cached(&many)?,
-            one: conn.prepare_cached(&format!("INSERT INTO {table} VALUES {row}"))?,
-            bound: vec![None; ROWS],
-            waiting: Vec::with_capacity(ROWS),
+            batch: conn.prepare_cached(&batch)?,
+            single: conn.prepare_cached(&format!("INSERT INTO {table} VALUES {row}"))?,
+            bound: vec![None; ROWS_PER_INSERT],
+            pending: Vec::with_capacity(ROWS_PER_INSERT),
         })
     }
 
     #[inline]
     pub(crate) fn row(&mut self, row: [Option<i64>; N]) -> rusqlite::Result<()> {
-        let position = self.waiting.len();
+        let position = self.pending.len();
         for (i, value) in row.iter().enumerate() {
             if self.bound[position]
                 .as_ref()
                 .is_none_or(|bound| bound[i] != *value)
             {
-                self.many.raw_bind_parameter(position * N + i + 1, *value)?;
+                self.batch.raw_bind_parameter(position * N + i + 1, *value)?;
             }
         }
         self.bound[position] = Some(row);
-        self.waiting.push(row);
-        if self.waiting.len() == ROWS {
-            self.many.raw_execute()?;
-            self.waiting.clear();
+        self.pending.push(row);
+        if self.pending.len() == ROWS_PER_INSERT {
+            self.batch.raw_execute()?;
+            self.pending.clear();
         }
         Ok(())
     }
 
     /// Inserts the remaining rows, which do not fill the large statement, one by one.
     pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
-        for row in &self.waiting {
+        for row in &self.pending {
             for (i, value) in row.iter().enumerate() {
-                self.one.raw_bind_parameter(i + 1, *value)?;
+                self.single.raw_bind_parameter(i + 1, *value)?;
             }
-            self.one.raw_execute()?;
+            self.single.raw_execute()?;
         }
         Ok(())
     }
@@ -781,18 +781,18 @@ mod tests {
         .unwrap();
         segment.write(&changes(START, 100, 10), &[]).unwrap();
         segment.commit().unwrap();
-        let index = files::beside(segment.path(), "-shm");
+        let index = files::with_suffix(segment.path(), "-shm");
         let held = locks(&index);
         assert!(!held.is_empty(), "an open file has a lock on its log's index");
         let log = segment.log();
-        assert!(log.reach > 0 && log.waiting == log.reach, "{log:?}");
+        assert!(log.size > 0 && log.uncheckpointed == log.size, "{log:?}");
         assert_eq!(locks(&index), held);
         segment.checkpoint(false).unwrap();
         assert_eq!(
             segment.log(),
             Log {
-                reach: log.reach,
-                waiting: 0
+                size: log.size,
+                uncheckpointed: 0
             }
         );
     }

@@ -18,7 +18,7 @@ use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
-use crate::summary::{LONGER, NOTHING};
+use crate::summary::{ABSENT, SUM_INTERVALS};
 
 /// The metrics of nodes, queues and links.
 const NODE_METRICS: [Metric; 4] = [
@@ -190,23 +190,23 @@ impl Span {
 
     /// Returns the fewest rollups of at most `longest` seconds that cover the span.
     pub(crate) fn pieces_up_to(self, longest: u32) -> Vec<Piece> {
-        let mut ends = Vec::new();
+        let mut pieces = Vec::new();
         let mut from = self.from;
         let mut to = self.to;
         let mut interval = 60;
-        for longer in LONGER.into_iter().filter(|longer| *longer <= longest) {
+        for longer in SUM_INTERVALS.into_iter().filter(|longer| *longer <= longest) {
             let length = u64::from(longer) * SECOND;
             let inner_from = from.div_ceil(length).saturating_mul(length);
             let inner_to = to / length * length;
             if inner_from >= inner_to {
                 break;
             }
-            ends.push(Piece {
+            pieces.push(Piece {
                 interval,
                 from,
                 to: inner_from,
             });
-            ends.push(Piece {
+            pieces.push(Piece {
                 interval,
                 from: inner_to,
                 to,
@@ -215,9 +215,9 @@ impl Span {
             to = inner_to;
             interval = longer;
         }
-        ends.push(Piece { interval, from, to });
-        ends.retain(|piece| piece.from < piece.to);
-        ends
+        pieces.push(Piece { interval, from, to });
+        pieces.retain(|piece| piece.from < piece.to);
+        pieces
     }
 
     /// Returns the rollups to read from a file: per minute if the file has no longer rollups of flows.
@@ -295,16 +295,23 @@ impl SpanSum {
 /// A flow during the scan of the files.
 struct FlowState {
     sum: SpanSum,
-    /// Files that have the flow, by index, with the flow's ID in each.
-    numbers: Vec<(usize, i64)>,
+    /// The flow's IDs in the files that have it.
+    numbers: Vec<FileNumber>,
     /// Start times of the flow's paths, with the paths' indexes.
-    paths: Vec<(Nanos, usize)>,
+    path_starts: Vec<(Nanos, usize)>,
     basis: Basis,
+}
+
+/// A flow's ID in one file.
+struct FileNumber {
+    /// Index of the file.
+    file: usize,
+    number: i64,
 }
 
 impl FlowState {
     fn to_span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
-        let last = self.paths.last().and_then(|(_, path)| paths.get(*path));
+        let last = self.path_starts.last().and_then(|(_, path)| paths.get(*path));
         FlowSpan {
             flow,
             sum: self.sum,
@@ -316,10 +323,13 @@ impl FlowState {
 
 /// Returns the paths of a flow in a span with the time when it left each: the start of the next path, or the end of its last
 /// rollup.
-fn ends_of_paths(span: Span, sum: SpanSum, paths: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
-    let nexts = paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
+fn path_ends(span: Span, sum: SpanSum, starts: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
+    let nexts = starts.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
     // With several files, a path may have ended long before the span.
-    let in_span = paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
+    let in_span = starts
+        .iter()
+        .zip(nexts)
+        .filter(move |(_, next)| *next > span.from);
     in_span.map(move |((_, path), next)| (*path, next.min(sum.last)))
 }
 
@@ -341,13 +351,13 @@ pub fn rank_paths<'a>(
         .collect();
     // Number of the last flow counted for each path, from 1 on, so that a flow counts once per path.
     let mut last_flows = vec![0_usize; paths.len()];
-    for (i, (sum, taken)) in (1..).zip(flows) {
-        for (index, last) in ends_of_paths(span, sum, taken) {
+    for (i, (sum, starts)) in (1..).zip(flows) {
+        for (index, last) in path_ends(span, sum, starts) {
             let path = &mut paths[index];
             path.flows += u64::from(std::mem::replace(&mut last_flows[index], i) != i);
             path.last = path.last.max(last);
         }
-        if let Some((_, last)) = taken.last() {
+        if let Some((_, last)) = starts.last() {
             paths[*last].reports = paths[*last].reports.saturating_add(sum.count);
         }
     }
@@ -371,7 +381,7 @@ impl FlowFilter {
 /// The flows found in a span, and the files that were read.
 struct Flows {
     files: Vec<FileIdentity>,
-    found: HashMap<FlowKey, FlowState, Seeded>,
+    states: HashMap<FlowKey, FlowState, Seeded>,
     truncated: bool,
 }
 
@@ -405,14 +415,14 @@ impl Reader {
                 paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
             }
             flows
-                .found
-                .retain(|flow, found| is_wanted(&found.to_span(*flow, &paths)));
+                .states
+                .retain(|flow, state| is_wanted(&state.to_span(*flow, &paths)));
             deadline.check()?;
-            let total = flows.found.len() as u64;
+            let total = flows.states.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> = flows
-                .found
+                .states
                 .iter()
-                .map(|(flow, found)| (filter.rank(flow, &found.sum), *flow))
+                .map(|(flow, state)| (filter.rank(flow, &state.sum), *flow))
                 .collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
             ranks.sort_unstable_by(|a, b| b.cmp(a));
@@ -420,13 +430,13 @@ impl Reader {
             ranks.truncate(filter.limit);
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
-                flows.found.retain(|flow, _| shown.contains(flow));
+                flows.states.retain(|flow, _| shown.contains(flow));
                 paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
             }
             let mut rows = Vec::with_capacity(ranks.len());
             for (rank, flow) in ranks {
-                if let Some(found) = flows.found.get(&flow) {
-                    rows.push((rank, found.to_span(flow, &paths)));
+                if let Some(state) = flows.states.get(&flow) {
+                    rows.push((rank, state.to_span(flow, &paths)));
                 }
             }
             Ok(FlowSpans {
@@ -446,9 +456,9 @@ impl Reader {
         self.with_retry(|| {
             let flows = self.read_span_flows(span, None, &self.deadline())?;
             let sums = flows
-                .found
+                .states
                 .into_iter()
-                .map(|(flow, found)| (flow, found.sum))
+                .map(|(flow, state)| (flow, state.sum))
                 .collect();
             Ok((sums, flows.truncated))
         })
@@ -464,7 +474,10 @@ impl Reader {
             let mut flows = self.read_span_flows(span, None, &deadline)?;
             let nodes = self.add_paths(&mut flows, span, false, &deadline)?;
             deadline.check()?;
-            let sums = flows.found.values().map(|found| (found.sum, &*found.paths));
+            let sums = flows
+                .states
+                .values()
+                .map(|state| (state.sum, &*state.path_starts));
             let paths = rank_paths(span, nodes, sums);
             Ok((paths, flows.truncated))
         })
@@ -505,7 +518,7 @@ impl Reader {
     ) -> Result<Flows, QueryError> {
         let mut flows = Flows {
             files: self.files_in(span.from, span.to)?,
-            found: HashMap::default(),
+            states: HashMap::default(),
             truncated: false,
         };
         let mut known = text
@@ -544,7 +557,7 @@ impl Reader {
         let files = self.files_in(span.from, span.to)?;
         let mut flows = Flows {
             files: Vec::new(),
-            found: HashMap::default(),
+            states: HashMap::default(),
             truncated: false,
         };
         self.query_files(
@@ -586,66 +599,76 @@ impl Reader {
         with_bases: bool,
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
-        let mut wanted: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
-        for (flow, found) in &flows.found {
-            for (file, number) in &found.numbers {
-                wanted[*file].push((*flow, *number));
+        let mut selected: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
+        for (flow, state) in &flows.states {
+            for FileNumber { file, number } in &state.numbers {
+                selected[*file].push((*flow, *number));
             }
         }
         // Sorted for reproducible results: the order of a map varies.
-        for flows in &mut wanted {
+        for flows in &mut selected {
             flows.sort_unstable_by_key(|(_, number)| *number);
         }
         let mut paths = Paths::default();
         self.query_files(
             &flows.files,
             deadline,
-            |i, conn, features| read_file_paths(conn, features, span, &wanted[i], with_bases),
+            |i, conn, features| read_file_paths(conn, features, span, &selected[i], with_bases),
             |_, (file_paths, file_flows)| {
                 let indexes = paths.join(file_paths);
-                for (flow, basis, taken) in file_flows {
-                    if let Some(found) = flows.found.get_mut(&flow) {
-                        found.basis = basis.unwrap_or(found.basis);
-                        let taken = taken.into_iter().map(|(ts, path)| (ts, indexes[path]));
-                        found.paths.extend(taken);
+                for FlowPaths { flow, basis, starts } in file_flows {
+                    if let Some(state) = flows.states.get_mut(&flow) {
+                        state.basis = basis.unwrap_or(state.basis);
+                        let starts = starts.into_iter().map(|(ts, path)| (ts, indexes[path]));
+                        state.path_starts.extend(starts);
                     }
                 }
                 Ok(())
             },
         )?;
-        for found in flows.found.values_mut() {
-            found.paths.sort_unstable();
-            found.paths.dedup();
+        for state in flows.states.values_mut() {
+            state.path_starts.sort_unstable();
+            state.path_starts.dedup();
         }
         Ok(paths.into_nodes())
     }
 }
 
-/// A flow of a file: its key, the basis of its latest latency, and its path starts with path indexes.
-type FlowPaths = (FlowKey, Option<Basis>, Vec<(Nanos, usize)>);
+/// The paths of a flow in a file.
+struct FlowPaths {
+    flow: FlowKey,
+    /// The basis of the flow's latest latency.
+    basis: Option<Basis>,
+    /// Start times of the paths, with the paths' indexes.
+    starts: Vec<(Nanos, usize)>,
+}
 
-/// Reads the paths of the `wanted` flows in one file.
+/// Reads the paths of the `selected` flows in one file.
 fn read_file_paths(
     conn: &Connection,
     features: Features,
     span: Span,
-    wanted: &[(FlowKey, i64)],
+    selected: &[(FlowKey, i64)],
     with_bases: bool,
 ) -> rusqlite::Result<(Paths, Vec<FlowPaths>)> {
-    let numbers: FastSet<i64> = wanted.iter().map(|(_, number)| *number).collect();
+    let numbers: FastSet<i64> = selected.iter().map(|(_, number)| *number).collect();
     let mut history = PathHistory::read(conn, features, span.from, span.to, &numbers, with_bases)?;
     let mut paths = Paths::default();
     let mut flows = Vec::with_capacity(numbers.len());
-    for (flow, number) in wanted {
+    for (flow, number) in selected {
         let mut basis = None;
         if with_bases {
             basis = history.basis(conn, *number)?;
         }
-        let mut taken = Vec::new();
+        let mut starts = Vec::new();
         for (ts, path) in history.paths(conn, *number, span.from, span.to)? {
-            taken.push((ts, paths.index(conn, path)?));
+            starts.push((ts, paths.index(conn, path)?));
         }
-        flows.push((*flow, basis, taken));
+        flows.push(FlowPaths {
+            flow: *flow,
+            basis,
+            starts,
+        });
     }
     Ok((paths, flows))
 }
@@ -679,18 +702,18 @@ fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
 impl Flows {
     /// Adds the sum of a flow in a file, where it has the ID `number`.
     fn add(&mut self, file: usize, number: i64, flow: FlowKey, sum: SpanSum) {
-        let is_full = self.found.len() >= MAX_FLOWS;
-        match self.found.entry(flow) {
+        let is_full = self.states.len() >= MAX_FLOWS;
+        match self.states.entry(flow) {
             Entry::Occupied(mut known) => {
                 known.get_mut().sum.add(sum);
-                known.get_mut().numbers.push((file, number));
+                known.get_mut().numbers.push(FileNumber { file, number });
             }
             Entry::Vacant(_) if is_full => self.truncated = true,
             Entry::Vacant(free) => {
                 free.insert(FlowState {
                     sum,
-                    numbers: vec![(file, number)],
-                    paths: Vec::new(),
+                    numbers: vec![FileNumber { file, number }],
+                    path_starts: Vec::new(),
                     basis: Basis::default(),
                 });
             }
@@ -724,7 +747,7 @@ impl NodeSpans {
             "SELECT ifnull(node, -1), ifnull(interface, -1), ifnull(queue, -1), ts, count, min, max, sum, metric
              FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND flow IS NULL",
         )?;
-        each_minute(conn, span.from, span.to, |minute| {
+        for_each_minute(conn, span.from, span.to, |minute| {
             let mut rows = select.query([int(minute)])?;
             while let Some(row) = rows.next()? {
                 self.add(row, row.get(8)?, SpanSum::read(row, 3, 60)?)?;
@@ -760,7 +783,7 @@ impl NodeSpans {
 
     fn read_drops(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
         let sql = "SELECT node, count(*) FROM f0.drop_data WHERE ts >= ?1 AND ts < ?2 AND node IS NOT NULL GROUP BY node";
-        each(conn, sql, span, |row| {
+        for_each_row(conn, sql, span, |row| {
             let sum = self.drops.entry(row.get(0)?).or_default();
             *sum = sum.saturating_add(unsigned(row, 1)?);
             Ok(())
@@ -784,7 +807,7 @@ pub(crate) fn read_flows(
     let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
     let mut is_complete = true;
-    each_minute(conn, piece.from, piece.to, |minute| {
+    for_each_minute(conn, piece.from, piece.to, |minute| {
         let minute = Piece {
             interval: 60,
             from: minute,
@@ -808,7 +831,7 @@ fn read_flow_rows(
     let mut is_complete = true;
     while let Some(row) = rows.next()? {
         if let Some(flow) = row.get::<_, Option<i64>>(0)?
-            && flow != NOTHING
+            && flow != ABSENT
         {
             is_complete &= add(flow, SpanSum::read(row, 1, piece.interval)?);
         }
@@ -880,7 +903,7 @@ pub(crate) fn read_flow(
 }
 
 /// Calls `read` for each minute that has rollups. Gaps are skipped, however long.
-pub(crate) fn each_minute(
+pub(crate) fn for_each_minute(
     conn: &Connection,
     mut from: Nanos,
     to: Nanos,
@@ -902,7 +925,7 @@ pub(crate) fn each_minute(
 }
 
 /// Runs a query with the span's bounds as parameters, and calls `visit` for each row.
-pub(crate) fn each(
+pub(crate) fn for_each_row(
     conn: &Connection,
     sql: &str,
     span: Span,

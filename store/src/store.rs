@@ -13,7 +13,7 @@ use collector::flight::Recording;
 
 use crate::config::{Config, Error, WithPath as _};
 use crate::directory::check_dir;
-use crate::files::{DirLock, LOCK};
+use crate::files::{DirLock, LOCK_FILE};
 use crate::identity::check_access;
 use crate::moved::MovedFiles;
 use crate::reports::ReportRow;
@@ -22,7 +22,7 @@ use crate::stats::{State, Stats};
 use crate::writer::{Message, Writer};
 use crate::{files, follower};
 
-const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
+const WRITER_DIED: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
 
 /// Handle of a store that is open for writing. A dedicated thread writes the batches; submitting is cheap and may be done from
 /// several threads, and only that thread accesses the disk.
@@ -92,7 +92,7 @@ impl Store {
                 Err(error) => writer.set_unusable(id, &error),
             }
         }
-        writer.index_left_over();
+        writer.index_leftover_files();
         writer.housekeeping(Instant::now());
         let (queue, receiver) = sync_channel(capacity);
         let thread = thread::Builder::new()
@@ -166,7 +166,7 @@ impl Store {
     /// Sets the retention: files older than `max_age` are deleted, and the oldest files while all together exceed `max_bytes`.
     /// `None` means no limit.
     pub fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
-        self.send(Message::Retention(max_age, max_bytes));
+        self.send(Message::Retention { max_age, max_bytes });
     }
 
     /// Waits until everything submitted before is committed or counted as lost.
@@ -223,7 +223,7 @@ impl Store {
         stats.queued -= records;
         stats.queue_len -= 1;
         stats.state = State::Failing;
-        stats.message = Some(DEAD.to_owned());
+        stats.message = Some(WRITER_DIED.to_owned());
     }
 
     fn send(&self, message: Message) {
@@ -240,7 +240,7 @@ impl Store {
         {
             let mut stats = self.shared.stats();
             stats.failed += std::mem::take(&mut stats.queued);
-            stats.message = Some(DEAD.to_owned());
+            stats.message = Some(WRITER_DIED.to_owned());
         }
     }
 }
@@ -255,7 +255,7 @@ impl Drop for Store {
 fn probe_files(dir: &Path) -> Result<(), Error> {
     let newest = files::list(dir).with_path(dir)?.pop();
     let newest = newest.map(|newest| newest.path);
-    for path in newest.into_iter().chain([dir.join(LOCK)]) {
+    for path in newest.into_iter().chain([dir.join(LOCK_FILE)]) {
         match check_access(&path, true) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&path, error)),
             _ => {}

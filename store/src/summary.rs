@@ -8,19 +8,19 @@ use collector::{Event, Kind, Rollup};
 use detect::Metric;
 use rusqlite::{Connection, params};
 
-use crate::blocks::{Blocks, Class, Counted, Location, Values};
+use crate::blocks::{Blocks, Class, Counted, FirstLatencies, Location, Values};
 use crate::rows::{greatest, int};
 
 /// Intervals of the summed rollups, seconds.
-pub(crate) const LONGER: [u32; 2] = [600, 3600];
+pub(crate) const SUM_INTERVALS: [u32; 2] = [600, 3600];
 
 /// Pseudo event kind under which flow reports are counted.
-pub(crate) const REPORTS: i64 = -1;
+pub(crate) const REPORTS_KIND: i64 = -1;
 
 /// Stored in place of an absent flow, node, interface or queue.
-pub(crate) const NOTHING: i64 = -1;
+pub(crate) const ABSENT: i64 = -1;
 /// Upsert that adds a rollup to a sum; sums saturate at `i64::MAX`.
-const ADD: &str = "
+const ADD_ROLLUP: &str = "
 INSERT INTO span_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 ON CONFLICT DO UPDATE SET
   count = count + excluded.count, min = min(min, excluded.min), max = max(max, excluded.max),
@@ -37,11 +37,11 @@ pub(crate) struct Summary {
     minute: i64,
     counts: [i64; Kind::ALL.len()],
     /// Counts by minute and kind: other minutes, and reports.
-    others: BTreeMap<(i64, i64), i64>,
+    minute_counts: BTreeMap<(i64, i64), i64>,
     /// Latest path ID of each flow, by flow ID; 0 if unknown.
     paths: Vec<u32>,
     /// Time from which each flow took that path, by flow ID.
-    since: Vec<i64>,
+    path_times: Vec<i64>,
     blocks: Blocks,
 }
 
@@ -66,7 +66,7 @@ impl Summary {
     ) -> rusqlite::Result<()> {
         let minute = ts - ts.rem_euclid(MINUTE);
         if minute != self.minute {
-            self.begin(minute);
+            self.begin_minute(minute);
         }
         self.counts[event.kind as usize] += 1;
         let class = Class {
@@ -80,9 +80,9 @@ impl Summary {
             interface: event.interface,
             queue: event.queue,
         };
-        let first = first.map(|first| {
-            let flow_latency = first.flow_latency.map(storable);
-            (flow_latency, greatest(first.hop_latencies))
+        let first = first.map(|first| FirstLatencies {
+            flow: first.flow_latency.map(storable),
+            hop: greatest(first.hop_latencies),
         });
         let values = Values {
             value: event.value.map(storable),
@@ -100,10 +100,10 @@ impl Summary {
     }
 
     #[cold]
-    fn begin(&mut self, minute: i64) {
+    fn begin_minute(&mut self, minute: i64) {
         for (kind, count) in Kind::ALL.into_iter().zip(&mut self.counts) {
             if *count > 0 {
-                *self.others.entry((self.minute, kind as i64)).or_default() += std::mem::take(count);
+                *self.minute_counts.entry((self.minute, kind as i64)).or_default() += std::mem::take(count);
             }
         }
         self.minute = minute;
@@ -122,22 +122,22 @@ impl Summary {
         let ts = int(rollup.ts);
         if flow.is_some() && rollup.metric == Metric::FlowLatency {
             *self
-                .others
-                .entry((ts - ts.rem_euclid(MINUTE), REPORTS))
+                .minute_counts
+                .entry((ts - ts.rem_euclid(MINUTE), REPORTS_KIND))
                 .or_default() += int(rollup.count);
         }
         // Series of nodes also get a 60 s row, so that reading them does not need the raw rollups.
-        let unchanged = flow.is_none().then_some(60);
-        let mut add = conn.prepare_cached(ADD)?;
-        for interval in unchanged.into_iter().chain(LONGER) {
+        let minute = flow.is_none().then_some(60);
+        let mut add = conn.prepare_cached(ADD_ROLLUP)?;
+        for interval in minute.into_iter().chain(SUM_INTERVALS) {
             add.execute(params![
                 interval,
                 rollup.metric as i64,
                 ts - ts.rem_euclid(i64::from(interval) * SECOND),
-                flow.unwrap_or(NOTHING),
-                rollup.node.map_or(NOTHING, i64::from),
-                rollup.interface.map_or(NOTHING, i64::from),
-                rollup.queue.map_or(NOTHING, i64::from),
+                flow.unwrap_or(ABSENT),
+                rollup.node.map_or(ABSENT, i64::from),
+                rollup.interface.map_or(ABSENT, i64::from),
+                rollup.queue.map_or(ABSENT, i64::from),
                 int(rollup.count),
                 int(rollup.min),
                 int(rollup.max),
@@ -159,11 +159,11 @@ impl Summary {
         if index < MAX_FLOWS {
             if self.paths.len() <= index {
                 self.paths.resize(index + 1, 0);
-                self.since.resize(index + 1, i64::MIN);
+                self.path_times.resize(index + 1, i64::MIN);
             }
-            if ts >= self.since[index] {
+            if ts >= self.path_times[index] {
                 self.paths[index] = number;
-                self.since[index] = ts;
+                self.path_times[index] = ts;
             }
         }
         let mut insert = conn.prepare_cached("INSERT OR REPLACE INTO taken_data VALUES (?1, ?2, ?3)")?;
@@ -174,11 +174,11 @@ impl Summary {
     /// Writes the counts of the transaction, before its commit.
     pub(crate) fn write(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         self.blocks.write(conn)?;
-        self.begin(self.minute);
+        self.begin_minute(self.minute);
         let mut add = conn.prepare_cached(
             "INSERT INTO minute_data VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET count = count + excluded.count",
         )?;
-        while let Some(((ts, kind), count)) = self.others.pop_first() {
+        while let Some(((ts, kind), count)) = self.minute_counts.pop_first() {
             add.execute([ts, kind, count])?;
         }
         Ok(())

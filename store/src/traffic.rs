@@ -19,33 +19,33 @@ use crate::reader::Reader;
 use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum};
-use crate::summary::REPORTS;
+use crate::summary::REPORTS_KIND;
 
 use self::counts::CountReader;
 use self::events::EventReader;
 use self::flows::FlowReader;
 use self::names::Names;
 
-const SUMS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
+const SUMS_SQL: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
                         WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
-const ROLLUPS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
+const ROLLUPS_SQL: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
                            WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
 /// Column lengths for flows, minutes.
-const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
+const FLOW_COLUMN_MINUTES: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
 /// Number of rows that can be read in about 200 ms.
 const FAST_ROWS: u64 = 600_000;
 /// Maximum number of rollups read for one answer.
 const MAX_ROWS: usize = 4_000_000;
 /// Budget for the events of one answer; equals 3 million events that are read row by row.
-const MAX_EVENTS: usize = 48_000_000;
+const MAX_EVENT_COST: usize = 48_000_000;
 /// Maximum number of event locations per file: about 100 MB.
 const MAX_LOCATIONS: usize = 1_000_000;
 /// Minimum number of rows read from each file after the budget is used up.
-const LEAST_ROWS: usize = 65_536;
+const MIN_ROWS_PER_FILE: usize = 65_536;
 /// Maximum number of cached flows, paths and event groups per file: about 40 MB.
-const MAX_KNOWN: usize = 200_000;
+const MAX_CACHED: usize = 200_000;
 /// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
-const TAIL: Nanos = 180 * SECOND;
+const MAX_MINUTE_DELAY: Nanos = 180 * SECOND;
 /// Latest time that the store can hold, ns.
 const LATEST: Nanos = i64::MAX as u64;
 /// Maximum number of columns.
@@ -127,7 +127,7 @@ pub trait Tally {
         false
     }
     /// Returns an equal number for flows that the query cannot tell apart, or `None` if that is not known.
-    fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
+    fn flow_class(&mut self, flow: &FlowKey) -> Option<u32> {
         let _ = flow;
         None
     }
@@ -199,13 +199,13 @@ impl Columns {
         self.column
     }
 
-    /// Returns at most `most` columns for a scan of flows, long enough that the scan is fast with this number of flows and
+    /// Returns at most `max_columns` columns for a scan of flows, long enough that the scan is fast with this number of flows and
     /// rollups.
-    pub fn for_flows(span: (Nanos, Nanos), most: u64, flows: u64, rollups: u64) -> Self {
+    pub fn for_flows(span: (Nanos, Nanos), max_columns: u64, flows: u64, rollups: u64) -> Self {
         let length = span.1.saturating_sub(span.0);
-        let least = length.div_ceil(most.saturating_sub(1).max(1));
+        let least = length.div_ceil(max_columns.saturating_sub(1).max(1));
         let mut longest = None;
-        for column in FLOW_COLUMNS.map(|minutes| minutes * MINUTE) {
+        for column in FLOW_COLUMN_MINUTES.map(|minutes| minutes * MINUTE) {
             if column < least {
                 continue;
             }
@@ -345,15 +345,15 @@ trait ColumnReader {
 }
 
 impl Reader {
-    /// Returns at most `most` columns of a time span, long enough that a scan of the stored flows is fast.
+    /// Returns at most `max_columns` columns of a time span, long enough that a scan of the stored flows is fast.
     ///
     /// # Errors
     /// The files cannot be read.
-    pub fn flow_columns(&self, span: (Nanos, Nanos), most: u64) -> Result<Columns, QueryError> {
+    pub fn flow_columns(&self, span: (Nanos, Nanos), max_columns: u64) -> Result<Columns, QueryError> {
         let files = self.with_retry(|| self.facts_in(span.0, span.1))?;
         let flows = files.iter().map(|facts| facts.count("flows")).max().unwrap_or(0);
         let rollups = files.iter().map(|facts| facts.count("rollups")).sum();
-        Ok(Columns::for_flows(span, most, flows, rollups))
+        Ok(Columns::for_flows(span, max_columns, flows, rollups))
     }
 
     /// Adds flow reports and their latencies to the tally. Each rollup counts for the path that the flow had at the end of its
@@ -390,7 +390,7 @@ impl Reader {
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
         let limits = Limits {
-            rows: MAX_EVENTS,
+            rows: MAX_EVENT_COST,
             locations: MAX_LOCATIONS,
         };
         self.events_within(columns, parts, limits, tally)
@@ -459,7 +459,7 @@ impl Reader {
                 minutes: HashMap::new(),
             };
             let has_sums = features.spans && interval >= 60;
-            let sql = if has_sums { SUMS } else { ROLLUPS };
+            let sql = if has_sums { SUMS_SQL } else { ROLLUPS_SQL };
             for column in columns.backwards(budget.floor) {
                 let piece = Piece {
                     interval,
@@ -497,7 +497,7 @@ impl Reader {
             let files = self.files_in(columns.from, columns.to)?;
             for file in files.iter().rev() {
                 // A column that spans several files is read from all of them, so that it is complete.
-                budget.rows = budget.rows.max(LEAST_ROWS);
+                budget.rows = budget.rows.max(MIN_ROWS_PER_FILE);
                 truncated |= self.query_file(file, &deadline, |conn, features| {
                     let names = Names::new(conn, self.keys(), file)?;
                     read(names, features, &mut budget, &mut *tally)
@@ -515,7 +515,7 @@ fn read_one_by_one<'a>(
     parts: EventParts,
     budget: &mut Budget,
 ) -> rusqlite::Result<EventReader<'a>> {
-    budget.rows = budget.rows.max(LEAST_ROWS * events::COST);
+    budget.rows = budget.rows.max(MIN_ROWS_PER_FILE * events::ROW_COST);
     EventReader::new(names, features, parts)
 }
 
@@ -567,7 +567,7 @@ impl SeriesReader<'_> {
     fn read_tail(&mut self, budget: &mut Budget, tally: &mut dyn Tally) -> rusqlite::Result<()> {
         let to = self.columns.to;
         let last = self.last_minute()?.max(self.columns.from);
-        let mut select = self.conn.prepare_cached(SUMS)?;
+        let mut select = self.conn.prepare_cached(SUMS_SQL)?;
         let mut rows = select.query(params![60, self.metric as i64, int(last), int(last + MINUTE)])?;
         while let Some(row) = rows.next()? {
             if let Some(key) = series_key(row, self.metric)? {
@@ -578,14 +578,14 @@ impl SeriesReader<'_> {
         let tail = Piece {
             interval: 1,
             from: last,
-            to: to.min(last + TAIL),
+            to: to.min(last + MAX_MINUTE_DELAY),
         };
-        self.read(ROLLUPS, tail, budget, tally)?;
+        self.read(ROLLUPS_SQL, tail, budget, tally)?;
         Ok(())
     }
 
-    /// Returns the start of the last minute that has rollups, or a time [`TAIL`] before the newest rollup if no minute has
-    /// ended yet.
+    /// Returns the start of the last minute that has rollups, or a time [`MAX_MINUTE_DELAY`] before the newest rollup if no
+    /// minute has ended yet.
     fn last_minute(&self) -> rusqlite::Result<Nanos> {
         let to = int(self.columns.to);
         let sql = "SELECT max(ts) FROM f0.span_data WHERE interval = 60 AND metric = ?1 AND ts < ?2";
@@ -597,7 +597,7 @@ impl SeriesReader<'_> {
         let sql = "SELECT max(ts) FROM f0.rollup_data WHERE ts < ?1";
         let mut select = self.conn.prepare_cached(sql)?;
         let newest = select.query_row([to], |row| unsigned(row, 0))?;
-        Ok(newest.saturating_sub(TAIL))
+        Ok(newest.saturating_sub(MAX_MINUTE_DELAY))
     }
 }
 
@@ -626,7 +626,7 @@ fn count_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) ->
         let column = usize::try_from((ts - columns.from.min(ts)) / columns.column).unwrap_or(usize::MAX);
         tally.seen(column);
         let Some(known) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) else {
-            debug_assert!(kind == REPORTS, "an unknown kind");
+            debug_assert!(kind == REPORTS_KIND, "an unknown kind");
             continue;
         };
         let group = EventGroup {
@@ -768,8 +768,12 @@ mod tests {
                 )
             };
             // Those of the drops, which nobody wants, take no room.
-            assert_eq!(ask(MAX_EVENTS, 1_000), (Counted::default(), 1_002), "{parts:?}");
-            let (cut, found) = ask(MAX_EVENTS, 999);
+            assert_eq!(
+                ask(MAX_EVENT_COST, 1_000),
+                (Counted::default(), 1_002),
+                "{parts:?}"
+            );
+            let (cut, found) = ask(MAX_EVENT_COST, 999);
             assert_eq!(cut.from, Some(START + MINUTE), "{parts:?}");
             assert!((2..=1_001).contains(&found), "{found}");
         }

@@ -10,11 +10,11 @@ use crate::identity::{FileChange, FileIdentity};
 /// The known files of the directory.
 #[derive(Default, Debug)]
 pub(crate) struct Watch {
-    files: BTreeMap<FileId, Known>,
+    files: BTreeMap<FileId, KnownFile>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     identity: FileIdentity,
     /// Number of records that this process stored in it.
     records: u64,
@@ -38,15 +38,15 @@ impl Watch {
         {
             return None;
         }
-        let known = Known {
+        let known = KnownFile {
             identity: identity.clone(),
             records: 0,
         };
-        let before = self.files.insert(id, known)?;
+        let replaced = self.files.insert(id, known)?;
         Some(MissingFile {
-            path: before.identity.path,
+            path: replaced.identity.path,
             change: FileChange::Replaced,
-            records: before.records,
+            records: replaced.records,
         })
     }
 
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     /// Adds new files, and removes and returns those that were removed or replaced.
-    pub(crate) fn rescan(&mut self, found: &[StoreFile]) -> Vec<MissingFile> {
+    pub(crate) fn rescan(&mut self, present: &[StoreFile]) -> Vec<MissingFile> {
         let mut missing = Vec::new();
         self.files.retain(|_, known| {
             let Some(change) = known.identity.change() else {
@@ -83,11 +83,11 @@ impl Watch {
             });
             false
         });
-        for file in found {
+        for file in present {
             if !self.files.contains_key(&file.id)
                 && let Some(identity) = FileIdentity::read(&file.path)
             {
-                self.files.insert(file.id, Known { identity, records: 0 });
+                self.files.insert(file.id, KnownFile { identity, records: 0 });
             }
         }
         missing

@@ -37,30 +37,30 @@ const BULK: Bulk = Bulk {
     rate: 50_000,
     min_events: 1_000_000,
     max_events: 2_000_000,
-    calm: Duration::from_secs(10),
+    calm_period: Duration::from_secs(10),
 };
 /// Maximum records in a transaction; bounds its dirty pages (about 14 MB per 100,000 events).
 const MAX_TRANSACTION: u64 = 200_000;
 /// Approximate bytes of a record in a file and its WAL.
-const RECORD: u64 = 150;
+const RECORD_BYTES: u64 = 150;
 /// Checkpoint above this WAL size (bytes) if the queue is empty.
-const CALM_LOG: u64 = 8 << 20;
+const IDLE_CHECKPOINT_BYTES: u64 = 8 << 20;
 /// Checkpoint above this WAL size (bytes) at once: about 250,000 events, which take a few tenths of a second while the queue
 /// fills.
-const LONG_LOG: u64 = 32 << 20;
+const BUSY_CHECKPOINT_BYTES: u64 = 32 << 20;
 /// Above this WAL size (bytes), the checkpoint waits for readers.
-const HUGE_LOG: u64 = 512 << 20;
-const RETRY: Duration = Duration::from_secs(1);
+const BLOCKING_CHECKPOINT_BYTES: u64 = 512 << 20;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Delay before failed indexing is retried: where an index did not fit on the disk, another attempt leaves little space for
 /// rows.
-const RETRY_INDEXES: Duration = Duration::from_secs(300);
-const HOUSEKEEPING: Duration = Duration::from_secs(5);
+const REINDEX_DELAY: Duration = Duration::from_secs(300);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
 /// A file continues in a new part at this fraction of `max_bytes` …
-const PARTS: u64 = 8;
+const PARTS_PER_STORE: u64 = 8;
 /// … but not below this size, bytes.
-const LEAST_PART: u64 = 4 << 20;
+const MIN_PART_BYTES: u64 = 4 << 20;
 /// Number of files checked for missing indexes at the start; more cannot have been waiting.
-const LEFT_OVER: usize = 8;
+const MAX_LEFTOVER_FILES: usize = 8;
 
 /// A message to the writer, processed in order.
 #[derive(Debug)]
@@ -71,7 +71,10 @@ pub(crate) enum Message {
     /// From here on, a rule's index is a position in this list.
     Rules(Vec<String>),
     /// From here on, files are deleted by this age and total size (bytes).
-    Retention(Option<Duration>, Option<u64>),
+    Retention {
+        max_age: Option<Duration>,
+        max_bytes: Option<u64>,
+    },
     /// Commit the open transaction, then answer.
     Flush(SyncSender<()>),
     /// At the end, wait until all files have their indexes.
@@ -119,7 +122,7 @@ pub(crate) struct Writer {
     /// Files of earlier periods that cannot be opened, with the reasons. Late records of these periods go into new parts.
     unusable: BTreeMap<FileId, (ProblemKind, String)>,
     /// Finished file whose WAL was checkpointed last.
-    folded: Option<FileId>,
+    checkpointed: Option<FileId>,
     /// Time of the next attempt to checkpoint a WAL that was removed.
     log_retry_at: Option<Instant>,
     /// Numbering after the last commit.
@@ -134,16 +137,16 @@ pub(crate) struct Writer {
     bulk: Bulk,
     indexer: Indexer,
     /// File that was open at a failure and still lacks its indexes.
-    left_out: Option<PathBuf>,
+    unindexed: Option<PathBuf>,
     /// True if shutdown waits until all files have their indexes.
-    finish: bool,
+    waits_for_indexes: bool,
     /// Time of the next write attempt after a failure.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
     /// Time of the next check of the directory.
     check_at: Instant,
     /// The wall clock; replaced in tests.
-    wall: fn() -> SystemTime,
+    wall_clock: fn() -> SystemTime,
     clock: ClockWatch,
 }
 
@@ -157,7 +160,7 @@ struct Bulk {
     /// Events at which a file without indexes ends; bounds the rows that a query must scan.
     max_events: u64,
     /// Time with a lower rate after which it ends.
-    calm: Duration,
+    calm_period: Duration,
 }
 
 impl Writer {
@@ -175,7 +178,7 @@ impl Writer {
             segment: None,
             watch: Watch::default(),
             unusable: BTreeMap::new(),
-            folded: None,
+            checkpointed: None,
             log_retry_at: None,
             numbering,
             rules: Vec::new(),
@@ -184,12 +187,12 @@ impl Writer {
             busy_at: None,
             bulk: BULK,
             indexer,
-            left_out: None,
-            finish: false,
+            unindexed: None,
+            waits_for_indexes: false,
             retry_at: None,
             housekeeping_at: Instant::now(),
             check_at: Instant::now(),
-            wall: SystemTime::now,
+            wall_clock: SystemTime::now,
             clock: ClockWatch::default(),
         }
     }
@@ -218,7 +221,7 @@ impl Writer {
                 Ok(Message::Reports(reports)) => self.process(&Work::Reports(&reports)),
                 Ok(Message::Recordings(recordings)) => self.process(&Work::Recordings(&recordings)),
                 Ok(Message::Rules(rules)) => self.set_rules(rules),
-                Ok(Message::Retention(max_age, max_bytes)) => {
+                Ok(Message::Retention { max_age, max_bytes }) => {
                     self.config.max_age = max_age;
                     self.config.max_bytes = max_bytes;
                     self.housekeeping_at = Instant::now();
@@ -228,7 +231,7 @@ impl Writer {
                     // The caller may have stopped waiting.
                     let _ = done.send(());
                 }
-                Ok(Message::Finish) => self.finish = true,
+                Ok(Message::Finish) => self.waits_for_indexes = true,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -236,7 +239,7 @@ impl Writer {
         self.commit();
         self.close();
         self.rescan();
-        if self.finish {
+        if self.waits_for_indexes {
             self.indexer.finish();
         } else {
             self.indexer.stop();
@@ -307,37 +310,37 @@ impl Writer {
     /// Ensures that the open segment is the one for `work`. Records of the previous period go into the current file.
     fn roll_to(&mut self, work: &Work<'_>) -> Result<(), Error> {
         let Some(ts) = work.newest() else { return Ok(()) };
-        let wanted = FileId::containing(ts, self.config.period);
+        let target = FileId::containing(ts, self.config.period);
         if let Some(segment) = &self.segment
-            && (segment.id().same_period(wanted) || wanted.is_just_before(segment.id()))
+            && (segment.id().same_period(target) || target.is_just_before(segment.id()))
         {
             return Ok(());
         }
         self.commit();
         self.close();
         self.require_dir()?;
-        let id = self.last_part(wanted)?;
+        let id = self.last_part(target)?;
         self.open(id)
     }
 
     /// Closes the file, which checkpoints and removes its WAL, and submits it for indexing if it lacks indexes.
     fn close(&mut self) {
         if let Some(segment) = self.segment.take() {
-            let left_out = (!segment.is_indexed()).then(|| segment.path().to_owned());
+            let unindexed = (!segment.is_indexed()).then(|| segment.path().to_owned());
             self.close_segment(segment);
-            if let Some(path) = left_out {
+            if let Some(path) = unindexed {
                 self.indexer.submit(path);
             }
         }
     }
 
     /// Submits the newest closed files to the indexer if they lack indexes, because a previous process was killed.
-    pub(crate) fn index_left_over(&mut self) {
+    pub(crate) fn index_leftover_files(&mut self) {
         let open = self.segment.as_ref().map(Segment::id);
         let store_files = files::list(&self.config.dir).unwrap_or_default();
         let others = store_files.into_iter().rev().filter(|file| Some(file.id) != open);
-        for file in others.take(LEFT_OVER) {
-            if indexer::is_left_out(&file.path) {
+        for file in others.take(MAX_LEFTOVER_FILES) {
+            if indexer::is_unindexed(&file.path) {
                 self.indexer.submit(file.path);
             }
         }
@@ -373,13 +376,13 @@ impl Writer {
             other => other,
         };
         let segment = self.segment.insert(opened?);
-        let before = segment
+        let missing = segment
             .identity()
             .and_then(|identity| self.watch.open(id, identity));
-        if let Some(path) = self.left_out.take().filter(|path| path != segment.path()) {
+        if let Some(path) = self.unindexed.take().filter(|path| path != segment.path()) {
             self.indexer.submit(path);
         }
-        if let Some(missing) = before {
+        if let Some(missing) = missing {
             self.count_missing(&missing);
         }
         Ok(())
@@ -402,7 +405,7 @@ impl Writer {
                     return;
                 }
                 self.watch.commit(segment.id(), records);
-                let now = nanos((self.wall)());
+                let now = nanos((self.wall_clock)());
                 self.update_rate(records);
                 let mut stats = self.shared.stats();
                 stats.committed += records;
@@ -426,27 +429,32 @@ impl Writer {
     fn checkpoint(&mut self) {
         let Some(segment) = &mut self.segment else { return };
         let log = segment.log();
-        let calm = self.shared.stats().queue_len == 0;
-        let endless = log.reach > HUGE_LOG;
-        if log.waiting < if calm { CALM_LOG } else { LONG_LOG } && !endless {
+        let is_idle = self.shared.stats().queue_len == 0;
+        let is_huge = log.size > BLOCKING_CHECKPOINT_BYTES;
+        let threshold = if is_idle {
+            IDLE_CHECKPOINT_BYTES
+        } else {
+            BUSY_CHECKPOINT_BYTES
+        };
+        if log.uncheckpointed < threshold && !is_huge {
             return;
         }
         // Continuous readers prevent the WAL from restarting; when it is huge, wait for them.
-        if let Err(error) = segment.checkpoint(endless) {
+        if let Err(error) = segment.checkpoint(is_huge) {
             let error = Error::sqlite(segment.path(), error);
             self.fail(&error, 0);
         }
     }
 
-    /// Handles a failed write: counts the open transaction and `more` records as lost, publishes the reason, and schedules a
+    /// Handles a failed write: counts the open transaction and `uncounted` records as lost, publishes the reason, and schedules a
     /// retry.
-    pub(crate) fn fail(&mut self, error: &Error, more: u64) {
-        let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
+    pub(crate) fn fail(&mut self, error: &Error, uncounted: u64) {
+        let lost = uncounted + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
         let segment = self.segment.take();
         self.commit_at = None;
         self.transaction_start = None;
-        self.retry_at = Some(Instant::now() + RETRY);
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
         if let Some(segment) = segment {
             let id = segment.id();
             let path = segment.path().to_owned();
@@ -456,7 +464,7 @@ impl Writer {
                 // If renaming fails too, opening the file fails and is counted at each retry.
                 let _ = self.set_aside(id, error);
             } else if !is_indexed {
-                self.left_out = Some(path);
+                self.unindexed = Some(path);
             }
         }
         let full = error.is_full();
@@ -476,13 +484,15 @@ impl Writer {
 
     /// Returns the size at which a file is continued in a new one, bytes.
     fn max_file_bytes(&self) -> Option<u64> {
-        self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART))
+        self.config
+            .max_bytes
+            .map(|limit| (limit / PARTS_PER_STORE).max(MIN_PART_BYTES))
     }
 
     /// Returns the maximum records in a transaction, so that it does not grow a file far beyond its share.
     fn max_transaction(&self) -> u64 {
         self.max_file_bytes()
-            .map_or(MAX_TRANSACTION, |bytes| MAX_TRANSACTION.min(bytes / RECORD))
+            .map_or(MAX_TRANSACTION, |bytes| MAX_TRANSACTION.min(bytes / RECORD_BYTES))
     }
 
     /// Records the rate of a commit of `records`. At least a second is assumed, so that a few large batches are not a high
@@ -498,7 +508,8 @@ impl Writer {
     }
 
     fn is_busy(&self) -> bool {
-        self.busy_at.is_some_and(|at| at.elapsed() < self.bulk.calm)
+        self.busy_at
+            .is_some_and(|at| at.elapsed() < self.bulk.calm_period)
     }
 
     /// Returns true if the file must continue in a new part: it exceeds its share, or bulk mode starts or ends.
@@ -532,8 +543,8 @@ impl Writer {
     /// Periodic work: retention, rollover of large files, problem list, WALs of finished files, and size statistics.
     pub(crate) fn housekeeping(&mut self, now: Instant) {
         self.roll_if_due();
-        self.indexer.retry(RETRY_INDEXES);
-        self.housekeeping_at = now + HOUSEKEEPING;
+        self.indexer.retry(REINDEX_DELAY);
+        self.housekeeping_at = now + HOUSEKEEPING_INTERVAL;
         self.log_retry_at = None;
         self.check_paths(now);
         let Some(mut found) = self.rescan() else { return };
@@ -541,7 +552,7 @@ impl Writer {
         found.files.retain(|file| !expired.contains(&file.path));
         found.set_aside.retain(|file| !expired.contains(&file.path));
         self.update_problems(&found);
-        self.fold_log(&found.files);
+        self.checkpoint_finished(&found.files);
         let mut stats = self.shared.stats();
         stats.deleted += expired.len() as u64;
         stats.files = found.files.len() as u64;
@@ -555,7 +566,7 @@ impl Writer {
 
     /// Deletes files by age and total size, including files that were set aside. Returns their paths.
     fn expire(&mut self, found: &Listing, now: Instant) -> Vec<PathBuf> {
-        let wall = (self.wall)();
+        let wall = (self.wall_clock)();
         let counts_age = self.clock.is_settled(wall, now);
         let newest = found.files.last().map(|file| file.path.clone());
         let current = self

@@ -21,7 +21,7 @@ pub(super) struct Batch<R> {
     /// True for each record that was part of a request.
     was_sent: Vec<bool>,
     /// Number of records neither delivered nor rejected.
-    pub(super) open: u64,
+    pub(super) unsettled: u64,
     pub(super) lanes: Vec<Lane>,
     /// Rejected records that are not written to a file yet: index and the server's error.
     pub(super) rejected: VecDeque<(usize, String)>,
@@ -36,7 +36,7 @@ impl<R: Keyed> Batch<R> {
             bytes: 0,
             end,
             was_sent: Vec::new(),
-            open: 0,
+            unsettled: 0,
             lanes,
             rejected: VecDeque::new(),
         }
@@ -46,8 +46,8 @@ impl<R: Keyed> Batch<R> {
         let lanes = self.lanes.len();
         let mut parts = vec![Vec::new(); lanes];
         for (index, record) in records.iter().enumerate() {
-            if let Some(words) = record.refusal() {
-                self.rejected.push_back((index, super::notice::cut(words)));
+            if let Some(reason) = record.refusal() {
+                self.rejected.push_back((index, super::notice::one_line(reason)));
                 continue;
             }
             // Hashing the key is the most expensive step here, so one lane skips it.
@@ -65,7 +65,7 @@ impl<R: Keyed> Batch<R> {
             }
             lane.state = LaneState::Ready;
         }
-        self.open = records.len() as u64;
+        self.unsettled = records.len() as u64;
         self.was_sent.clear();
         self.was_sent.resize(records.len(), false);
         self.records = records;
@@ -74,7 +74,7 @@ impl<R: Keyed> Batch<R> {
 
     pub(super) fn clear(&mut self) {
         self.records = Vec::new();
-        self.open = 0;
+        self.unsettled = 0;
         self.expired = 0;
         self.left_out = 0;
         self.bytes = 0;
@@ -138,12 +138,12 @@ impl Lane {
     }
 
     pub(super) fn can_send(&self, now: Nanos) -> bool {
-        let ready = match self.state {
+        let is_ready = match self.state {
             LaneState::Ready => true,
             LaneState::Waiting => self.until <= now,
             LaneState::InFlight(_) => false,
         };
-        ready && !self.parts.is_empty()
+        is_ready && !self.parts.is_empty()
     }
 
     pub(super) fn send(&mut self, request: RequestId, until: Nanos) -> Option<Vec<usize>> {
@@ -155,36 +155,36 @@ impl Lane {
 
     /// Fails a request whose deadline has passed. Returns true if there was one.
     pub(super) fn times_out(&mut self, now: Nanos) -> bool {
-        let over = matches!(self.state, LaneState::InFlight(_)) && self.until <= now;
-        if over {
+        let is_over = matches!(self.state, LaneState::InFlight(_)) && self.until <= now;
+        if is_over {
             self.fail(now, None);
         }
-        over
+        is_over
     }
 
-    /// Settles the first request, except for the records to be sent `again`. Indices refer to the request. Returns `None` if
+    /// Settles the first request, except for the records to be sent `retry`. Indices refer to the request. Returns `None` if
     /// the answer does not match the request.
-    pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, again: &[usize]) -> Option<Settled> {
+    pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, retry: &[usize]) -> Option<Settled> {
         let part = self.parts.front()?;
         // The answer's order may differ from the request's.
-        let mut open = vec![true; part.len()];
-        for index in rejected.iter().map(|(index, _)| index).chain(again) {
+        let mut unsettled = vec![true; part.len()];
+        for index in rejected.iter().map(|(index, _)| index).chain(retry) {
             // Each index must exist in the request and occur once.
-            if !std::mem::take(open.get_mut(*index)?) {
+            if !std::mem::take(unsettled.get_mut(*index)?) {
                 return None;
             }
         }
-        let delivered = open.iter().filter(|open| **open).count() as u64;
+        let delivered = unsettled.iter().filter(|unsettled| **unsettled).count() as u64;
         let rejected = rejected
             .into_iter()
-            .map(|(index, words)| (part[index], super::notice::cut(&words)))
+            .map(|(index, reason)| (part[index], super::notice::one_line(&reason)))
             .collect();
-        let mut again = again.to_vec();
-        again.sort_unstable();
-        let again: Vec<usize> = again.into_iter().map(|index| part[index]).collect();
+        let mut retry = retry.to_vec();
+        retry.sort_unstable();
+        let retry: Vec<usize> = retry.into_iter().map(|index| part[index]).collect();
         self.parts.pop_front();
-        if !again.is_empty() {
-            self.parts.push_front(again);
+        if !retry.is_empty() {
+            self.parts.push_front(retry);
         }
         Some(Settled { delivered, rejected })
     }
@@ -206,8 +206,8 @@ impl Lane {
         self.backoff.reset();
     }
 
-    pub(super) fn fail(&mut self, now: Nanos, asked: Option<Nanos>) {
-        let pause = self.backoff.pause(asked);
+    pub(super) fn fail(&mut self, now: Nanos, requested: Option<Nanos>) {
+        let pause = self.backoff.pause(requested);
         self.wait(now.saturating_add(pause));
     }
 

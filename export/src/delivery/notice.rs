@@ -7,9 +7,9 @@ use crate::backoff::Nanos;
 
 const MINUTE: Nanos = 60_000_000_000;
 /// Maximum number of queued notices; more are dropped.
-const MOST: usize = 64;
+const MAX_QUEUED: usize = 64;
 /// Maximum length of a server's message, characters; longer ones are truncated.
-const LONGEST: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 
 /// A message for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub enum Notice {
     /// Requests, reads or saves fail. Repeated when the reason changes or after a minute.
     Failing {
         /// The failed operation and the reason.
-        words: String,
+        reason: String,
     },
     /// Requests succeed again after failures.
     Recovered {
@@ -35,12 +35,12 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failing { words } => f.write_str(words),
+            Self::Failing { reason } => f.write_str(reason),
             Self::Recovered { after } => {
                 write!(f, "requests succeed again, after {:.1} s", *after as f64 / 1e9)
             }
-            Self::Rejected(words) => write!(f, "a record is rejected: {words}"),
-            Self::Unwritten(words) => write!(f, "a rejected record is only counted: {words}"),
+            Self::Rejected(reason) => write!(f, "a record is rejected: {reason}"),
+            Self::Unwritten(reason) => write!(f, "a rejected record is only counted: {reason}"),
             Self::Expired(count) => {
                 let keep = "let the store, or Kafka, keep more";
                 write!(f, "{count} records were deleted before they were sent; {keep}")
@@ -61,7 +61,7 @@ pub(super) struct Notices {
 
 #[derive(Debug)]
 struct Failure {
-    words: String,
+    reason: String,
     since: Nanos,
     /// Time of the last notice about it.
     noticed: Nanos,
@@ -70,15 +70,15 @@ struct Failure {
 impl Notices {
     pub(super) fn last_error(&self) -> Option<&str> {
         match &self.failing {
-            Some(failure) => Some(&failure.words),
+            Some(failure) => Some(&failure.reason),
             None => self.rejected.as_deref(),
         }
     }
 
-    /// Records a rejection. `alone` means that the server has accepted nothing since the last rejection.
-    pub(super) fn rejected(&mut self, words: String, alone: bool, now: Nanos) {
-        let notice = Notice::Rejected(words);
-        self.rejected = alone.then(|| notice.to_string());
+    /// Records a rejection. `is_consecutive` means that the server has accepted nothing since the last rejection.
+    pub(super) fn rejected(&mut self, reason: String, is_consecutive: bool, now: Nanos) {
+        let notice = Notice::Rejected(reason);
+        self.rejected = is_consecutive.then(|| notice.to_string());
         self.push(notice, now);
     }
 
@@ -98,25 +98,30 @@ impl Notices {
             }
             *last = Some(now);
         }
-        if self.queue.len() < MOST {
+        if self.queue.len() < MAX_QUEUED {
             self.queue.push_back(notice);
         }
     }
 
     pub(super) fn failing(&mut self, operation: &str, reason: &str, now: Nanos) {
-        let words = format!("{operation}: {}", cut(reason));
+        let reason = format!("{operation}: {}", one_line(reason));
         let since = self.failing.as_ref().map_or(now, |failure| failure.since);
         let noticed = match &self.failing {
-            Some(failure) if failure.words == words && now.saturating_sub(failure.noticed) < MINUTE => {
+            Some(failure) if failure.reason == reason && now.saturating_sub(failure.noticed) < MINUTE => {
                 failure.noticed
             }
             _ => {
-                self.push(Notice::Failing { words: words.clone() }, now);
+                self.push(
+                    Notice::Failing {
+                        reason: reason.clone(),
+                    },
+                    now,
+                );
                 now
             }
         };
         self.failing = Some(Failure {
-            words,
+            reason,
             since,
             noticed,
         });
@@ -132,9 +137,9 @@ impl Notices {
 }
 
 /// Truncates a server's message to one line of bounded length without control characters, since it goes into logs and pages.
-pub(super) fn cut(words: &str) -> String {
-    let mut line: String = words.trim().chars().take(LONGEST + 1).collect();
-    if line.chars().count() > LONGEST {
+pub(super) fn one_line(reason: &str) -> String {
+    let mut line: String = reason.trim().chars().take(MAX_REASON_CHARS + 1).collect();
+    if line.chars().count() > MAX_REASON_CHARS {
         line.pop();
         line.push_str(" …");
     }

@@ -68,7 +68,7 @@ fn sent(delivery: &mut Delivery<One>, now: Nanos) -> Option<(RequestId, Vec<usiz
 
 fn refused() -> Outcome {
     Outcome::Refused {
-        words: "no such field `x`\nat line 1".to_owned(),
+        reason: "no such field `x`\nat line 1".to_owned(),
     }
 }
 
@@ -215,9 +215,9 @@ fn a_refused_record_is_found_by_halving_and_the_rest_goes_on() {
                 requests.push(records);
                 delivery.answer(request, outcome, 1);
             }
-            Some(Action::Reject { record, words }) => {
-                rejected.push((record, words));
-                delivery.kept(Ok(()), 1);
+            Some(Action::Reject { record, reason }) => {
+                rejected.push((record, reason));
+                delivery.rejection_written(Ok(()), 1);
             }
             Some(Action::Save(cursor)) => break assert_eq!(cursor, from(5)),
             other => panic!("{other:?}"),
@@ -244,8 +244,8 @@ fn answers_by_record_are_understood() {
     let (request, _) = sent(&mut delivery, 0).unwrap();
     let outcome = Outcome::Settled {
         rejected: vec![(4, "mapping".to_owned())],
-        again: vec![3, 1],
-        words: "full".to_owned(),
+        retry: vec![3, 1],
+        reason: "full".to_owned(),
         retry_after: Some(2 * SECOND),
     };
     delivery.answer(request, outcome, 0);
@@ -253,10 +253,10 @@ fn answers_by_record_are_understood() {
         delivery.poll(0),
         Some(Action::Reject {
             record: 4,
-            words: "mapping".to_owned()
+            reason: "mapping".to_owned()
         })
     );
-    delivery.kept(Err("disk full".to_owned()), 0);
+    delivery.rejection_written(Err("disk full".to_owned()), 0);
     assert_eq!(
         delivery.last_error(),
         Some("a request failed in part: the server will accept 2 records later: full")
@@ -293,8 +293,8 @@ fn an_answer_about_other_records_is_none() {
             request,
             Outcome::Settled {
                 rejected,
-                again,
-                words: String::new(),
+                retry: again,
+                reason: String::new(),
                 retry_after: None,
             },
             0,
@@ -335,7 +335,7 @@ fn a_request_without_an_answer_is_repeated_and_its_late_answer_is_not_used() {
         after: later - 10 * SECOND,
     };
     let failing = Notice::Failing {
-        words: "no answer in time: the server did not answer".to_owned(),
+        reason: "no answer in time: the server did not answer".to_owned(),
     };
     assert_eq!(delivery.notices(), [failing, recovered]);
 }
@@ -344,11 +344,11 @@ fn a_request_without_an_answer_is_repeated_and_its_late_answer_is_not_used() {
 fn a_failure_is_noted_once_and_again_with_another_reason_or_after_a_minute() {
     let mut delivery = begun(AT_ONCE, 0..2);
     let mut now = 0;
-    let mut fail = |words: &str, lasts: Nanos| {
+    let mut fail = |reason: &str, lasts: Nanos| {
         let until = now + lasts;
         while now < until {
             let (request, _) = sent(&mut delivery, now).unwrap();
-            delivery.answer(request, Outcome::from_status(503, words, None), now);
+            delivery.answer(request, Outcome::from_status(503, reason, None), now);
             now = delivery.wake_at().unwrap();
         }
         delivery.notices().len()
@@ -385,7 +385,7 @@ fn a_server_that_refuses_everything_is_given_time() {
             Some(Action::Send { request, .. }) => delivery.answer(request, refused(), now),
             Some(Action::Reject { .. }) => {
                 at_rejected.push(now);
-                delivery.kept(Ok(()), now);
+                delivery.rejection_written(Ok(()), now);
             }
             Some(Action::Save(_)) => delivery.saved(Ok(()), now),
             None => now = delivery.wake_at().unwrap(),
@@ -488,7 +488,7 @@ fn a_stop_completes_the_batch_in_flight_and_does_not_wait_for_ever() {
 
 #[test]
 fn words_of_servers_are_one_line_of_bounded_length() {
-    assert_eq!(notice::cut(" a\r\n\x1b[31mb "), "a   [31mb");
-    let cut = notice::cut(&"é".repeat(10_000));
+    assert_eq!(notice::one_line(" a\r\n\x1b[31mb "), "a   [31mb");
+    let cut = notice::one_line(&"é".repeat(10_000));
     assert_eq!((cut.chars().count(), cut.ends_with(" …")), (502, true));
 }

@@ -5,36 +5,38 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 use wire::FlowKey;
 
-use super::{FieldKind, Held, Parts, Unreadable, held_address, held_numbers, held_text, wrong};
+use super::{FieldKind, OwnedValue, Parts, Unreadable, numbers_value, parse_address, text_value, wrong_type};
 use crate::record::Field;
 
 pub(super) fn read(bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
     let object: Map<String, Value> =
         serde_json::from_slice(bytes).map_err(|error| Unreadable(format!("not a JSON object: {error}")))?;
     for (name, value) in &object {
-        let Some((field, held)) = parts.find(|field| field.name == name) else {
+        let Some((field, slot)) = parts.find(|field| field.name == name) else {
             continue;
         };
-        *held = read_value(field, value)?;
+        *slot = read_value(field, value)?;
     }
     Ok(())
 }
 
-fn read_value(field: &Field, value: &Value) -> Result<Held, Unreadable> {
-    let held = match (field.kind, value) {
-        (_, Value::Null) => Some(Held::Absent),
-        (FieldKind::Number | FieldKind::Time, Value::Number(number)) => number.as_u64().map(Held::Number),
-        (FieldKind::Id, Value::String(text)) => id(text).map(Held::Id),
-        (FieldKind::Text, Value::String(text)) => Some(held_text(field, text)?),
+fn read_value(field: &Field, value: &Value) -> Result<OwnedValue, Unreadable> {
+    let owned = match (field.kind, value) {
+        (_, Value::Null) => Some(OwnedValue::Absent),
+        (FieldKind::Number | FieldKind::Time, Value::Number(number)) => {
+            number.as_u64().map(OwnedValue::Number)
+        }
+        (FieldKind::Id, Value::String(text)) => id(text).map(OwnedValue::Id),
+        (FieldKind::Text, Value::String(text)) => Some(text_value(field, text)?),
         (FieldKind::Numbers, Value::Array(list)) => {
             let numbers: Option<Vec<u32>> = list.iter().map(number).collect();
-            numbers.map(|numbers| held_numbers(field, numbers)).transpose()?
+            numbers.map(|numbers| numbers_value(field, numbers)).transpose()?
         }
-        (FieldKind::Flow, Value::Object(flow)) => read_flow(flow).map(Held::Flow),
-        (FieldKind::Address, Value::String(text)) => address(text).map(Held::Address),
+        (FieldKind::Flow, Value::Object(flow)) => read_flow(flow).map(OwnedValue::Flow),
+        (FieldKind::Address, Value::String(text)) => address(text).map(OwnedValue::Address),
         _ => None,
     };
-    held.ok_or_else(|| wrong(field))
+    owned.ok_or_else(|| wrong_type(field))
 }
 
 /// Parses 16 hexadecimal digits.
@@ -55,7 +57,7 @@ fn number(value: &Value) -> Option<u32> {
 
 fn address(text: &str) -> Option<[u8; 16]> {
     match text.parse().ok()? {
-        IpAddr::V4(address) => held_address(&address.octets()),
+        IpAddr::V4(address) => parse_address(&address.octets()),
         IpAddr::V6(address) => Some(address.octets()),
     }
 }

@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use wire::FlowKey;
 
-use super::Held;
+use super::OwnedValue;
 use crate::protobuf::{read_varint, varint};
 use crate::record::{Field, FieldKind, Value};
 
 /// Bits of a flow's first byte: only the Flow ID is known; the addresses are IPv6; the flow has ports.
-const ID: u8 = 1;
-const V6: u8 = 2;
-const PORTS: u8 = 4;
+const FLOW_ID: u8 = 1;
+const IS_V6: u8 = 2;
+const HAS_PORTS: u8 = 4;
 /// Initial capacity, bytes: enough for most records.
 const CAPACITY: usize = 256;
 
@@ -22,12 +22,12 @@ pub(super) struct Packed(Box<[u8]>);
 
 impl Packed {
     /// Packs these values, in order.
-    pub(super) fn new<'a>(values: impl Iterator<Item = &'a Held>) -> Self {
+    pub(super) fn new<'a>(values: impl Iterator<Item = &'a OwnedValue>) -> Self {
         let mut bytes = Vec::with_capacity(CAPACITY);
-        for (index, held) in (0..).zip(values) {
-            if *held != Held::Absent {
+        for (index, value) in (0..).zip(values) {
+            if *value != OwnedValue::Absent {
                 bytes.push(index);
-                pack(held, &mut bytes);
+                pack(value, &mut bytes);
             }
         }
         // Copied to get an exact allocation; shrinking a vector in place may not give one.
@@ -46,31 +46,31 @@ impl Packed {
     }
 }
 
-fn pack(held: &Held, out: &mut Vec<u8>) {
-    match held {
-        Held::Absent => {}
-        Held::Number(number) => varint(*number, out),
-        Held::Id(id) => out.extend(id.to_le_bytes()),
-        Held::Text(text) => {
+fn pack(value: &OwnedValue, out: &mut Vec<u8>) {
+    match value {
+        OwnedValue::Absent => {}
+        OwnedValue::Number(number) => varint(*number, out),
+        OwnedValue::Id(id) => out.extend(id.to_le_bytes()),
+        OwnedValue::Text(text) => {
             varint(text.len() as u64, out);
             out.extend_from_slice(text.as_bytes());
         }
-        Held::Numbers(numbers) => {
+        OwnedValue::Numbers(numbers) => {
             varint(numbers.len() as u64, out);
             numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
         }
-        Held::Flow(flow) => pack_flow(flow, out),
-        Held::Address(address) => out.extend(address),
+        OwnedValue::Flow(flow) => pack_flow(flow, out),
+        OwnedValue::Address(address) => out.extend(address),
     }
 }
 
 /// Appends a flow: the first byte, then its 32-bit Flow ID, or protocol, addresses and ports.
 fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     if let Some(id) = flow.known_id() {
-        out.push(ID);
+        out.push(FLOW_ID);
         return out.extend(id.to_le_bytes());
     }
-    out.push(if flow.is_v6() { V6 } else { 0 } | if flow.ports().is_some() { PORTS } else { 0 });
+    out.push(if flow.is_v6() { IS_V6 } else { 0 } | if flow.ports().is_some() { HAS_PORTS } else { 0 });
     out.push(flow.proto());
     for address in [flow.src_octets(), flow.dst_octets()] {
         out.extend_from_slice(if flow.is_v6() { address } else { &address[12..] });
@@ -124,14 +124,14 @@ impl Reader<'_> {
 
     fn flow(&mut self) -> FlowKey {
         let [kind] = self.array();
-        if kind & ID != 0 {
+        if kind & FLOW_ID != 0 {
             return FlowKey::of_id(u32::from_le_bytes(self.array()));
         }
         let [proto] = self.array();
         let src = self.address(kind);
         let dst = self.address(kind);
         let mut ports = None;
-        if kind & PORTS != 0 {
+        if kind & HAS_PORTS != 0 {
             let sport = u16::from_le_bytes(self.array());
             let dport = u16::from_le_bytes(self.array());
             ports = Some((sport, dport));
@@ -140,7 +140,7 @@ impl Reader<'_> {
     }
 
     fn address(&mut self, kind: u8) -> IpAddr {
-        match kind & V6 {
+        match kind & IS_V6 {
             0 => IpAddr::from(self.array::<4>()),
             _ => IpAddr::V6(Ipv6Addr::from(self.array::<16>())),
         }
@@ -157,8 +157,8 @@ impl Reader<'_> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> &'a [u8] {
-        let (taken, rest) = self.bytes.split_at_checked(len).unwrap_or_default();
+        let (bytes, rest) = self.bytes.split_at_checked(len).unwrap_or_default();
         self.bytes = rest;
-        taken
+        bytes
     }
 }

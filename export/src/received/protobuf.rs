@@ -1,7 +1,8 @@
 //! Protobuf decoder for received records (`record.proto`).
 
 use super::{
-    FieldKind, Held, NUMBERS, Parts, Unreadable, held_address, held_numbers, held_text, too_many, wrong,
+    FieldKind, MAX_NUMBERS, OwnedValue, Parts, Unreadable, numbers_value, parse_address, text_value,
+    too_many, wrong_type,
 };
 use crate::protobuf::{Wire, read_field, read_varint};
 use crate::record::Field;
@@ -11,10 +12,10 @@ pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable
     while !bytes.is_empty() {
         let (number, value) = read_field(&mut bytes).ok_or_else(malformed)?;
         // An unknown field was added by a later version that kept the schema version.
-        let Some((field, held)) = parts.find(|field| field.number == number) else {
+        let Some((field, slot)) = parts.find(|field| field.number == number) else {
             continue;
         };
-        set(field, value, held)?;
+        set(field, value, slot)?;
     }
     Ok(())
 }
@@ -23,29 +24,31 @@ fn malformed() -> Unreadable {
     Unreadable("not a Protobuf message, or truncated".to_owned())
 }
 
-fn set(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable> {
-    *held = match (field.kind, value) {
+fn set(field: &Field, value: Wire<'_>, slot: &mut OwnedValue) -> Result<(), Unreadable> {
+    *slot = match (field.kind, value) {
         (FieldKind::Number, Wire::Number(number)) | (FieldKind::Time, Wire::Fixed64(number)) => {
-            Held::Number(number)
+            OwnedValue::Number(number)
         }
-        (FieldKind::Id, Wire::Fixed64(id)) => Held::Id(id),
+        (FieldKind::Id, Wire::Fixed64(id)) => OwnedValue::Id(id),
         (FieldKind::Text, Wire::Bytes(text)) => {
-            held_text(field, str::from_utf8(text).map_err(|_| wrong(field))?)?
+            text_value(field, str::from_utf8(text).map_err(|_| wrong_type(field))?)?
         }
         (FieldKind::Numbers, value) => {
             // Packed or unpacked; protobuf allows both, even mixed.
-            let mut numbers = match std::mem::take(held) {
-                Held::Numbers(numbers) => numbers.into_vec(),
+            let mut numbers = match std::mem::take(slot) {
+                OwnedValue::Numbers(numbers) => numbers.into_vec(),
                 _ => Vec::new(),
             };
             extend(field, value, &mut numbers)?;
-            held_numbers(field, numbers)?
+            numbers_value(field, numbers)?
         }
         (FieldKind::Address, Wire::Bytes(address)) => {
-            Held::Address(held_address(address).ok_or_else(|| wrong(field))?)
+            OwnedValue::Address(parse_address(address).ok_or_else(|| wrong_type(field))?)
         }
-        (FieldKind::Flow, Wire::Bytes(flow)) => Held::Flow(read_flow(flow).ok_or_else(|| wrong(field))?),
-        _ => return Err(wrong(field)),
+        (FieldKind::Flow, Wire::Bytes(flow)) => {
+            OwnedValue::Flow(read_flow(flow).ok_or_else(|| wrong_type(field))?)
+        }
+        _ => return Err(wrong_type(field)),
     };
     Ok(())
 }
@@ -59,15 +62,15 @@ fn extend(field: &Field, value: Wire<'_>, numbers: &mut Vec<u32>) -> Result<(), 
             }
             Ok(())
         }
-        Wire::Fixed32(_) | Wire::Fixed64(_) => Err(wrong(field)),
+        Wire::Fixed32(_) | Wire::Fixed64(_) => Err(wrong_type(field)),
     }
 }
 
 fn push(field: &Field, number: u64, numbers: &mut Vec<u32>) -> Result<(), Unreadable> {
-    if numbers.len() >= NUMBERS {
+    if numbers.len() >= MAX_NUMBERS {
         return Err(too_many(field));
     }
-    numbers.push(u32::try_from(number).map_err(|_| wrong(field))?);
+    numbers.push(u32::try_from(number).map_err(|_| wrong_type(field))?);
     Ok(())
 }
 

@@ -13,16 +13,16 @@
 
 use std::io::Write as _;
 
-use super::{Batch, HttpSink, Request, Response, said, unauthorised};
+use super::{Batch, HttpSink, Request, Response, response_summary, unauthorised};
 use crate::backoff::Nanos;
 use crate::json::write_text;
 use crate::record::{Alert, Record, Stream};
 use crate::text::rfc3339;
 
 /// Interval between repeats of an alert that fires, ns.
-const REPEAT: Nanos = 60_000_000_000;
+const REPEAT_INTERVAL: Nanos = 60_000_000_000;
 /// Labels that the sink writes.
-const OURS: [&str; 9] = [
+const RESERVED_LABELS: [&str; 9] = [
     "alertname",
     "src",
     "dst",
@@ -47,7 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             labels: Vec::new(),
-            lasts: 5 * REPEAT,
+            lasts: 5 * REPEAT_INTERVAL,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Alertmanager {
     /// The options are invalid; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let mut labels = Vec::new();
-        let mut names: Vec<&str> = OURS.into();
+        let mut names: Vec<&str> = RESERVED_LABELS.into();
         for (name, value) in &options.labels {
             let is_allowed = name
                 .chars()
@@ -183,7 +183,7 @@ impl HttpSink for Alertmanager {
     }
 
     fn repeat_interval(&self) -> Option<Nanos> {
-        Some(REPEAT)
+        Some(REPEAT_INTERVAL)
     }
 
     fn probe(&self, _: &[Stream]) -> Request {
@@ -200,9 +200,12 @@ impl HttpSink for Alertmanager {
             401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
                 "the server is not an Alertmanager ({}); correct the url",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept alerts: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept alerts: {}",
+                response_summary(response)
+            )),
         }
     }
 }

@@ -4,7 +4,7 @@
 mod native;
 
 use self::native::Block;
-use super::{Batch, HttpSink, Request, Response, said, words};
+use super::{Batch, HttpSink, Request, Response, one_line, response_summary};
 use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, Fields, Stream};
 
@@ -12,22 +12,22 @@ use crate::record::{COMMON, FieldKind, Fields, Stream};
 /// (`max_partitions_per_insert_block`).
 pub const DAYS: usize = 90;
 /// Sorting key of the rollups.
-const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
+const ROLLUP_SORTING_KEY: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
 /// Number of insert tokens that a table remembers. While another table is unavailable, many partitions of an outlet may insert
 /// into one.
-const WINDOW: u32 = 10_000;
+const TOKEN_WINDOW: u32 = 10_000;
 /// Parts below this uncompressed size (bytes) store all columns in one file. With a file per column, ClickHouse's default from
 /// 10 MiB on, an insert and its merges would write a hundred files each, which costs more than the rows.
-const COMPACT: u32 = 256 << 20;
-const SETTINGS: &str =
+const MIN_BYTES_FOR_WIDE_PART: u32 = 256 << 20;
+const TABLE_SETTINGS: &str =
     "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
-const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
+const ADD_KIND_INDEX: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
 /// ClickHouse's error code for a change that a table engine does not support.
 const NOT_IMPLEMENTED: u32 = 48;
 /// Value for an absent node, interface or queue, because 0 is a valid one.
 pub const ABSENT: u32 = u32::MAX;
 /// The columns of a flow's key.
-const FLOW: [Column; 6] = [
+const FLOW_COLUMNS: [Column; 6] = [
     Column::new("flow", Kind::Text, " CODEC(ZSTD(1))"),
     Column::new("src", Kind::Address, " CODEC(ZSTD(1))"),
     Column::new("dst", Kind::Address, " CODEC(ZSTD(1))"),
@@ -52,13 +52,13 @@ impl ClickHouse {
     /// A name is invalid; the message says what to do.
     pub fn new(database: &str, prefix: &str, keep_days: u32) -> Result<Self, String> {
         if database.is_empty() || !is_name(database) || !is_name(prefix) {
-            let wrong = if is_name(database) && !database.is_empty() {
+            let invalid = if is_name(database) && !database.is_empty() {
                 prefix
             } else {
                 database
             };
             return Err(format!(
-                "invalid database or table name {wrong:?}; write letters, digits and _, such as \"hopwise\""
+                "invalid database or table name {invalid:?}; write letters, digits and _, such as \"hopwise\""
             ));
         }
         Ok(Self {
@@ -127,14 +127,16 @@ impl ClickHouse {
         if (200..=299).contains(&response.status) && code.is_none() {
             return Outcome::DONE;
         }
-        let words = words(response.body);
+        let reason = one_line(response.body);
         let retry_after = response.retry_after;
         match (response.status, code) {
-            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { words },
+            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { reason },
             // Errors about values: cannot parse, too large, unknown enumeration value.
-            (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => Outcome::Refused { words },
+            (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => {
+                Outcome::Refused { reason }
+            }
             // Other errors concern the table or the server: the records are sent again once that is fixed.
-            _ => Outcome::Failed { words, retry_after },
+            _ => Outcome::Failed { reason, retry_after },
         }
     }
 
@@ -145,7 +147,7 @@ impl ClickHouse {
             .collect();
         let (engine, order) = match stream {
             Stream::Events => ("MergeTree", "toStartOfFiveMinutes(ts), node, metric, ts"),
-            Stream::Rollups => ("ReplacingMergeTree", ROLLUPS),
+            Stream::Rollups => ("ReplacingMergeTree", ROLLUP_SORTING_KEY),
             Stream::Flows => ("ReplacingMergeTree(last_seen)", "flow, collector"),
             Stream::Drops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
             Stream::Losses => ("MergeTree", "toStartOfFiveMinutes(ts), source, ts"),
@@ -173,7 +175,7 @@ impl ClickHouse {
             ", ttl_only_drop_parts = 1"
         };
         format!(
-            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {WINDOW}, min_bytes_for_wide_part = {COMPACT}{dropping}",
+            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {TOKEN_WINDOW}, min_bytes_for_wide_part = {MIN_BYTES_FOR_WIDE_PART}{dropping}",
             self.table(stream),
             columns.join(",\n"),
         )
@@ -187,13 +189,13 @@ const MIGRATIONS: [(Option<Stream>, &str); 5] = [
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
     ),
-    (None, SETTINGS),
+    (None, TABLE_SETTINGS),
     (
         Some(Stream::Alerts),
         "ADD COLUMN IF NOT EXISTS metric LowCardinality(String), ADD COLUMN IF NOT EXISTS value Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS threshold Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
     ),
     // Rule events are rare but queried over weeks.
-    (Some(Stream::Events), ADD_KINDS),
+    (Some(Stream::Events), ADD_KIND_INDEX),
     (
         Some(Stream::Drops),
         "ADD COLUMN IF NOT EXISTS tunnel_src IPv6, ADD COLUMN IF NOT EXISTS tunnel_dst IPv6",
@@ -261,7 +263,7 @@ fn columns(stream: Stream) -> Vec<Column> {
     for field in COMMON.iter().chain(stream.fields()) {
         let (kind, codec) = match field.kind {
             FieldKind::Flow => {
-                columns.extend(FLOW);
+                columns.extend(FLOW_COLUMNS);
                 continue;
             }
             FieldKind::Id => (Kind::U64, " CODEC(NONE)"),
@@ -322,13 +324,13 @@ impl HttpSink for ClickHouse {
 
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
         // A Distributed table has neither these settings nor indexes; the tables behind it have them.
-        let is_of_engine = [SETTINGS, ADD_KINDS]
+        let is_of_engine = [TABLE_SETTINGS, ADD_KIND_INDEX]
             .iter()
             .any(|change| request.body.ends_with(change.as_bytes()));
         match (response.status, code(response.body)) {
             (200..=299, None) => Ok(()),
             (_, Some(NOT_IMPLEMENTED)) if is_of_engine => Ok(()),
-            _ => Err(format!("the server refuses: {}", said(response))),
+            _ => Err(format!("the server refuses: {}", response_summary(response))),
         }
     }
 
@@ -357,14 +359,14 @@ impl HttpSink for ClickHouse {
             (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => {
                 return Err(format!(
                     "ClickHouse refuses the credentials ({}); correct user and password_file",
-                    said(response)
+                    response_summary(response)
                 ));
             }
             (200..=299, None) => {}
             _ => {
                 return Err(format!(
                     "ClickHouse does not answer as expected: {}",
-                    said(response)
+                    response_summary(response)
                 ));
             }
         }
@@ -405,10 +407,10 @@ impl HttpSink for ClickHouse {
                             )
                         }
                         kind => {
-                            let is =
+                            let state =
                                 kind.map_or("is missing".to_owned(), |kind| format!("is of type {kind}"));
                             format!(
-                                "in ClickHouse's table {table}, the column {name} {is}; it must be {}: rename the table, and let `hopwise schema apply` make a new one",
+                                "in ClickHouse's table {table}, the column {name} {state}; it must be {}: rename the table, and let `hopwise schema apply` make a new one",
                                 column.kind.name()
                             )
                         }
@@ -459,9 +461,9 @@ mod tests {
     }
 
     /// Name, type, and the bytes of all values.
-    type Written = (&'static str, &'static str, Vec<u8>);
+    type WrittenColumn = (&'static str, &'static str, Vec<u8>);
 
-    fn block(rows: u8, columns: &[Written]) -> Vec<u8> {
+    fn block(rows: u8, columns: &[WrittenColumn]) -> Vec<u8> {
         let mut block = vec![columns.len() as u8, rows];
         for (name, kind, values) in columns {
             for text in [name, kind] {
@@ -506,7 +508,7 @@ mod tests {
         let ts = 1_795_269_600_000_000_007;
         let source = b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x09";
         let twice = |number| numbers(&[number; 2]);
-        let columns: [Written; 10] = [
+        let columns: [WrittenColumn; 10] = [
             ("id", "UInt64", twice(record.id())),
             ("ts", "DateTime64(9, 'UTC')", twice(ts)),
             ("collector", "LowCardinality(String)", words(&["c1"], &[0, 0])),
@@ -591,7 +593,7 @@ mod tests {
         let optional = |absent: [u8; 2], values: [u64; 2]| [absent.to_vec(), numbers(&values)].concat();
         let address = |last: u8| [[0; 10].as_slice(), &[0xff, 0xff, 10, 0, 0, last], &[0; 16]].concat();
         let list = |values: &[u32]| [numbers(&[2, 2]), small(values)].concat();
-        let columns: [Written; 25] = [
+        let columns: [WrittenColumn; 25] = [
             ("id", "UInt64", numbers(&[7, 7])),
             ("ts", "DateTime64(9, 'UTC')", numbers(&[i64::MAX as u64, 1])),
             ("collector", "LowCardinality(String)", words(&["c1"], &[0, 0])),
@@ -776,18 +778,19 @@ mod tests {
         let statements = sink().schema(&[Stream::Rollups, Stream::Losses]);
         assert_eq!(statements.len(), 1 + 2 + 3);
         assert!(
-            statements[1].contains(&format!("\nORDER BY ({ROLLUPS})\n")),
+            statements[1].contains(&format!("\nORDER BY ({ROLLUP_SORTING_KEY})\n")),
             "{}",
             statements[1]
         );
         assert_eq!(
             statements[3],
             format!(
-                "/* migration 1 */ ALTER TABLE net.hopwise_rollups ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY ({ROLLUPS})"
+                "/* migration 1 */ ALTER TABLE net.hopwise_rollups ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY ({ROLLUP_SORTING_KEY})"
             )
         );
-        let window =
-            format!("non_replicated_deduplication_window = {WINDOW}, min_bytes_for_wide_part = {COMPACT}");
+        let window = format!(
+            "non_replicated_deduplication_window = {TOKEN_WINDOW}, min_bytes_for_wide_part = {MIN_BYTES_FOR_WIDE_PART}"
+        );
         for (statement, table) in [(&statements[4], "rollups"), (&statements[5], "losses")] {
             assert_eq!(
                 *statement,
@@ -848,7 +851,7 @@ mod tests {
         assert!(!executed(&add, 501, refused) && !executed(&create, 501, refused));
         let index = sink().schema(&[Stream::Events])[3].clone();
         assert!(
-            index.ends_with(ADD_KINDS) && executed(&index, 501, refused),
+            index.ends_with(ADD_KIND_INDEX) && executed(&index, 501, refused),
             "{index}"
         );
         assert!(!executed(

@@ -17,13 +17,13 @@
 
 use std::io::Write as _;
 
-use super::{Batch, HttpSink, Request, Response, escape, said, unauthorised, words};
+use super::{Batch, HttpSink, Request, Response, escape, one_line, response_summary, unauthorised};
 use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text::{address, address_of, decimal, hex};
 
 /// Fields that are always tags: they distinguish points of the same time and have few values.
-const ALWAYS: [&str; 9] = [
+const TAG_FIELDS: [&str; 9] = [
     "collector",
     "hw_id",
     "interface",
@@ -35,7 +35,7 @@ const ALWAYS: [&str; 9] = [
     "source",
 ];
 /// The parts of a 5-tuple.
-const FLOW: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
+const FLOW_FIELDS: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
 
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub struct Options {
     pub api: Api,
     /// The prefix of the names of measurements.
     pub prefix: String,
-    /// Additional fields to write as tags: any of [`CHOICE`].
+    /// Additional fields to write as tags: any of [`TAG_CHOICES`].
     pub tags: Vec<String>,
     /// Interval within which times are shifted by the record's ID, ns; 0 disables shifting.
     pub spread: u64,
@@ -85,7 +85,7 @@ pub enum Api {
 }
 
 /// Fields that [`Options::tags`] may name.
-pub const CHOICE: [&str; 11] = [
+pub const TAG_CHOICES: [&str; 11] = [
     "basis",
     "dport",
     "dst",
@@ -151,10 +151,10 @@ impl InfluxDb {
         }
         let mut tags = Vec::new();
         for tag in &options.tags {
-            let Some(known) = CHOICE.into_iter().find(|known| known == tag) else {
+            let Some(known) = TAG_CHOICES.into_iter().find(|known| known == tag) else {
                 return Err(format!(
                     "`{tag}` cannot be a tag; choose from {}",
-                    CHOICE.join(", ")
+                    TAG_CHOICES.join(", ")
                 ));
             };
             tags.push(known);
@@ -170,24 +170,24 @@ impl InfluxDb {
     }
 
     fn is_tag(&self, name: &str) -> bool {
-        ALWAYS.contains(&name) || self.tags.contains(&name)
+        TAG_FIELDS.contains(&name) || self.tags.contains(&name)
     }
 
     /// Returns false for rollups per flow unless the 5-tuple is tags: otherwise they would replace each other.
     fn accepts(&self, record: &Record) -> bool {
-        !matches!(record, Record::Rollup(one) if one.flow.is_some())
-            || FLOW.iter().all(|part| self.is_tag(part))
+        !matches!(record, Record::Rollup(part) if part.flow.is_some())
+            || FLOW_FIELDS.iter().all(|part| self.is_tag(part))
     }
 
     fn time(&self, record: &Record) -> u64 {
-        let is_moved = match record {
+        let is_spread = match record {
             Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) | Record::Hop(_) => true,
-            Record::Rollup(one) => one.part != 0,
+            Record::Rollup(rollup) => rollup.part != 0,
             Record::Loss(_) => false,
         };
         match self.spread {
             // The collector is a tag, so the ID need not include it.
-            1.. if is_moved => record.ts() - record.ts() % self.spread + record.row_id("") % self.spread,
+            1.. if is_spread => record.ts() - record.ts() % self.spread + record.row_id("") % self.spread,
             _ => record.ts(),
         }
     }
@@ -197,7 +197,7 @@ impl InfluxDb {
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(record.stream().name().as_bytes());
         write_tag("collector", Value::Text(collector), out);
-        each(record, |field, value| {
+        visit_parts(record, |field, value| {
             if self.is_tag(field.name) {
                 write_tag(field.name, value, out);
             }
@@ -208,7 +208,7 @@ impl InfluxDb {
         if self.time(record) != record.ts() {
             write_field("ts", Value::Number(record.ts()), out);
         }
-        each(record, |field, value| {
+        visit_parts(record, |field, value| {
             if !self.is_tag(field.name) {
                 write_field(field.name, value, out);
             }
@@ -228,7 +228,7 @@ fn require(name: &str, value: &str) -> Result<(), String> {
 }
 
 /// Calls `each` for the present fields, with the 5-tuple split into its parts.
-fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
+fn visit_parts(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
     record.visit(|field, value| match value {
         Value::Absent | Value::Numbers([]) => {}
         Value::Flow(flow) => {
@@ -363,20 +363,20 @@ impl HttpSink for InfluxDb {
     }
 
     fn outcome(&self, _: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
-        let words = words(response.body);
-        if matches!(response.status, 400 | 422) && words.contains("partial write") {
+        let reason = one_line(response.body);
+        if matches!(response.status, 400 | 422) && reason.contains("partial write") {
             return Outcome::Settled {
-                rejected: dropped(request, response.body, &words),
-                again: Vec::new(),
-                words: String::new(),
+                rejected: rejected_rows(request, response.body, &reason),
+                retry: Vec::new(),
+                reason: String::new(),
                 retry_after: None,
             };
         }
         // The records are valid; the policy may be created later.
-        let is_missing = words.contains("retention policy not found");
+        let is_missing = reason.contains("retention policy not found");
         Outcome::from_status(
             if is_missing { 404 } else { response.status },
-            words,
+            reason,
             response.retry_after,
         )
     }
@@ -393,63 +393,66 @@ impl HttpSink for InfluxDb {
     }
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
-        let words = words(response.body);
+        let reason = one_line(response.body);
         match response.status {
             200..=299 => Ok(()),
             // InfluxDB 2 answers this if everything else is right.
-            400 if words.contains("requires points") => Ok(()),
+            400 if reason.contains("requires points") => Ok(()),
             401 | 403 => Err(unauthorised(response, ", and let them write there")),
-            404 if words.contains("not found") && !words.contains("page not found") => Err(format!(
-                "{words}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"
+            404 if reason.contains("not found") && !reason.contains("page not found") => Err(format!(
+                "{reason}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"
             )),
             404 => Err(format!(
                 "the server has no such API ({}); correct `url`, or write `organisation` and `bucket` for InfluxDB 2 and later, neither for InfluxDB 1",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept points: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept points: {}",
+                response_summary(response)
+            )),
         }
     }
 }
 
 /// Returns the records that the server dropped in a partial write. The response names lines (InfluxDB 3), quotes them, or only
 /// counts them; then records that match the reason are chosen, and the message says so.
-fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> {
+fn rejected_rows(request: &Request, body: &[u8], reason: &str) -> Vec<(usize, String)> {
     let lines: Vec<&[u8]> = request.body.split_inclusive(|byte| *byte == b'\n').collect();
     let rows = request.rows.len().min(lines.len());
     let named = named_lines(body);
     if !named.is_empty() && named.iter().all(|(line, _)| (1..=rows).contains(line)) {
         return named
             .into_iter()
-            .map(|(line, words)| (request.rows[line - 1], words))
+            .map(|(line, reason)| (request.rows[line - 1], reason))
             .collect();
     }
     let quoted: Vec<usize> = (0..rows).filter(|row| is_quoted(lines[*row], body)).collect();
     if !quoted.is_empty() {
         return quoted
             .into_iter()
-            .map(|row| (request.rows[row], words.to_owned()))
+            .map(|row| (request.rows[row], reason.to_owned()))
             .collect();
     }
-    let count = count_after(words, "dropped=")
+    let count = count_after(reason, "dropped=")
         .unwrap_or(1)
         .clamp(1, rows.max(1))
         .min(rows);
-    let mut chosen: Vec<usize> = (0..rows).collect();
-    if words.contains("retention policy") {
-        chosen.sort_by_key(|row| time_of(lines[*row]));
-    } else if let Some(field) = words.split("input field ").nth(1).and_then(quoted_name) {
+    let mut rows_to_reject: Vec<usize> = (0..rows).collect();
+    if reason.contains("retention policy") {
+        rows_to_reject.sort_by_key(|row| time_of(lines[*row]));
+    } else if let Some(field) = reason.split("input field ").nth(1).and_then(quoted_name) {
         let field = format!(",{field}=");
-        chosen.sort_by_key(|row| !find(lines[*row], field.as_bytes()));
+        rows_to_reject.sort_by_key(|row| !find(lines[*row], field.as_bytes()));
     }
-    let words = if count == rows {
-        words.to_owned()
+    let reason = if count == rows {
+        reason.to_owned()
     } else {
-        format!("{words} (the server names no line: one of {count} of {rows} that the words fit)")
+        format!("{reason} (the server names no line: one of {count} of {rows} that the words fit)")
     };
-    chosen
+    rows_to_reject
         .into_iter()
         .take(count)
-        .map(|row| (request.rows[row], words.clone()))
+        .map(|row| (request.rows[row], reason.clone()))
         .collect()
 }
 
@@ -476,8 +479,8 @@ fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
 
 fn named_line(line: &serde_json::Value) -> Option<(usize, String)> {
     let number = usize::try_from(line.get("line_number")?.as_u64()?).ok()?;
-    let words = words(line.get("error_message")?.as_str()?.as_bytes());
-    Some((number, words))
+    let reason = one_line(line.get("error_message")?.as_str()?.as_bytes());
+    Some((number, reason))
 }
 
 /// Returns the name between quotes, which may be backslash-escaped.
@@ -485,8 +488,8 @@ fn quoted_name(text: &str) -> Option<&str> {
     text.split(['"', '\\']).find(|part| !part.is_empty())
 }
 
-fn count_after(words: &str, name: &str) -> Option<usize> {
-    let digits = words.split_once(name)?.1;
+fn count_after(reason: &str, name: &str) -> Option<usize> {
+    let digits = reason.split_once(name)?.1;
     let end = digits
         .find(|char: char| !char.is_ascii_digit())
         .unwrap_or(digits.len());

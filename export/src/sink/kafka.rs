@@ -31,14 +31,14 @@ pub mod scram;
 use protocol::{Produced, ProducerId};
 
 /// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
-pub const NO_TOPIC: i16 = 3;
+pub const UNKNOWN_TOPIC: i16 = 3;
 /// Maximum size of a chunk's messages before compression, bytes.
-const CHUNK: usize = 900_000;
+const MAX_CHUNK_BYTES: usize = 900_000;
 /// Maximum size of a message's fields other than key, value and headers, bytes.
-const OVERHEAD: usize = 32;
+const MESSAGE_OVERHEAD: usize = 32;
 /// Bytes before the value of the header `id`: the number of headers (3), length and text of its name, and length of its value
 /// (16), as zigzag varints.
-const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
+const ID_HEADER_PREFIX: &[u8] = b"\x06\x04id\x20";
 
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,7 +169,7 @@ impl Kafka {
             }
             write_bytes(Some(&scratch), &mut bytes);
             let id = record.id();
-            bytes.extend_from_slice(BEFORE_ID);
+            bytes.extend_from_slice(ID_HEADER_PREFIX);
             hex(id, &mut bytes);
             bytes.extend_from_slice(&after_id);
             let ms = i64::try_from(record.ts() / 1_000_000).unwrap_or(i64::MAX);
@@ -187,9 +187,9 @@ impl Kafka {
             messages,
             chunks: BTreeMap::new(),
             rejected: Vec::new(),
-            again: Vec::new(),
+            retry: Vec::new(),
             denied: false,
-            words: String::new(),
+            reason: String::new(),
         })
     }
 }
@@ -218,11 +218,11 @@ pub struct Exchange {
     /// Indices of records that the broker rejected, with the reasons.
     rejected: Vec<(usize, String)>,
     /// Indices of records to send again.
-    again: Vec<usize>,
+    retry: Vec<usize>,
     /// True if the broker refused this user.
     denied: bool,
     /// Reason of the last transient failure.
-    words: String,
+    reason: String,
 }
 
 impl Exchange {
@@ -238,11 +238,11 @@ impl Exchange {
         for (index, message) in self.messages.iter().enumerate() {
             let partition = (message.hash & 0x7fff_ffff) as usize % partitions.max(1);
             let partition = i32::try_from(partition).unwrap_or(0);
-            let len = message.end - message.start + OVERHEAD;
+            let len = message.end - message.start + MESSAGE_OVERHEAD;
             let size = sizes.entry(partition).or_default();
             let chunks = self.chunks.entry(partition).or_default();
             match chunks.back_mut() {
-                Some(chunk) if *size + len <= CHUNK => {
+                Some(chunk) if *size + len <= MAX_CHUNK_BYTES => {
                     chunk.push(index);
                     *size += len;
                 }
@@ -296,7 +296,7 @@ impl Exchange {
         let mut records = Vec::new();
         for (offset, message) in messages.iter().enumerate() {
             let tail = self.bytes.get(message.start..message.end).unwrap_or_default();
-            let mut head = [0; OVERHEAD];
+            let mut head = [0; MESSAGE_OVERHEAD];
             let len = {
                 let mut head = &mut head[..];
                 let all = head.len();
@@ -350,11 +350,11 @@ impl Exchange {
         let Produced {
             partition,
             error,
-            words,
+            reason,
         } = produced;
-        let mut said = name(*error).into_owned();
-        if !words.is_empty() {
-            said += &format!(": {words}");
+        let mut message = name(*error).into_owned();
+        if !reason.is_empty() {
+            message += &format!(": {reason}");
         }
         match kind(*error) {
             Kind::Stored => {
@@ -362,27 +362,27 @@ impl Exchange {
                 Verdict::Stored
             }
             Kind::Permanent => {
-                self.split_refused(*partition, &said);
+                self.split_refused(*partition, &message);
                 Verdict::NotStored
             }
             Kind::Denied => {
                 self.failed(
                     *partition,
-                    &format!("{said}; allow this user to write to topic {topic}"),
+                    &format!("{message}; allow this user to write to topic {topic}"),
                 );
                 self.denied = true;
                 Verdict::NotStored
             }
             Kind::Moved => {
-                self.failed(*partition, &said);
+                self.failed(*partition, &message);
                 Verdict::Moved
             }
             Kind::Forgotten => {
-                self.failed(*partition, &said);
+                self.failed(*partition, &message);
                 Verdict::Forgotten
             }
             Kind::Retry => {
-                self.failed(*partition, &said);
+                self.failed(*partition, &message);
                 Verdict::Unknown
             }
         }
@@ -398,13 +398,13 @@ impl Exchange {
     }
 
     /// Halves a chunk that the server refuses permanently, or rejects its message if it has only one.
-    fn split_refused(&mut self, partition: i32, words: &str) {
+    fn split_refused(&mut self, partition: i32, reason: &str) {
         let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else {
             return;
         };
         if chunk.len() < 2 {
             self.rejected
-                .extend(chunk.pop().map(|index| (index, words.to_owned())));
+                .extend(chunk.pop().map(|index| (index, reason.to_owned())));
         } else if let Some(chunks) = self.chunks.get_mut(&partition) {
             let second = chunk.split_off(chunk.len() / 2);
             chunks.push_front(second);
@@ -416,10 +416,10 @@ impl Exchange {
     }
 
     /// Postpones all chunks of a partition to the next request, since later chunks must not overtake the failed one.
-    pub fn failed(&mut self, partition: i32, words: &str) {
-        self.again
+    pub fn failed(&mut self, partition: i32, reason: &str) {
+        self.retry
             .extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
-        words.clone_into(&mut self.words);
+        reason.clone_into(&mut self.reason);
     }
 
     /// Returns the outcome of all records.
@@ -428,20 +428,20 @@ impl Exchange {
             self.failed(partition, "it was not sent");
         }
         let rejected = std::mem::take(&mut self.rejected);
-        let mut again = std::mem::take(&mut self.again);
-        again.sort_unstable();
-        let words = std::mem::take(&mut self.words);
-        if again.len() == self.messages.len() {
+        let mut retry = std::mem::take(&mut self.retry);
+        retry.sort_unstable();
+        let reason = std::mem::take(&mut self.reason);
+        if retry.len() == self.messages.len() {
             if self.denied {
-                return Outcome::Unauthorised { words };
+                return Outcome::Unauthorised { reason };
             }
-            return Outcome::failed(words);
+            return Outcome::failed(reason);
         }
-        let words = if again.is_empty() { String::new() } else { words };
+        let reason = if retry.is_empty() { String::new() } else { reason };
         Outcome::Settled {
             rejected,
-            again,
-            words,
+            retry,
+            reason,
             retry_after: None,
         }
     }

@@ -12,14 +12,14 @@
 
 use serde::Deserialize;
 
-use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
+use super::{Batch, HttpSink, Request, Response, one_line, response_summary, unauthorised};
 use crate::json;
 use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
 use crate::text::{hex, rfc3339};
 
-const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
-const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
+const LONG_MAPPING: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
+const IP_MAPPING: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
 
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,14 +90,14 @@ impl OpenSearch {
         for field in COMMON.iter().chain(stream.fields()) {
             // `ignore_malformed` keeps a document whose value has another form, without indexing that field.
             let mapping = match field.kind {
-                FieldKind::Number | FieldKind::Time | FieldKind::Numbers => LONG,
+                FieldKind::Number | FieldKind::Time | FieldKind::Numbers => LONG_MAPPING,
                 FieldKind::Id | FieldKind::Text => "{\"type\":\"keyword\"}",
-                FieldKind::Address => IP,
+                FieldKind::Address => IP_MAPPING,
                 FieldKind::Flow => {
                     "{\"properties\":{\"src\":IP,\"dst\":IP,\"sport\":LONG,\"dport\":LONG,\"proto\":LONG}}"
                 }
             };
-            let mapping = mapping.replace("IP", IP).replace("LONG", LONG);
+            let mapping = mapping.replace("IP", IP_MAPPING).replace("LONG", LONG_MAPPING);
             body.push_str(&format!(",\"{}\":{mapping}", field.name));
         }
         body.push_str("}}}}");
@@ -145,13 +145,13 @@ struct Template {
 
 impl Created {
     /// Returns the status, the type and the reason of an error.
-    fn words(&self) -> String {
+    fn reason(&self) -> String {
         if let Some(text) = self.error.as_str() {
-            return words(text.as_bytes());
+            return one_line(text.as_bytes());
         }
         let kind = self.error_part("type");
         let reason = self.error_part("reason");
-        words(format!("HTTP {} {kind}: {reason}", self.status).as_bytes())
+        one_line(format!("HTTP {} {kind}: {reason}", self.status).as_bytes())
     }
 
     fn error_part(&self, name: &str) -> &str {
@@ -194,25 +194,28 @@ impl HttpSink for OpenSearch {
 
     fn outcome(&self, batch: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
         if response.status != 200 {
-            return Outcome::from_status(response.status, words(response.body), response.retry_after);
+            return Outcome::from_status(response.status, one_line(response.body), response.retry_after);
         }
         if response.is_cut {
             // Halving the batch shortens the response; documents that are already stored are recognised.
             return Outcome::Refused {
-                words: "the answer is too long to be read".to_owned(),
+                reason: "the answer is too long to be read".to_owned(),
             };
         }
-        let words = match serde_json::from_slice::<Answer>(response.body) {
+        let reason = match serde_json::from_slice::<Answer>(response.body) {
             Ok(answer) if answer.items.len() == batch.records.len() => return settled(&answer, response),
             Ok(answer) => {
                 let answered = answer.items.len();
                 let sent = batch.records.len();
                 format!("the server answered for {answered} documents of {sent}")
             }
-            Err(error) => format!("no answer of a bulk request: {error}: {}", said(response)),
+            Err(error) => format!(
+                "no answer of a bulk request: {error}: {}",
+                response_summary(response)
+            ),
         };
         Outcome::Failed {
-            words,
+            reason,
             retry_after: response.retry_after,
         }
     }
@@ -253,7 +256,7 @@ impl HttpSink for OpenSearch {
             401 | 403 => Err(unauthorised(response, ", and let them read templates")),
             _ => Err(format!(
                 "the server does not accept documents: {}",
-                said(response)
+                response_summary(response)
             )),
         }
     }
@@ -261,7 +264,7 @@ impl HttpSink for OpenSearch {
 
 fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
     let mut rejected = Vec::new();
-    let mut again = Vec::new();
+    let mut retry = Vec::new();
     let mut denied = 0;
     for (index, Item { create }) in answer.items.iter().enumerate() {
         match create.status {
@@ -269,26 +272,26 @@ fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
             // A write block on the index, often because the disk is full, is also reported as 403.
             401 | 403 | 404 | 408 | 429 | 500.. => {
                 denied += usize::from(matches!(create.status, 401 | 403));
-                again.push(index);
+                retry.push(index);
             }
-            _ => rejected.push((index, create.words())),
+            _ => rejected.push((index, create.reason())),
         }
     }
-    let all = again.len() == answer.items.len();
-    match again.first() {
-        Some(first) if all && denied == again.len() => Outcome::Unauthorised {
-            words: answer.items[*first].create.words(),
+    let all = retry.len() == answer.items.len();
+    match retry.first() {
+        Some(first) if all && denied == retry.len() => Outcome::Unauthorised {
+            reason: answer.items[*first].create.reason(),
         },
         Some(first) if all => Outcome::Failed {
-            words: answer.items[*first].create.words(),
+            reason: answer.items[*first].create.reason(),
             retry_after: response.retry_after,
         },
         first => {
-            let words = first.map_or_else(String::new, |first| answer.items[*first].create.words());
+            let reason = first.map_or_else(String::new, |first| answer.items[*first].create.reason());
             Outcome::Settled {
                 rejected,
-                again,
-                words,
+                retry,
+                reason,
                 retry_after: response.retry_after,
             }
         }

@@ -17,7 +17,7 @@
 //! histograms would be counted twice. That many records then count as rejected, and the first ones of the request are written
 //! to the file of rejected records, with a message that says so.
 
-use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
+use super::{Batch, HttpSink, Request, Response, one_line, response_summary, unauthorised};
 use crate::outcome::Outcome;
 use crate::protobuf::{FIXED_64, VARINT, Wire, read_field, tag, varint, write_bytes};
 use crate::record::{FieldKind, Record, SCHEMA, Stream, Value};
@@ -347,39 +347,39 @@ impl HttpSink for Otlp {
         }
         // A stable sort keeps the points of each metric in time order.
         rollups.sort_by_key(|rollup| rollup.metric as u8);
-        for of_metric in rollups.chunk_by(|rollup, next| rollup.metric == next.metric) {
-            write_metrics(of_metric, &mut records);
+        for same_metric in rollups.chunk_by(|rollup, next| rollup.metric == next.metric) {
+            write_metrics(same_metric, &mut records);
         }
         Some(self.request_of(batch.stream, batch.collector, &records, rows))
     }
 
     fn outcome(&self, _: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
-        let outcome = Outcome::from_status(response.status, words(response.body), response.retry_after);
+        let outcome = Outcome::from_status(response.status, one_line(response.body), response.retry_after);
         if outcome != Outcome::DONE {
             return outcome;
         }
-        let Some((refused, why)) = partial_success(response.body) else {
-            let words = format!("no answer of OTLP: {}", said(response));
+        let Some((refused, message)) = partial_success(response.body) else {
+            let reason = format!("no answer of OTLP: {}", response_summary(response));
             return Outcome::Failed {
-                words,
+                reason,
                 retry_after: response.retry_after,
             };
         };
         let all = request.rows.len();
-        let words = format!(
-            "the server refused {refused} of a request with {all} records, and does not say which: {why}"
+        let reason = format!(
+            "the server refused {refused} of a request with {all} records, and does not say which: {message}"
         );
         let refused = usize::try_from(refused).unwrap_or(all);
         let rejected = request
             .rows
             .iter()
             .take(refused)
-            .map(|row| (*row, words.clone()))
+            .map(|row| (*row, reason.clone()))
             .collect();
         Outcome::Settled {
             rejected,
-            again: Vec::new(),
-            words: String::new(),
+            retry: Vec::new(),
+            reason: String::new(),
             retry_after: response.retry_after,
         }
     }
@@ -402,13 +402,16 @@ impl HttpSink for Otlp {
             401 | 403 => Err(unauthorised(response, "")),
             404 | 405 => Err(format!(
                 "the server has no OTLP over HTTP there ({}); write the address of its OTLP/HTTP receiver, often port 4318 and without /v1/logs",
-                said(response)
+                response_summary(response)
             )),
             415 => Err(format!(
                 "the server does not accept Protobuf ({}); enable it there",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept records: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept records: {}",
+                response_summary(response)
+            )),
         }
     }
 }
@@ -417,7 +420,7 @@ impl HttpSink for Otlp {
 /// (field 1). Returns `None` if it is malformed.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let mut refused = 0;
-    let mut said = String::new();
+    let mut message = String::new();
     let mut rest = body;
     while !rest.is_empty() {
         let (1, Wire::Bytes(mut partial)) = read_field(&mut rest)? else {
@@ -426,10 +429,10 @@ fn partial_success(body: &[u8]) -> Option<(u64, String)> {
         while !partial.is_empty() {
             match read_field(&mut partial)? {
                 (1, Wire::Number(count)) => refused = count,
-                (2, Wire::Bytes(bytes)) => said = words(bytes),
+                (2, Wire::Bytes(bytes)) => message = one_line(bytes),
                 _ => {}
             }
         }
     }
-    Some((refused, said))
+    Some((refused, message))
 }

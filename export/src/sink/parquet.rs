@@ -21,7 +21,7 @@ use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value, has
 use crate::text::{address, address_of, flow as flow_text, rfc3339};
 
 /// The columns of a flow; 1 marks an optional one.
-const FLOW: [(&str, Kind, u8); 5] = [
+const FLOW_COLUMNS: [(&str, Kind, u8); 5] = [
     ("src", Kind::Text, 0),
     ("dst", Kind::Text, 0),
     ("sport", Kind::Uint16, 1),
@@ -57,12 +57,15 @@ pub fn files(batch: &Batch<'_>) -> Vec<File> {
 
 /// Returns the prefix of a collector's file names, which precedes the first record's time.
 pub fn prefix(collector: &str) -> String {
-    let plain = collector.chars().take(64).map(|char| match char {
+    let safe_name = collector.chars().take(64).map(|char| match char {
         char if char.is_ascii_alphanumeric() || "-_.".contains(char) => char,
         _ => '_',
     });
     // Many readers ignore names that begin with a dot or an underscore.
-    format!("{}-", plain.collect::<String>().trim_start_matches(['.', '_']))
+    format!(
+        "{}-",
+        safe_name.collect::<String>().trim_start_matches(['.', '_'])
+    )
 }
 
 fn file(batch: &Batch<'_>, records: &[&Record]) -> File {
@@ -90,10 +93,10 @@ fn file(batch: &Batch<'_>, records: &[&Record]) -> File {
 fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
     let mut columns = columns(stream);
     for record in records {
-        let mut at = 0;
+        let mut offset = 0;
         record.visit_all(collector, |field, value| {
-            push(&mut columns[at..], field, value);
-            at += width(field);
+            push(&mut columns[offset..], field, value);
+            offset += width(field);
         });
     }
     let mut out = MAGIC.to_vec();
@@ -174,8 +177,8 @@ fn columns(stream: Stream) -> Vec<Column> {
             FieldKind::Text | FieldKind::Address => columns.push(Column::new(&[name], Kind::Text, optional)),
             FieldKind::Numbers => columns.push(Column::list(&[name, "list", "element"])),
             FieldKind::Flow => {
-                for (part, kind, more) in FLOW {
-                    columns.push(Column::new(&[name, part], kind, 1 + more));
+                for (part, kind, optional_parts) in FLOW_COLUMNS {
+                    columns.push(Column::new(&[name, part], kind, 1 + optional_parts));
                 }
             }
         }
@@ -186,7 +189,7 @@ fn columns(stream: Stream) -> Vec<Column> {
 /// Returns the number of columns of a field.
 fn width(field: &Field) -> usize {
     if field.kind == FieldKind::Flow {
-        FLOW.len()
+        FLOW_COLUMNS.len()
     } else {
         1
     }
@@ -250,7 +253,7 @@ fn schema(thrift: &mut Writer<'_>, stream: Stream, columns: &[Column]) {
     let mut columns = columns.iter();
     for field in fields {
         match field.kind {
-            FieldKind::Flow => group(thrift, field.name, Some(OPTIONAL), FLOW.len(), false),
+            FieldKind::Flow => group(thrift, field.name, Some(OPTIONAL), FLOW_COLUMNS.len(), false),
             FieldKind::Numbers => {
                 group(thrift, field.name, Some(OPTIONAL), 1, true);
                 group(thrift, "list", Some(REPEATED), 1, false);

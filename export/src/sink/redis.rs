@@ -26,8 +26,10 @@ mod resp;
 
 pub use resp::{Malformed, Replies, Reply};
 
+/// Low bits of an entry's sequence number, which are those of the record's ID.
+const ID_BITS: u32 = 44;
 /// Redis's error for an XADD with an ID that is not larger than the last one.
-const REPEATED: &str = "equal or smaller than the target stream top item";
+const ID_NOT_LARGER: &str = "equal or smaller than the target stream top item";
 
 /// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,9 +99,9 @@ pub struct Exchange {
     /// Record index of each expected reply.
     rows: Vec<usize>,
     rejected: Vec<(usize, String)>,
-    again: Vec<usize>,
+    retry: Vec<usize>,
     /// Reason of the last transient failure.
-    words: String,
+    reason: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +109,7 @@ enum Step {
     /// Write all records.
     Write,
     /// Ask whether the refused entries exist, and for the last ID.
-    Ask,
+    Lookup,
     /// Append the missing entries after the last one.
     Append,
 }
@@ -118,24 +120,26 @@ impl Exchange {
         &self.pipeline
     }
 
-    fn next(&mut self, step: Step, rows: Vec<usize>, pipeline: Pipeline) {
-        (self.step, self.rows, self.pipeline) = (step, rows, pipeline);
+    fn set_step(&mut self, step: Step, rows: Vec<usize>, pipeline: Pipeline) {
+        self.step = step;
+        self.rows = rows;
+        self.pipeline = pipeline;
     }
 
     /// Returns true if a reply is an error, and records what it means for the record in `row`.
-    fn failed(&mut self, row: usize, reply: &Reply) -> bool {
+    fn record_error(&mut self, row: usize, reply: &Reply) -> bool {
         let Reply::Error(error) = reply else { return false };
-        let is_wrong =
+        let is_permanent =
             code(error) == "WRONGTYPE" || (code(error) == "ERR" && !error.contains("unknown command"));
-        if is_wrong && !error.contains(REPEATED) {
+        if is_permanent && !error.contains(ID_NOT_LARGER) {
             if self.rejected.last().is_none_or(|(last, _)| *last != row) {
                 self.rejected.push((row, error.clone()));
             }
         } else {
-            if self.again.last() != Some(&row) {
-                self.again.push(row);
+            if self.retry.last() != Some(&row) {
+                self.retry.push(row);
             }
-            self.words.clone_from(error);
+            self.reason.clone_from(error);
         }
         true
     }
@@ -198,8 +202,8 @@ impl Redis {
     /// The server does not accept commands; the message says what to do.
     pub fn greeted(&self, replies: &[Reply]) -> Result<(), String> {
         let Some(error) = replies.iter().find_map(|reply| {
-            if let Reply::Error(words) = reply {
-                Some(words)
+            if let Reply::Error(reason) = reply {
+                Some(reason)
             } else {
                 None
             }
@@ -283,15 +287,15 @@ impl Redis {
             replies: rows.len(),
         };
         let rejected = Vec::new();
-        let again = Vec::new();
-        let words = String::new();
+        let retry = Vec::new();
+        let reason = String::new();
         Some(Exchange {
             pipeline,
             step: Step::Write,
             rows,
             rejected,
-            again,
-            words,
+            retry,
+            reason,
         })
     }
 
@@ -299,7 +303,7 @@ impl Redis {
     fn write_entry(
         &self,
         record: &Record,
-        id: (u64, u64),
+        id: EntryId,
         collector: &str,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
@@ -356,32 +360,37 @@ impl Redis {
     pub fn answered(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
         let expected = exchange.pipeline.replies;
         if replies.len() != expected {
-            let words = format!("the server answered {} of {expected} commands", replies.len());
-            return Some(Outcome::failed(words));
+            let reason = format!("the server answered {} of {expected} commands", replies.len());
+            return Some(Outcome::failed(reason));
         }
         if let Some(error) = Self::denied(replies) {
             return Some(Outcome::Unauthorised {
-                words: error.to_owned(),
+                reason: error.to_owned(),
             });
         }
         match exchange.step {
-            Step::Write => self.written(batch, exchange, replies),
-            Step::Ask => self.asked(batch, exchange, replies),
+            Step::Write => self.process_writes(batch, exchange, replies),
+            Step::Lookup => self.process_lookups(batch, exchange, replies),
             Step::Append => {
                 for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
-                    exchange.failed(row, reply);
+                    exchange.record_error(row, reply);
                 }
                 Some(settled(batch, exchange))
             }
         }
     }
 
-    fn written(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
+    fn process_writes(
+        &self,
+        batch: &Batch<'_>,
+        exchange: &mut Exchange,
+        replies: &[Reply],
+    ) -> Option<Outcome> {
         let mut refused = Vec::new();
         for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
             match reply {
-                Reply::Error(error) if error.contains(REPEATED) => refused.push(row),
-                reply => _ = exchange.failed(row, reply),
+                Reply::Error(error) if error.contains(ID_NOT_LARGER) => refused.push(row),
+                reply => _ = exchange.record_error(row, reply),
             }
         }
         let Some(first) = refused.first().and_then(|row| batch.records.get(*row)) else {
@@ -403,69 +412,71 @@ impl Redis {
             .iter()
             .for_each(|part| bulk(part, &mut bytes));
         let replies = refused.len() + 1;
-        exchange.next(Step::Ask, refused, Pipeline { bytes, replies });
+        exchange.set_step(Step::Lookup, refused, Pipeline { bytes, replies });
         None
     }
 
-    fn asked(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
+    fn process_lookups(
+        &self,
+        batch: &Batch<'_>,
+        exchange: &mut Exchange,
+        replies: &[Reply],
+    ) -> Option<Outcome> {
         let (last, replies) = replies.split_last()?;
-        let mut late = Vec::new();
+        let mut missing = Vec::new();
         for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
             match reply {
-                Reply::Array(entries) if entries.is_empty() => late.push(row),
+                Reply::Array(entries) if entries.is_empty() => missing.push(row),
                 Reply::Array(_) => {}
                 reply => {
-                    if !exchange.failed(row, reply) {
-                        exchange.again.push(row);
+                    if !exchange.record_error(row, reply) {
+                        exchange.retry.push(row);
                     }
                 }
             }
         }
         let Some(mut id) = last_id(last) else {
-            exchange.again.extend(late);
-            "the server does not say which entry is the last one".clone_into(&mut exchange.words);
+            exchange.retry.extend(missing);
+            "the server does not say which entry is the last one".clone_into(&mut exchange.reason);
             return Some(settled(batch, exchange));
         };
-        if late.is_empty() {
+        if missing.is_empty() {
             return Some(settled(batch, exchange));
         }
         let mut bytes = Vec::new();
         let mut scratch = Vec::new();
-        for record in late.iter().filter_map(|row| batch.records.get(*row)) {
-            id = match id.1.checked_add(1) {
-                Some(sequence) => (id.0, sequence),
-                None => (id.0.saturating_add(1), 0),
-            };
+        for record in missing.iter().filter_map(|row| batch.records.get(*row)) {
+            id = id.next();
             self.write_entry(record, id, batch.collector, &mut scratch, &mut bytes);
         }
-        let replies = late.len();
-        exchange.next(Step::Append, late, Pipeline { bytes, replies });
+        let replies = missing.len();
+        exchange.set_step(Step::Append, missing, Pipeline { bytes, replies });
         None
     }
 }
 
 fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
     let rejected = std::mem::take(&mut exchange.rejected);
-    let mut again = std::mem::take(&mut exchange.again);
-    again.retain(|row| rejected.iter().all(|(other, _)| other != row));
-    if again.len() == batch.records.len() {
-        return Outcome::failed(std::mem::take(&mut exchange.words));
+    let mut retry = std::mem::take(&mut exchange.retry);
+    retry.retain(|row| rejected.iter().all(|(other, _)| other != row));
+    if retry.len() == batch.records.len() {
+        return Outcome::failed(std::mem::take(&mut exchange.reason));
     }
-    let words = if again.is_empty() {
+    let reason = if retry.is_empty() {
         String::new()
     } else {
-        std::mem::take(&mut exchange.words)
+        std::mem::take(&mut exchange.reason)
     };
     Outcome::Settled {
         rejected,
-        again,
-        words,
+        retry,
+        reason,
         retry_after: None,
     }
 }
 
 /// Returns the ID of the only entry in a reply.
-fn last_id(reply: &Reply) -> Option<(u64, u64)> {
+fn last_id(reply: &Reply) -> Option<EntryId> {
     let Reply::Array(entries) = reply else { return None };
     let Reply::Array(parts) = entries.first()? else {
         return None;
@@ -474,12 +485,15 @@ fn last_id(reply: &Reply) -> Option<(u64, u64)> {
         return None;
     };
     let (ms, sequence) = id.split_once('-')?;
-    Some((ms.parse().ok()?, sequence.parse().ok()?))
+    Some(EntryId {
+        ms: ms.parse().ok()?,
+        sequence: sequence.parse().ok()?,
+    })
 }
 
-fn write_id(id: (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+fn write_id(id: EntryId, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     scratch.clear();
-    let (ms, sequence) = id;
+    let EntryId { ms, sequence } = id;
     _ = write!(scratch, "{ms}-{sequence}");
     bulk(scratch, out);
 }
@@ -498,15 +512,33 @@ fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// Returns the two numbers of an entry's ID. The first one is the time in ms, so that streams can be queried by time.
-fn entry_id(record: &Record) -> (u64, u64) {
+/// ID of a stream entry, `ms-sequence`. Its time allows queries by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct EntryId {
+    ms: u64,
+    sequence: u64,
+}
+
+impl EntryId {
+    fn next(self) -> Self {
+        match self.sequence.checked_add(1) {
+            Some(sequence) => Self { sequence, ..self },
+            None => Self {
+                ms: self.ms.saturating_add(1),
+                sequence: 0,
+            },
+        }
+    }
+}
+
+fn entry_id(record: &Record) -> EntryId {
     let ts = record.ts();
     let id = record.id();
-    // `max(1)` avoids the invalid ID 0-0.
-    (
-        ts / 1_000_000,
-        (ts % 1_000_000) << 44 | (id & ((1 << 44) - 1)).max(1),
-    )
+    EntryId {
+        ms: ts / 1_000_000,
+        // `max(1)` avoids the invalid ID 0-0.
+        sequence: (ts % 1_000_000) << ID_BITS | (id & ((1 << ID_BITS) - 1)).max(1),
+    }
 }
 
 fn absent(record: &Record) -> Vec<&'static Field> {

@@ -15,7 +15,7 @@
 //! repeated. A repeated request is then refused although all of it is stored: its older samples count as rejected, and the
 //! newest ones are sent again. With a window of some minutes, repeats are harmless.
 
-use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
+use super::{Batch, HttpSink, Request, Response, one_line, response_summary, unauthorised};
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
@@ -23,9 +23,9 @@ use crate::record::{Record, RollupPart, Stream};
 use collector::event::Rollup;
 
 /// Maximum time range of a request, ns, that is judged as a whole by the server's message; longer ones are split.
-const TOGETHER: Nanos = 60_000_000_000;
+const MAX_MERGE_SPAN: Nanos = 60_000_000_000;
 /// The statistics of a rollup, each a metric with this suffix.
-const PARTS: [(&str, Part); 6] = [
+const SERIES: [(&str, Statistic); 6] = [
     ("_min", |one| Some(one.min)),
     ("_max", |one| Some(one.max)),
     ("_sum", |one| Some(one.sum)),
@@ -36,7 +36,7 @@ const PARTS: [(&str, Part); 6] = [
 /// Error texts for samples older than a server accepts: Prometheus, Mimir.
 const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
 /// Error texts for samples older than others in their series.
-const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
+const OUT_OF_ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
 /// Error texts for samples with the time of another one.
 const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];
 
@@ -66,7 +66,7 @@ pub struct RemoteWrite {
 }
 
 /// Reads one statistic of a rollup.
-type Part = fn(&Rollup) -> Option<u64>;
+type Statistic = fn(&Rollup) -> Option<u64>;
 
 impl RemoteWrite {
     /// Creates a sink with these options.
@@ -78,8 +78,8 @@ impl RemoteWrite {
         let is_allowed = prefix
             .chars()
             .all(|char| char.is_ascii_alphanumeric() || "_:".contains(char));
-        let begins = prefix.starts_with(|char: char| !char.is_ascii_digit());
-        if !begins || prefix.len() > 200 || !is_allowed {
+        let has_valid_start = prefix.starts_with(|char: char| !char.is_ascii_digit());
+        if !has_valid_start || prefix.len() > 200 || !is_allowed {
             return Err(format!(
                 "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
             ));
@@ -92,7 +92,7 @@ impl RemoteWrite {
 
     fn rollup<'a>(&self, record: &'a Record) -> Option<&'a RollupPart> {
         match record {
-            Record::Rollup(one) if self.counts_parts(one.flow.is_some()) => Some(one),
+            Record::Rollup(part) if self.counts_parts(part.flow.is_some()) => Some(part),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ impl RemoteWrite {
         let mut rollups: Vec<(usize, &RollupPart)> = records
             .filter_map(|(index, record)| Some((index, self.rollup(record)?)))
             .collect();
-        rollups.sort_by_cached_key(|(_, rollup)| (key(rollup), rollup.ts));
+        rollups.sort_by_cached_key(|(_, rollup)| (series_key(rollup), rollup.ts));
         rollups
     }
 
@@ -116,7 +116,7 @@ impl RemoteWrite {
         out: &mut Vec<u8>,
     ) {
         let Some((_, first)) = rollups.first() else { return };
-        for (suffix, value) in PARTS {
+        for (suffix, value) in SERIES {
             scratch.series.clear();
             scratch.text.clear();
             for part in [&self.prefix, "_", first.metric.name(), suffix] {
@@ -125,11 +125,13 @@ impl RemoteWrite {
             scratch.label("__name__");
             labels(first, collector, scratch);
             let labels = scratch.series.len();
-            for parts in rollups.chunk_by(|(_, one), (_, next)| one.ts == next.ts) {
+            for parts in rollups.chunk_by(|(_, a), (_, b)| a.ts == b.ts) {
                 // Several only if the parts are not numbered.
-                let whole = parts.iter().map(|(_, part)| part.rollup).reduce(added);
-                if let Some((whole, value)) = whole.and_then(|whole| Some((whole, value(&whole)?))) {
-                    write_sample(whole.ts, value, &mut scratch.series);
+                let merged = parts.iter().map(|(_, part)| part.rollup).reduce(merge_parts);
+                if let Some(rollup) = merged
+                    && let Some(value) = value(&rollup)
+                {
+                    write_sample(rollup.ts, value, &mut scratch.series);
                 }
             }
             if scratch.series.len() > labels {
@@ -140,7 +142,7 @@ impl RemoteWrite {
 }
 
 /// Merges two parts of a rollup. Quantiles cannot be merged, so the larger one is used.
-fn added(first: Rollup, other: Rollup) -> Rollup {
+fn merge_parts(first: Rollup, other: Rollup) -> Rollup {
     Rollup {
         count: first.count.saturating_add(other.count),
         min: first.min.min(other.min),
@@ -228,7 +230,7 @@ fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
 }
 
 /// Returns the identity of a series.
-fn key(rollup: &RollupPart) -> impl Ord + use<> {
+fn series_key(rollup: &RollupPart) -> impl Ord + use<> {
     let flow = rollup
         .flow
         .as_ref()
@@ -272,7 +274,7 @@ impl HttpSink for RemoteWrite {
         rows.sort_unstable();
         let mut body = Vec::with_capacity(512 * rollups.len());
         let mut scratch = Scratch::default();
-        for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
+        for series in rollups.chunk_by(|(_, a), (_, b)| series_key(a) == series_key(b)) {
             self.write_series(series, batch.collector, &mut scratch, &mut body);
         }
         Some(request(&body, rows))
@@ -283,50 +285,52 @@ impl HttpSink for RemoteWrite {
     }
 
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
-        let words = words(response.body);
-        let is_too_old = contains_any(&words, &TOO_OLD);
-        let is_duplicate = contains_any(&words, &DUPLICATE);
+        let reason = one_line(response.body);
+        let is_too_old = contains_any(&reason, &TOO_OLD);
+        let is_duplicate = contains_any(&reason, &DUPLICATE);
         if !matches!(response.status, 400 | 409 | 422 | 500)
-            || !(is_too_old || is_duplicate || contains_any(&words, &ORDER))
+            || !(is_too_old || is_duplicate || contains_any(&reason, &OUT_OF_ORDER))
         {
-            return Outcome::from_status(response.status, words, response.retry_after);
+            return Outcome::from_status(response.status, reason, response.retry_after);
         }
         // Some versions report this with status 500, but a retry does not help.
-        let refused = Outcome::Refused { words: words.clone() };
+        let refused = Outcome::Refused {
+            reason: reason.clone(),
+        };
         let rollups = self.rollups(batch);
         let times = rollups.iter().map(|(_, rollup)| rollup.ts);
         let span = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0);
-        if span > TOGETHER || is_duplicate {
+        if span > MAX_MERGE_SPAN || is_duplicate {
             return refused;
         }
         if is_too_old {
-            let rejected = request.rows.iter().map(|row| (*row, words.clone())).collect();
+            let rejected = request.rows.iter().map(|row| (*row, reason.clone())).collect();
             return Outcome::Settled {
                 rejected,
-                again: Vec::new(),
-                words: String::new(),
+                retry: Vec::new(),
+                reason: String::new(),
                 retry_after: None,
             };
         }
         let mut rejected = Vec::new();
-        let mut again = Vec::new();
-        for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
+        let mut retry = Vec::new();
+        for series in rollups.chunk_by(|(_, a), (_, b)| series_key(a) == series_key(b)) {
             let Some(((newest, _), older)) = series.split_last() else {
                 continue;
             };
             for (row, _) in older {
-                let words = format!("{words}: sent before, or older than another one of its series");
-                rejected.push((*row, words));
+                let reason = format!("{reason}: sent before, or older than another one of its series");
+                rejected.push((*row, reason));
             }
-            again.push(*newest);
+            retry.push(*newest);
         }
         if rejected.is_empty() {
             return refused;
         }
         Outcome::Settled {
             rejected,
-            again,
-            words: "another sample of its series comes first".to_owned(),
+            retry,
+            reason: "another sample of its series comes first".to_owned(),
             retry_after: None,
         }
     }
@@ -342,13 +346,16 @@ impl HttpSink for RemoteWrite {
             401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
                 "the server does not accept remote write ({}); start Prometheus with --web.enable-remote-write-receiver, or correct the url",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept samples: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept samples: {}",
+                response_summary(response)
+            )),
         }
     }
 }
 
-fn contains_any(words: &str, parts: &[&str]) -> bool {
-    parts.iter().any(|part| words.contains(part))
+fn contains_any(reason: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| reason.contains(part))
 }

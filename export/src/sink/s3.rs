@@ -7,14 +7,14 @@ use std::fmt;
 
 use super::kafka::scram::Hash;
 use super::parquet::File;
-use super::{Request, Response, escape, said, unauthorised, words};
+use super::{Request, Response, escape, one_line, response_summary, unauthorised};
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::text::{digit, rfc3339};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const BODY: &str = "x-amz-content-sha256";
-const DATE: &str = "x-amz-date";
+const BODY_HASH_HEADER: &str = "x-amz-content-sha256";
+const DATE_HEADER: &str = "x-amz-date";
 
 /// Returns the request that puts a file.
 pub fn put(file: File) -> Request {
@@ -39,7 +39,7 @@ pub fn probe() -> Request {
 fn request(target: String, body: Vec<u8>) -> Request {
     let headers = vec![
         ("content-type", "application/vnd.apache.parquet".to_owned()),
-        (BODY, hex(&Hash::Sha256.digest(&body))),
+        (BODY_HASH_HEADER, hex(&Hash::Sha256.digest(&body))),
     ];
     Request {
         method: "PUT",
@@ -52,9 +52,9 @@ fn request(target: String, body: Vec<u8>) -> Request {
 
 /// Classifies the response to a PUT. Records are never rejected, because the response concerns the whole object.
 pub fn outcome(response: &Response<'_>) -> Outcome {
-    match Outcome::from_status(response.status, words(response.body), response.retry_after) {
-        Outcome::Refused { words } => Outcome::Failed {
-            words,
+    match Outcome::from_status(response.status, one_line(response.body), response.retry_after) {
+        Outcome::Refused { reason } => Outcome::Failed {
+            reason,
             retry_after: response.retry_after,
         },
         outcome => outcome,
@@ -67,7 +67,7 @@ pub fn outcome(response: &Response<'_>) -> Outcome {
 /// One sentence with the problem and the remedy.
 pub fn probed(response: &Response<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(response.body);
-    let said = said(response);
+    let summary = response_summary(response);
     match response.status {
         200..=299 => Ok(()),
         400 if text.contains("<Code>BadDigest</Code>") || text.contains("<Code>InvalidDigest</Code>") => {
@@ -75,17 +75,17 @@ pub fn probed(response: &Response<'_>) -> Result<(), String> {
         }
         300..=400 if response.status < 400 || text.contains("<Code>AuthorizationHeaderMalformed</Code>") => {
             Err(format!(
-                "the bucket is in another region ({said}); correct `region` and the url"
+                "the bucket is in another region ({summary}); correct `region` and the url"
             ))
         }
         403 if text.contains("<Code>RequestTimeTooSkewed</Code>") => Err(format!(
-            "the clocks of this machine and of the server differ too much ({said}); correct them"
+            "the clocks of this machine and of the server differ too much ({summary}); correct them"
         )),
         401 | 403 => Err(unauthorised(response, ", or let this key put objects there")),
         404 => Err(format!(
-            "the server has no such bucket ({said}); make it, or correct the url"
+            "the server has no such bucket ({summary}); make it, or correct the url"
         )),
-        _ => Err(format!("the server does not accept objects: {said}")),
+        _ => Err(format!("the server does not accept objects: {summary}")),
     }
 }
 
@@ -128,7 +128,7 @@ impl Key {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        headers.extend([("host", host), (DATE, time.as_str())]);
+        headers.extend([("host", host), (DATE_HEADER, time.as_str())]);
         headers.sort_unstable();
         let signed = headers
             .iter()
@@ -141,7 +141,7 @@ impl Key {
             .collect();
         let body = headers
             .iter()
-            .find(|(name, _)| *name == BODY)
+            .find(|(name, _)| *name == BODY_HASH_HEADER)
             .map_or("", |(_, hash)| hash);
         let (target, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let method = request.method;
@@ -159,7 +159,7 @@ impl Key {
         let credential = format!("{}/{scope}", self.id);
         let authorization =
             format!("{ALGORITHM} Credential={credential},SignedHeaders={signed},Signature={signature}");
-        [(DATE, time), ("authorization", authorization)]
+        [(DATE_HEADER, time), ("authorization", authorization)]
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         let request = Request {
             method: "GET",
             target: "/?max-keys=2&prefix=J".to_owned(),
-            headers: vec![(BODY, empty)],
+            headers: vec![(BODY_HASH_HEADER, empty)],
             ..Request::default()
         };
         let signed = key.sign(
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(
             signed,
             [
-                (DATE, "20130524T000000Z".to_owned()),
+                (DATE_HEADER, "20130524T000000Z".to_owned()),
                 ("authorization", authorization.to_owned())
             ]
         );
@@ -219,7 +219,10 @@ mod tests {
         let request = put(file);
         assert_eq!((request.method, request.body.as_slice()), ("PUT", &b"PAR1"[..]));
         assert_eq!(request.target, "/events/date%3D2026-11-27/c%2B1-1.parquet");
-        assert_eq!(request.headers[1], (BODY, hex(&Hash::Sha256.digest(b"PAR1"))));
+        assert_eq!(
+            request.headers[1],
+            (BODY_HASH_HEADER, hex(&Hash::Sha256.digest(b"PAR1")))
+        );
         let key = Key {
             id: "i".to_owned(),
             secret: "s".to_owned(),
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_probe_is_understood() {
-        let said = |status, code: &str| {
+        let summary = |status, code: &str| {
             let body = format!("<Error><Code>{code}</Code></Error>");
             probed(&Response {
                 status,
@@ -266,9 +269,9 @@ mod tests {
                 is_cut: false,
             })
         };
-        assert_eq!(said(400, "BadDigest"), Ok(()));
-        assert_eq!(said(200, ""), Ok(()));
-        for (status, code, words) in [
+        assert_eq!(summary(400, "BadDigest"), Ok(()));
+        assert_eq!(summary(200, ""), Ok(()));
+        for (status, code, reason) in [
             (403, "SignatureDoesNotMatch", "refuses the credentials"),
             (
                 403,
@@ -281,7 +284,7 @@ mod tests {
             (400, "InvalidRequest", "does not accept objects"),
         ] {
             assert!(
-                said(status, code).is_err_and(|error| error.contains(words)),
+                summary(status, code).is_err_and(|error| error.contains(reason)),
                 "{code}"
             );
         }

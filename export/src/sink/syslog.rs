@@ -46,13 +46,13 @@ pub struct Syslog {
     sd_id: String,
 }
 
-/// Checks that an option has 1 to `most` printable characters.
-fn require_printable(name: &str, value: &str, most: usize) -> Result<(), String> {
-    if (1..=most).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic()) {
+/// Checks that an option has 1 to `max_len` printable characters.
+fn require_printable(name: &str, value: &str, max_len: usize) -> Result<(), String> {
+    if (1..=max_len).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
     Err(format!(
-        "`{name}` is {value:?}; use 1 to {most} printable ASCII characters without spaces"
+        "`{name}` is {value:?}; use 1 to {max_len} printable ASCII characters without spaces"
     ))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A repeat has the same IDs, by which the receiver can deduplicate.
 
-use super::{Batch, HttpSink, Request, Response, said, unauthorised};
+use super::{Batch, HttpSink, Request, Response, response_summary, unauthorised};
 use crate::json;
 use crate::record::Stream;
 
@@ -101,14 +101,17 @@ impl HttpSink for Webhook {
             200..=299 | 400 | 405 | 406 | 411 | 415 | 422 | 501 => Ok(()),
             300..=399 => Err(format!(
                 "the server redirects ({}); write the final url",
-                said(response)
+                response_summary(response)
             )),
             401 | 403 => Err(unauthorised(response, "")),
             404 | 410 => Err(format!(
                 "the server has nothing there ({}); correct the url",
-                said(response)
+                response_summary(response)
             )),
-            _ => Err(format!("the server does not accept records: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept records: {}",
+                response_summary(response)
+            )),
         }
     }
 }

@@ -163,15 +163,15 @@ fn a_partial_write_of_influxdb_is_understood() {
     let mut first = sink.probe(&[]);
     first.body = format!("hopwise_events flow_latency=\"x\" {T}\n").into_bytes();
     assert_eq!(server.send(&first).response().status, 204);
-    let Outcome::Settled { rejected, again, .. } = send(&server, &sink, &[change(1), new_flow(2), change(3)])
+    let Outcome::Settled { rejected, retry, .. } = send(&server, &sink, &[change(1), new_flow(2), change(3)])
     else {
         panic!()
     };
-    let (rows, words): (Vec<usize>, Vec<String>) = rejected.into_iter().unzip();
-    assert_eq!((rows, again), (vec![1], Vec::new()));
+    let (rows, reason): (Vec<usize>, Vec<String>) = rejected.into_iter().unzip();
+    assert_eq!((rows, retry), (vec![1], Vec::new()));
     assert!(
-        words[0].contains("already exists as type string dropped=1"),
-        "{words:?}"
+        reason[0].contains("already exists as type string dropped=1"),
+        "{reason:?}"
     );
     assert_eq!(points(&server, "SELECT value FROM hopwise_events").len(), 2);
     // What is older than the server keeps.

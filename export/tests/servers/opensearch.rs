@@ -155,10 +155,10 @@ fn errors_are_understood(server: &Server, sink: &OpenSearch) {
         ..Request::default()
     });
     assert_eq!(made.response().status, 200, "{made:?}");
-    let Outcome::Settled { rejected, again, .. } = send(server, &other, &[change(1), new_flow(2)]) else {
+    let Outcome::Settled { rejected, retry, .. } = send(server, &other, &[change(1), new_flow(2)]) else {
         panic!()
     };
-    assert_eq!((rejected.len(), again), (1, Vec::new()));
+    assert_eq!((rejected.len(), retry), (1, Vec::new()));
     assert_eq!(rejected[0].0, 0);
     assert!(
         rejected[0]

@@ -202,13 +202,13 @@ fn opentelemetry_reads_rollups_as_metrics() {
 fn what_a_receiver_refuses_in_part_is_counted_and_not_sent_again() {
     let Some(server) = receiver() else { return };
     for records in [[change(1), change(2)], [rollup(0), rollup(1)]] {
-        let words =
+        let reason =
             "the server refused 1 of a request with 2 records, and does not say which: too old".to_owned();
-        let rejected = vec![(0, words)];
+        let rejected = vec![(0, reason)];
         let settled = Outcome::Settled {
             rejected,
-            again: Vec::new(),
-            words: String::new(),
+            retry: Vec::new(),
+            reason: String::new(),
             retry_after: None,
         };
         assert_eq!(send(&server, &sink("partial", false), &records), settled);

@@ -239,14 +239,14 @@ fn errors_of_redis_are_understood() {
     client.call("CONFIG SET maxmemory 1");
     let (_, outcome) = client.store(&sink, &[change(2000)]);
     assert!(
-        matches!(&outcome, Outcome::Failed { words, .. } if words.starts_with("OOM ")),
+        matches!(&outcome, Outcome::Failed { reason, .. } if reason.starts_with("OOM ")),
         "{outcome:?}"
     );
     client.call("CONFIG SET maxmemory 0");
     client.call("CONFIG SET min-replicas-to-write 1");
     let (_, outcome) = client.store(&sink, &[change(2000)]);
     assert!(
-        matches!(&outcome, Outcome::Failed { words, .. } if words.starts_with("NOREPLICAS ")),
+        matches!(&outcome, Outcome::Failed { reason, .. } if reason.starts_with("NOREPLICAS ")),
         "{outcome:?}"
     );
 }

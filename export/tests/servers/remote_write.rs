@@ -167,7 +167,7 @@ fn prometheus_stores_what_is_sent() {
     assert_eq!(
         send(&server, &sink, &[at_second(second - 11)]),
         Outcome::Refused {
-            words: "out of order sample".to_owned()
+            reason: "out of order sample".to_owned()
         }
     );
     assert_eq!(
@@ -180,14 +180,14 @@ fn prometheus_stores_what_is_sent() {
         &sink,
         &[at_second(second - 10_000), at_second(second - 10_001)],
     );
-    let words = "out of bounds".to_owned();
-    let rejected = vec![(0, words.clone()), (1, words)];
+    let reason = "out of bounds".to_owned();
+    let rejected = vec![(0, reason.clone()), (1, reason)];
     assert_eq!(
         old,
         Outcome::Settled {
             rejected,
-            again: Vec::new(),
-            words: String::new(),
+            retry: Vec::new(),
+            reason: String::new(),
             retry_after: None
         }
     );
@@ -199,7 +199,7 @@ fn prometheus_stores_what_is_sent() {
     assert_eq!(
         different,
         Outcome::Refused {
-            words: "duplicate sample for timestamp".to_owned()
+            reason: "duplicate sample for timestamp".to_owned()
         }
     );
 }

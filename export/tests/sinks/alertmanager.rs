@@ -105,10 +105,10 @@ fn answers_are_understood_by_their_status() {
             sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body))
         })
     });
-    let words = "bad".to_owned();
-    assert_eq!(outcomes, [Outcome::DONE, Outcome::Refused { words }]);
+    let reason = "bad".to_owned();
+    assert_eq!(outcomes, [Outcome::DONE, Outcome::Refused { reason }]);
     assert_eq!(shown(&sink.probe(&[])), "GET /api/v2/status\nrows []\n\n");
-    for (status, words) in [
+    for (status, reason) in [
         (200, ""),
         (
             404,
@@ -120,6 +120,6 @@ fn answers_are_understood_by_their_status() {
             "the server refuses the credentials (HTTP 401: w); correct user, password or token",
         ),
     ] {
-        assert_eq!(probed(&sink, status, "w"), words);
+        assert_eq!(probed(&sink, status, "w"), reason);
     }
 }

@@ -218,12 +218,12 @@ fn rejected(rejected: &[(usize, &str)]) -> Outcome {
 #[test]
 fn a_partial_write_has_stored_the_rest() {
     let body = r#"{"error":"partial write: points beyond retention policy dropped=1"}"#;
-    let words = format!("{body} (the server names no line: one of 1 of 3 that the words fit)");
-    assert_eq!(outcome(400, body), rejected(&[(1, &words)]));
+    let reason = format!("{body} (the server names no line: one of 1 of 3 that the words fit)");
+    assert_eq!(outcome(400, body), rejected(&[(1, &reason)]));
 
     let body = r#"{"error":"partial write: field type conflict: input field \"flow_latency\" on measurement \"hopwise_events\" is type integer, already exists as type float dropped=1"}"#;
-    let words = format!("{body} (the server names no line: one of 1 of 3 that the words fit)");
-    assert_eq!(outcome(422, body), rejected(&[(2, &words)]));
+    let reason = format!("{body} (the server names no line: one of 1 of 3 that the words fit)");
+    assert_eq!(outcome(422, body), rejected(&[(2, &reason)]));
 
     let body = r#"{"error":"partial write: max-series-per-database limit exceeded: (1000000) dropped=3"}"#;
     assert_eq!(outcome(400, body), rejected(&[(0, body), (1, body), (2, body)]));
@@ -253,15 +253,15 @@ fn other_answers_say_whether_to_try_again() {
     assert_eq!(
         outcome(400, "unable to parse 'x'"),
         Outcome::Refused {
-            words: "unable to parse 'x'".to_owned()
+            reason: "unable to parse 'x'".to_owned()
         }
     );
     let missing = r#"{"error":"database not found: \"x\""}"#;
     assert_eq!(outcome(404, missing), failed(missing));
     let missing = r#"{"error":"retention policy not found: x"}"#;
     assert_eq!(outcome(400, missing), failed(missing));
-    let words = "no".to_owned();
-    assert_eq!(outcome(401, "no"), Outcome::Unauthorised { words });
+    let reason = "no".to_owned();
+    assert_eq!(outcome(401, "no"), Outcome::Unauthorised { reason });
     assert_eq!(outcome(503, "busy"), failed("busy"));
 }
 

@@ -24,7 +24,7 @@ fn answer(exchange: &mut Exchange, partition: i32, error: i16) -> Verdict {
         &Produced {
             partition,
             error,
-            words: String::new(),
+            reason: String::new(),
         },
     )
 }
@@ -181,8 +181,8 @@ fn a_record_that_is_refused_is_found_and_the_rest_goes_on() {
         exchange.outcome(),
         Outcome::Settled {
             rejected,
-            again: vec![],
-            words: String::new(),
+            retry: vec![],
+            reason: String::new(),
             retry_after: None
         }
     );
@@ -202,28 +202,28 @@ fn nothing_overtakes_what_failed() {
     );
     assert_eq!(answer(&mut exchange, 0, 19), Verdict::Unknown);
     assert_eq!(exchange.partitions(), [0_i32; 0]);
-    let Outcome::Settled { rejected, again, .. } = exchange.outcome() else {
+    let Outcome::Settled { rejected, retry, .. } = exchange.outcome() else {
         panic!()
     };
-    assert_eq!((rejected.len(), again.len(), stored), (0, waiting, 20 - waiting));
+    assert_eq!((rejected.len(), retry.len(), stored), (0, waiting, 20 - waiting));
     // The same records are the same chunk.
-    let records: Vec<Record> = again.into_iter().map(|index| records[index].clone()).collect();
+    let records: Vec<Record> = retry.into_iter().map(|index| records[index].clone()).collect();
     assert_eq!(begin(&records, 2).fingerprint(0), first);
     let mut other = begin(&records[1..], 2);
     assert_ne!(other.fingerprint(0), first);
     assert_eq!(answer(&mut other, 0, 6), Verdict::Moved);
-    let words = "NOT_LEADER_OR_FOLLOWER".to_owned();
+    let reason = "NOT_LEADER_OR_FOLLOWER".to_owned();
     assert_eq!(
         other.outcome(),
         Outcome::Failed {
-            words,
+            reason,
             retry_after: None
         }
     );
     let mut other = begin(&records, 1);
     assert_eq!(answer(&mut other, 0, 29), Verdict::NotStored);
-    let words = "TOPIC_AUTHORIZATION_FAILED; allow this user to write to topic t".to_owned();
-    assert_eq!(other.outcome(), Outcome::Unauthorised { words });
+    let reason = "TOPIC_AUTHORIZATION_FAILED; allow this user to write to topic t".to_owned();
+    assert_eq!(other.outcome(), Outcome::Unauthorised { reason });
     let mut other = begin(&records, 1);
     assert_eq!(answer(&mut other, 0, 45), Verdict::Forgotten);
 }

@@ -147,7 +147,7 @@ fn each_document_has_its_own_status() {
         settled(&[], &[1, 2], "HTTP 403 t403: r")
     );
     let denied = Outcome::Unauthorised {
-        words: "HTTP 403 t403: r".to_owned(),
+        reason: "HTTP 403 t403: r".to_owned(),
     };
     assert_eq!(outcome(200, &items([403, 403, 401])), denied);
     // What is no answer for each document is none at all, and a repeat is harmless.
@@ -162,7 +162,7 @@ fn each_document_has_its_own_status() {
     assert_eq!(
         outcome(413, "large"),
         Outcome::Refused {
-            words: "large".to_owned()
+            reason: "large".to_owned()
         }
     );
     assert_eq!(outcome(429, "later"), failed("later"));
@@ -175,7 +175,7 @@ fn each_document_has_its_own_status() {
             sink().outcome(batch, &sink().request(batch).unwrap(), &cut)
         }),
         Outcome::Refused {
-            words: "the answer is too long to be read".to_owned()
+            reason: "the answer is too long to be read".to_owned()
         }
     );
 }

@@ -49,9 +49,9 @@ fn outcome(status: u16, body: &[u8]) -> Outcome {
 }
 
 fn refused_rows(refused: u64, rows: &[usize]) -> Outcome {
-    let words =
+    let reason =
         format!("the server refused {refused} of a request with 2 records, and does not say which: old");
-    let rejected: Vec<(usize, &str)> = rows.iter().map(|row| (*row, &words[..])).collect();
+    let rejected: Vec<(usize, &str)> = rows.iter().map(|row| (*row, &reason[..])).collect();
     settled(&rejected, &[], "")
 }
 
@@ -82,13 +82,13 @@ fn answers_say_what_was_refused() {
         &[0x88; 12],
         b"\x21abc",
     ] {
-        let Outcome::Failed { words, .. } = outcome(200, malformed) else {
+        let Outcome::Failed { reason, .. } = outcome(200, malformed) else {
             panic!("{malformed:?}")
         };
-        assert!(words.starts_with("no answer of OTLP: HTTP 200"), "{words}");
+        assert!(reason.starts_with("no answer of OTLP: HTTP 200"), "{reason}");
     }
-    let words = "bad".to_owned();
-    assert_eq!(outcome(400, b"bad"), Outcome::Refused { words });
+    let reason = "bad".to_owned();
+    assert_eq!(outcome(400, b"bad"), Outcome::Refused { reason });
     assert!(matches!(outcome(503, b""), Outcome::Failed { .. }));
     assert!(matches!(outcome(401, b""), Outcome::Unauthorised { .. }));
 }

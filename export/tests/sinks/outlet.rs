@@ -1,6 +1,6 @@
 //! Records that come back from a topic: the same rows as without the detour, and nothing of what only looks like a record.
 
-use export::received::{LONGEST, Received};
+use export::received::{MAX_MESSAGE, Received};
 use export::record::{Record, Stream};
 use export::sink::clickhouse::ClickHouse;
 use export::sink::kafka::{Compression, Kafka, Options, log};
@@ -90,7 +90,7 @@ fn what_only_looks_like_a_record_has_a_reason() {
     let cases: [(Vec<u8>, &str); 17] = [
         (vec![], "it is empty"),
         (
-            vec![b'x'; LONGEST + 1],
+            vec![b'x'; MAX_MESSAGE + 1],
             "it has 1048577 bytes; at most 1048576 are read",
         ),
         (b"\xff\xff".to_vec(), "not a Protobuf message, or truncated"),
@@ -143,9 +143,9 @@ fn what_only_looks_like_a_record_has_a_reason() {
             "its id is not of the type of that field",
         ),
     ];
-    for (bytes, words) in cases {
+    for (bytes, reason) in cases {
         let said = refused(Stream::Events, &bytes);
-        assert!(said.contains(words), "{said:?} in place of {words:?}");
+        assert!(said.contains(reason), "{said:?} in place of {reason:?}");
     }
     // A path of too many nodes, each a byte.
     let long = [
@@ -221,9 +221,9 @@ fn read_rows(lens: &[usize], from: i64, to: i64) -> Vec<Found> {
         .collect::<Vec<_>>()
 }
 
-fn unread_rows(from: i64, to: i64, words: &str) -> Vec<Found> {
+fn unread_rows(from: i64, to: i64, reason: &str) -> Vec<Found> {
     (from..to)
-        .map(|at| (at, Err(words.to_owned())))
+        .map(|at| (at, Err(reason.to_owned())))
         .collect::<Vec<_>>()
 }
 
@@ -273,7 +273,7 @@ fn each_offset_of_a_batch_is_read_or_has_a_reason() {
             assert!(found.iter().all(|(_, value)| {
                 value
                     .as_ref()
-                    .is_err_and(|words| words.contains("only lz4 is read"))
+                    .is_err_and(|reason| reason.contains("only lz4 is read"))
             }));
         }
     }

@@ -204,21 +204,21 @@ fn errors_are_understood_by_record() {
         outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]),
         Some(settled(&[(2, "ERR y")], &[1], "OOM x"))
     );
-    for words in [
+    for reason in [
         "OOM x",
         "LOADING x",
         "READONLY x",
         "CLUSTERDOWN x",
         "ERR unknown command 'XADD'",
     ] {
-        let reply = format!("-{words}\r\n");
-        assert_eq!(outcome([&reply, &reply, &reply]), Some(failed(words)));
+        let reply = format!("-{reason}\r\n");
+        assert_eq!(outcome([&reply, &reply, &reply]), Some(failed(reason)));
     }
-    for words in ["NOAUTH x", "NOPERM x"] {
+    for reason in ["NOAUTH x", "NOPERM x"] {
         assert_eq!(
-            outcome([OK, OK, &format!("-{words}\r\n")]),
+            outcome([OK, OK, &format!("-{reason}\r\n")]),
             Some(Outcome::Unauthorised {
-                words: words.to_owned()
+                reason: reason.to_owned()
             })
         );
     }
@@ -331,8 +331,8 @@ fn malformed(bytes: &[u8]) -> &'static str {
     // Nothing is read behind it.
     reader.push(b"+OK\r\n");
     assert_eq!(reader.next_reply(), Err(error.clone()));
-    let Malformed(words) = error;
-    words
+    let Malformed(reason) = error;
+    reason
 }
 
 #[test]

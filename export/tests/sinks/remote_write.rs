@@ -222,9 +222,9 @@ fn outcome(status: u16, body: &str, records: &[Record]) -> Outcome {
     })
 }
 
-fn refused(words: &str) -> Outcome {
+fn refused(reason: &str) -> Outcome {
     Outcome::Refused {
-        words: words.to_owned(),
+        reason: reason.to_owned(),
     }
 }
 
@@ -232,29 +232,29 @@ fn refused(words: &str) -> Outcome {
 fn samples_that_are_too_old_are_not_sent_for_ever() {
     let near = [rollup(0), flow_rollup(), rollup(60)];
     let far = [rollup(0), rollup(61)];
-    for (status, words) in [
+    for (status, reason) in [
         (400, "out of bounds"),
         (500, "too old sample"),
         (400, "x (err-mimir-sample-timestamp-too-old) y"),
     ] {
-        let expected = settled(&[(0, words), (2, words)], &[], "");
-        assert_eq!(outcome(status, words, &near), expected);
+        let expected = settled(&[(0, reason), (2, reason)], &[], "");
+        assert_eq!(outcome(status, reason, &near), expected);
         // Not all of them need to be too old.
-        assert_eq!(outcome(status, words, &far), refused(words));
+        assert_eq!(outcome(status, reason, &far), refused(reason));
     }
     // Of two samples of a series, one may be right.
-    let words = "out of order sample";
-    let older = format!("{words}: sent before, or older than another one of its series");
+    let reason = "out of order sample";
+    let older = format!("{reason}: sent before, or older than another one of its series");
     let expected = settled(&[(0, &older)], &[2], "another sample of its series comes first");
-    assert_eq!(outcome(400, words, &near), expected);
-    assert_eq!(outcome(400, words, &far), refused(words));
-    assert_eq!(outcome(400, words, &near[2..]), refused(words));
-    for (status, words) in [
+    assert_eq!(outcome(400, reason, &near), expected);
+    assert_eq!(outcome(400, reason, &far), refused(reason));
+    assert_eq!(outcome(400, reason, &near[2..]), refused(reason));
+    for (status, reason) in [
         (500, "duplicate sample for timestamp"),
         (409, "conflict"),
         (400, "?"),
     ] {
-        assert_eq!(outcome(status, words, &near), refused(words));
+        assert_eq!(outcome(status, reason, &near), refused(reason));
     }
     assert_eq!(outcome(204, "", &near), Outcome::DONE);
     assert_eq!(outcome(500, "no disk", &near), failed("no disk"));

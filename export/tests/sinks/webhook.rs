@@ -60,9 +60,11 @@ fn answers_are_understood_by_their_status() {
             sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, "w"))
         })
     });
-    let words = "w".to_owned();
-    let refused = Outcome::Refused { words: words.clone() };
-    let denied = Outcome::Unauthorised { words };
+    let reason = "w".to_owned();
+    let refused = Outcome::Refused {
+        reason: reason.clone(),
+    };
+    let denied = Outcome::Unauthorised { reason };
     assert_eq!(outcomes, [Outcome::DONE, failed("w"), refused, denied]);
     assert_eq!(shown(&sink.probe(&[])), "GET /hook\nrows []\n\n");
     for status in [200, 405, 501] {

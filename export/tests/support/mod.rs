@@ -206,23 +206,23 @@ pub(crate) fn answer(status: u16, body: &str) -> Response<'_> {
 }
 
 /// A failed request that is sent again.
-pub(crate) fn failed(words: &str) -> Outcome {
+pub(crate) fn failed(reason: &str) -> Outcome {
     Outcome::Failed {
-        words: words.to_owned(),
+        reason: reason.to_owned(),
         retry_after: None,
     }
 }
 
 /// A request of which the server refused some rows, each with its words, and others are sent again.
-pub(crate) fn settled(rejected: &[(usize, &str)], again: &[usize], words: &str) -> Outcome {
+pub(crate) fn settled(rejected: &[(usize, &str)], retry: &[usize], reason: &str) -> Outcome {
     let rejected = rejected
         .iter()
-        .map(|(row, words)| (*row, (*words).to_owned()))
+        .map(|(row, reason)| (*row, (*reason).to_owned()))
         .collect();
     Outcome::Settled {
         rejected,
-        again: again.to_vec(),
-        words: words.to_owned(),
+        retry: retry.to_vec(),
+        reason: reason.to_owned(),
         retry_after: None,
     }
 }

@@ -47,8 +47,8 @@ impl Firing {
 
     /// Returns whether this alert fires, or `None` if the set is incomplete.
     pub fn contains(&self, alert: &record::Alert) -> Option<bool> {
-        let is_there = self.alerts.contains_key(&alert.alert());
-        (is_there || self.beyond == 0).then_some(is_there)
+        let is_firing = self.alerts.contains_key(&alert.alert());
+        (is_firing || self.beyond == 0).then_some(is_firing)
     }
 
     /// Removes an alert from the set.
@@ -63,7 +63,7 @@ impl Firing {
 
     /// Corrects alerts from stored events: afterwards exactly the alerts of this set fire.
     pub fn correct(mut self, alerts: &mut Vec<Alert>) {
-        for alert in alerts.iter_mut().filter(|one| one.last.flow.is_some()) {
+        for alert in alerts.iter_mut().filter(|alert| alert.last.flow.is_some()) {
             let is_firing = self.contains(&alert.last);
             let state = self.alerts.remove(&alert.last.alert());
             match (is_firing, state) {
@@ -88,7 +88,7 @@ impl Firing {
             .collect();
         for alert in alerts
             .iter_mut()
-            .filter(|one| one.is_firing() && one.last.flow.is_some())
+            .filter(|alert| alert.is_firing() && alert.last.flow.is_some())
         {
             if is_all && self.contains(&alert.last) == Some(false) && !ended.contains(&alert.last.alert()) {
                 alert.set_stale();

@@ -19,13 +19,13 @@ use runtime::{lock::lock, save::SavedFile};
 use view::{AcknowledgedView, SilenceView};
 
 /// Name of the file in the store's directory.
-const FILE: &str = "alerts.json";
+const FILE_NAME: &str = "alerts.json";
 /// Maximum number of acknowledgements.
 const MAX_ACKNOWLEDGED: usize = 4_096;
 /// Maximum number of silences, including recently ended ones: each is compared with each alert.
 const MAX_SILENCES: usize = 256;
 /// Time for which an ended silence is kept, ns, so that a lagging export applies it, too.
-const KEPT: u64 = 7 * 86_400_000_000_000;
+const ENDED_SILENCE_RETENTION: u64 = 7 * 86_400_000_000_000;
 
 /// Acknowledgements and silences, and the file that stores them.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Notes {
     /// Current notes. Never locked during disk I/O, so that readers do not wait for it.
     state: RwLock<State>,
     /// Serialises changes.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ impl Notes {
     /// # Errors
     /// The file exists but cannot be read.
     pub fn open(directory: &Path) -> Result<Self, CliError> {
-        let file = SavedFile::new(directory.join(FILE), 0o600);
+        let file = SavedFile::new(directory.join(FILE_NAME), 0o600);
         let shown = file.path().display();
         let remedy =
             "correct or remove it; without it, all alerts are unacknowledged and no silence is active";
@@ -110,14 +110,14 @@ impl Notes {
         Ok(Self {
             state: RwLock::new(State { saved, filters }),
             file,
-            changing: Mutex::default(),
+            change_lock: Mutex::default(),
         })
     }
 
     /// Returns the acknowledgement of an alert, if it was made since the alert began.
     pub fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let acknowledgement = state.saved.acknowledged.get(&name(alert))?;
+        let acknowledgement = state.saved.acknowledged.get(&hex_id(alert))?;
         since
             .is_none_or(|since| since <= acknowledgement.at)
             .then(|| acknowledgement.clone())
@@ -131,9 +131,9 @@ impl Notes {
         self.change(|state| {
             let all = &mut state.saved.acknowledged;
             match note {
-                None => _ = all.remove(&name(alert)),
+                None => _ = all.remove(&hex_id(alert)),
                 Some(note) => {
-                    all.insert(name(alert), note);
+                    all.insert(hex_id(alert), note);
                 }
             }
             while all.len() > MAX_ACKNOWLEDGED {
@@ -174,9 +174,9 @@ impl Notes {
             }
         })?;
         self.change(|state| {
-            state.forget(|silence| silence.until.saturating_add(KEPT) < from);
+            state.remove_silences(|silence| silence.until.saturating_add(ENDED_SILENCE_RETENTION) < from);
             if state.saved.silences.len() >= MAX_SILENCES {
-                state.forget(|silence| silence.until <= from);
+                state.remove_silences(|silence| silence.until <= from);
             }
             if state.saved.silences.len() >= MAX_SILENCES {
                 return Err(ChangeError::TooManySilences);
@@ -206,10 +206,10 @@ impl Notes {
                 .saved
                 .silences
                 .iter_mut()
-                .find(|one| one.id == id && one.until > now);
-            Ok(found.map(|one| {
-                one.until = now;
-                one.view(now)
+                .find(|silence| silence.id == id && silence.until > now);
+            Ok(found.map(|silence| {
+                silence.until = now;
+                silence.view(now)
             }))
         })
     }
@@ -222,7 +222,7 @@ impl Notes {
             .silences
             .iter()
             .rev()
-            .map(|one| one.view(now))
+            .map(|silence| silence.view(now))
             .collect()
     }
 
@@ -230,16 +230,16 @@ impl Notes {
     pub fn covering(&self, alert: &Alert, time: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let all = state.saved.silences.iter().zip(&state.filters);
-        let facts = facts_of(alert);
+        let facts = alert_facts(alert);
         all.filter(|(silence, _)| (silence.from..silence.until).contains(&time))
             .find(|(_, filter)| filter.matches(&facts))
-            .map(|(one, _)| one.id)
+            .map(|(silence, _)| silence.id)
     }
 
     /// Returns true if a silence matched the start of this alert. The end is not tested, because it can have another node,
     /// queue or value, and because an alert that was reported as firing must also be reported as resolved.
-    pub fn is_silenced(&self, began: &Alert) -> bool {
-        self.covering(began, began.ts).is_some()
+    pub fn is_silenced(&self, start: &Alert) -> bool {
+        self.covering(start, start.ts).is_some()
     }
 
     /// Returns the latest end of a silence within `(after, until]`, ns, if any.
@@ -249,28 +249,28 @@ impl Notes {
             .saved
             .silences
             .iter()
-            .map(|one| one.until)
+            .map(|silence| silence.until)
             .filter(|end| after < *end && *end <= until)
             .max()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, ChangeError>) -> Result<T, ChangeError> {
-        let _one = lock(&self.changing);
+        let _guard = lock(&self.change_lock);
         let mut new = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let done = change(&mut new)?;
+        let result = change(&mut new)?;
         let text =
             serde_json::to_vec_pretty(&new.saved).map_err(|error| ChangeError::NotSaved(error.into()))?;
         self.file.replace(text).map_err(ChangeError::NotSaved)?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(done)
+        Ok(result)
     }
 }
 
 impl State {
-    fn forget(&mut self, is_forgotten: impl Fn(&SavedSilence) -> bool) {
+    fn remove_silences(&mut self, should_remove: impl Fn(&SavedSilence) -> bool) {
         let silences = std::mem::take(&mut self.saved.silences);
         let all = silences.into_iter().zip(std::mem::take(&mut self.filters));
-        (self.saved.silences, self.filters) = all.filter(|(one, _)| !is_forgotten(one)).unzip();
+        (self.saved.silences, self.filters) = all.filter(|(silence, _)| !should_remove(silence)).unzip();
     }
 }
 
@@ -296,7 +296,7 @@ impl SavedSilence {
     }
 }
 
-fn facts_of(alert: &Alert) -> Facts<'_> {
+fn alert_facts(alert: &Alert) -> Facts<'_> {
     Facts {
         flow: alert.flow.as_ref(),
         node: alert.node,
@@ -310,7 +310,7 @@ fn facts_of(alert: &Alert) -> Facts<'_> {
     }
 }
 
-fn name(alert: u64) -> String {
+fn hex_id(alert: u64) -> String {
     format!("{alert:016x}")
 }
 
@@ -371,7 +371,7 @@ mod tests {
         );
         again.acknowledge(7, None).unwrap();
         assert_eq!(Notes::open(dir.path()).unwrap().acknowledged(7, None), None);
-        std::fs::write(dir.path().join(FILE), "{").unwrap();
+        std::fs::write(dir.path().join(FILE_NAME), "{").unwrap();
         assert!(
             Notes::open(dir.path())
                 .unwrap_err()

@@ -55,19 +55,19 @@ struct Change {
     sources: Vec<AlertSource>,
 }
 
-/// Changes of one alert with the same timestamp, by kind, each in order.
+/// Changes of one alert with the same timestamp, each kind in order.
 #[derive(Default)]
-struct Kinds {
-    off: VecDeque<Change>,
-    on: VecDeque<Change>,
+struct SimultaneousChanges {
+    ends: VecDeque<Change>,
+    starts: VecDeque<Change>,
 }
 
 /// Removes and returns the next change: an end if the alert is firing, otherwise a start; or the other kind if there is none.
-fn next_of(kinds: &mut Kinds, is_firing: bool) -> Option<Change> {
+fn next_change(changes: &mut SimultaneousChanges, is_firing: bool) -> Option<Change> {
     if is_firing {
-        kinds.off.pop_front().or_else(|| kinds.on.pop_front())
+        changes.ends.pop_front().or_else(|| changes.starts.pop_front())
     } else {
-        kinds.on.pop_front().or_else(|| kinds.off.pop_front())
+        changes.starts.pop_front().or_else(|| changes.ends.pop_front())
     }
 }
 
@@ -130,19 +130,19 @@ impl Past {
 
     /// Adds changes with the same timestamp. The changes of an alert alternate as far as possible; a firing alert ends first.
     fn add_all(&mut self, simultaneous: Vec<Change>) {
-        let mut by_alert: BTreeMap<u64, Kinds> = BTreeMap::new();
+        let mut by_alert: BTreeMap<u64, SimultaneousChanges> = BTreeMap::new();
         for change in simultaneous {
-            let kinds = by_alert.entry(change.event.alert()).or_default();
+            let changes = by_alert.entry(change.event.alert()).or_default();
             if change.event.is_firing {
-                kinds.on.push_back(change);
+                changes.starts.push_back(change);
             } else {
-                kinds.off.push_back(change);
+                changes.ends.push_back(change);
             }
         }
-        for (alert_id, mut kinds) in by_alert {
+        for (alert_id, mut changes) in by_alert {
             loop {
                 let is_firing = self.alerts.get(&alert_id).is_some_and(Alert::is_firing);
-                let Some(change) = next_of(&mut kinds, is_firing) else {
+                let Some(change) = next_change(&mut changes, is_firing) else {
                     break;
                 };
                 self.add(change);
@@ -210,8 +210,9 @@ impl Past {
             .alerts
             .into_values()
             .filter_map(|mut alert| {
-                alert.episodes.retain(|one| {
-                    one.since.is_none_or(|since| since <= to) && one.until.is_none_or(|until| until >= from)
+                alert.episodes.retain(|episode| {
+                    episode.since.is_none_or(|since| since <= to)
+                        && episode.until.is_none_or(|until| until >= from)
                 });
                 (!alert.episodes.is_empty()).then_some(alert)
             })
@@ -241,8 +242,8 @@ impl Alert {
     pub fn source_names(&self) -> Vec<String> {
         self.sources
             .iter()
-            .filter(|one| !one.name.is_empty())
-            .map(|one| one.name.to_string())
+            .filter(|source| !source.name.is_empty())
+            .map(|source| source.name.to_string())
             .collect()
     }
 
@@ -279,9 +280,9 @@ impl Alert {
         let excess = match (last.value, last.threshold) {
             // Ratio in percent. Either may be larger, depending on the comparison.
             (Some(value), Some(threshold)) => {
-                let more = value.max(threshold);
-                let less = value.min(threshold).max(1);
-                u64::try_from(u128::from(more) * 100 / u128::from(less)).unwrap_or(u64::MAX)
+                let larger = value.max(threshold);
+                let smaller = value.min(threshold).max(1);
+                u64::try_from(u128::from(larger) * 100 / u128::from(smaller)).unwrap_or(u64::MAX)
             }
             _ => 100,
         };

@@ -18,7 +18,7 @@ use view::{FiringView, Trial as TrialView};
 /// Maximum number of firings returned; more are only counted.
 const MAX_FIRINGS: usize = 200;
 /// Maximum number of columns.
-const MAX_PARTS: usize = 1_000;
+const MAX_COLUMNS: usize = 1_000;
 /// Budget of steps; each hop or level takes about 10 ns.
 const MAX_STEPS: u64 = 10_000_000;
 
@@ -27,18 +27,18 @@ const MAX_STEPS: u64 = 10_000_000;
 pub struct Trial {
     rules: RuleSet,
     range: TrialRange,
-    flows: HashMap<FlowKey, Seen>,
+    flows: HashMap<FlowKey, FlowState>,
     /// Flows by the nodes on their paths.
-    through: HashMap<u32, BTreeSet<FlowKey>>,
-    nodes: HashMap<u32, Levels>,
+    flows_by_node: HashMap<u32, BTreeSet<FlowKey>>,
+    nodes: HashMap<u32, NodeLevels>,
     /// Remaining budget of evaluation steps.
-    left: u64,
-    times: u64,
+    steps_left: u64,
+    firing_count: u64,
     counts: Vec<u64>,
     fired_for: BTreeSet<FlowKey>,
     firings: VecDeque<FiringView>,
     /// Number of firings dropped from the front of the list.
-    shed: usize,
+    dropped_firings: usize,
     scratch: Vec<HopValues>,
 }
 
@@ -87,29 +87,39 @@ impl Holding {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Source {
     Flow(FlowKey),
-    Level(u32, Metric, Option<u8>, Option<u32>),
+    Level {
+        node: u32,
+        metric: Metric,
+        queue: Option<u8>,
+        interface: Option<u32>,
+    },
 }
 
 impl Source {
     /// Returns the source of an event's value or expiry, or `None` if the event has neither.
     fn from_event(event: &Event) -> Option<Self> {
         match (event.flow, event.node) {
-            (Some(flow), _) => (says(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
-            (None, Some(node)) => Some(Self::Level(node, event.metric?, event.queue, event.interface)),
+            (Some(flow), _) => (has_value(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
+            (None, Some(node)) => Some(Self::Level {
+                node,
+                metric: event.metric?,
+                queue: event.queue,
+                interface: event.interface,
+            }),
             (None, None) => None,
         }
     }
 }
 
 /// Returns true if an event carries a value from a flow's report.
-fn says(event: &Event) -> bool {
+fn has_value(event: &Event) -> bool {
     use Kind::{Change, Latest, New, PathChange, PathLoop};
     matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
 }
 
 /// The state of a flow.
 #[derive(Debug, Default)]
-struct Seen {
+struct FlowState {
     /// The flow may send reports until this time, ns.
     until: u64,
     path: Vec<u32>,
@@ -124,7 +134,7 @@ struct Seen {
 
 /// The state of a node: the latest values of its queues and links.
 #[derive(Debug, Default)]
-struct Levels {
+struct NodeLevels {
     occupancy: BTreeMap<Option<u8>, Level>,
     congestion: BTreeMap<Option<u8>, Level>,
     utilization: BTreeMap<Option<u32>, Level>,
@@ -137,7 +147,7 @@ struct Level {
     until: u64,
 }
 
-impl Levels {
+impl NodeLevels {
     fn len(&self) -> usize {
         self.occupancy.len() + self.congestion.len() + self.utilization.len()
     }
@@ -147,19 +157,19 @@ impl Trial {
     /// Prepares a trial of the first rule of `rules` over a range. The rule must not use history.
     pub fn new(rules: RuleSet, range: TrialRange) -> Self {
         let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
-        let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MAX_PARTS)];
+        let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MAX_COLUMNS)];
         Self {
             rules,
             range,
             flows: HashMap::new(),
-            through: HashMap::new(),
+            flows_by_node: HashMap::new(),
             nodes: HashMap::new(),
-            left: MAX_STEPS,
-            times: 0,
+            steps_left: MAX_STEPS,
+            firing_count: 0,
             counts,
             fired_for: BTreeSet::new(),
             firings: VecDeque::new(),
-            shed: 0,
+            dropped_firings: 0,
             scratch: Vec::new(),
         }
     }
@@ -173,7 +183,7 @@ impl Trial {
             (None, Some(node)) => self.read_node(node, event, end),
             (None, None) => {}
         }
-        self.left > 0
+        self.steps_left > 0
     }
 
     fn read_flow(&mut self, flow: FlowKey, row: &EventRow, end: u64) {
@@ -183,43 +193,44 @@ impl Trial {
         if event.kind == Kind::Expired {
             return self.forget(flow, event.ts);
         }
-        let Some(metric) = event.metric.filter(|_| says(event)) else {
+        let Some(metric) = event.metric.filter(|_| has_value(event)) else {
             return;
         };
-        if !path.is_empty() && self.flows.get(&flow).is_none_or(|seen| seen.path != *path) {
+        if !path.is_empty() && self.flows.get(&flow).is_none_or(|state| state.path != *path) {
             self.set_path(flow, path);
         }
-        let seen = self.flows.entry(flow).or_default();
-        seen.until = end;
+        let state = self.flows.entry(flow).or_default();
+        state.until = end;
         if let Some(first) = first {
-            seen.flow_latency = first.flow_latency.or(seen.flow_latency);
+            state.flow_latency = first.flow_latency.or(state.flow_latency);
             let latencies = path
                 .iter()
                 .zip(&first.hop_latencies)
                 .filter(|(_, latency)| **latency != u32::MAX);
-            seen.latencies
+            state
+                .latencies
                 .extend(latencies.map(|(node, latency)| (*node, u64::from(*latency))));
         }
         match (metric, event.node, event.value) {
-            (Metric::FlowLatency, _, value) => seen.flow_latency = value.or(seen.flow_latency),
-            (Metric::HopLatency, Some(node), Some(value)) => _ = seen.latencies.insert(node, value),
+            (Metric::FlowLatency, _, value) => state.flow_latency = value.or(state.flow_latency),
+            (Metric::HopLatency, Some(node), Some(value)) => _ = state.latencies.insert(node, value),
             _ => {}
         }
         self.evaluate(flow, event.ts);
     }
 
     fn set_path(&mut self, flow: FlowKey, path: &[u32]) {
-        let seen = self.flows.entry(flow).or_default();
-        let before = std::mem::replace(&mut seen.path, path.to_vec());
-        seen.looped =
+        let state = self.flows.entry(flow).or_default();
+        let old_path = std::mem::replace(&mut state.path, path.to_vec());
+        state.looped =
             (1..path.len()).any(|index| path[index] != NO_NODE && path[..index].contains(&path[index]));
-        for node in before {
-            if let Some(flows) = self.through.get_mut(&node) {
+        for node in old_path {
+            if let Some(flows) = self.flows_by_node.get_mut(&node) {
                 flows.remove(&flow);
             }
         }
         for node in path {
-            self.through.entry(*node).or_default().insert(flow);
+            self.flows_by_node.entry(*node).or_default().insert(flow);
         }
     }
 
@@ -234,20 +245,26 @@ impl Trial {
             return;
         }
         match metric {
-            Metric::QueueOccupancy => put(&mut levels.occupancy, event.queue, level),
-            Metric::QueueCongestion => put(&mut levels.congestion, event.queue, level),
-            Metric::LinkUtilization => put(&mut levels.utilization, event.interface, level),
+            Metric::QueueOccupancy => set_level(&mut levels.occupancy, event.queue, level),
+            Metric::QueueCongestion => set_level(&mut levels.congestion, event.queue, level),
+            Metric::LinkUtilization => set_level(&mut levels.utilization, event.interface, level),
             Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
         }
         if self.rules.uses(metric) {
-            let flows: Vec<FlowKey> = self.through.get(&node).into_iter().flatten().copied().collect();
+            let flows: Vec<FlowKey> = self
+                .flows_by_node
+                .get(&node)
+                .into_iter()
+                .flatten()
+                .copied()
+                .collect();
             flows.into_iter().for_each(|flow| self.evaluate(flow, event.ts));
         }
     }
 
     fn forget(&mut self, flow: FlowKey, ts: u64) {
         self.set_path(flow, &[]);
-        if let Some(Seen {
+        if let Some(FlowState {
             firing: Some(number), ..
         }) = self.flows.remove(&flow)
         {
@@ -256,64 +273,69 @@ impl Trial {
     }
 
     fn evaluate(&mut self, flow: FlowKey, ts: u64) {
-        let Some(seen) = self
+        let Some(state) = self
             .flows
             .get_mut(&flow)
-            .filter(|seen| self.left > 0 && ts <= seen.until)
+            .filter(|state| self.steps_left > 0 && ts <= state.until)
         else {
             return;
         };
         // The cost is the number of values read.
-        let levels = seen
+        let levels = state
             .path
             .iter()
             .filter_map(|node| self.nodes.get(node))
-            .map(Levels::len)
+            .map(NodeLevels::len)
             .sum::<usize>();
-        self.left = self.left.saturating_sub((1 + seen.path.len() + levels) as u64);
+        self.steps_left = self
+            .steps_left
+            .saturating_sub((1 + state.path.len() + levels) as u64);
         self.scratch.clear();
         self.scratch.extend(
-            seen.path
+            state
+                .path
                 .iter()
-                .map(|node| hop(*node, seen, self.nodes.get(node), ts)),
+                .map(|node| hop(*node, state, self.nodes.get(node), ts)),
         );
-        let Seen {
+        let FlowState {
             flow_latency, looped, ..
-        } = *seen;
+        } = *state;
         let observation = Observation {
             flow_latency,
             looped,
             hops: &self.scratch,
         };
         let is_true = self.rules.evaluate(&observation) & 1 == 1;
-        let was = seen.firing;
-        match (was, is_true) {
-            (None, true) if ts < self.range.from => seen.firing = Some(None),
+        let previous = state.firing;
+        match (previous, is_true) {
+            (None, true) if ts < self.range.from => state.firing = Some(None),
             (None, true) => {
-                let why = self.rules.decisive(0, true, &observation, &[]);
-                let node = why.and_then(|why| self.scratch.get(why.hop?)).map(|hop| hop.node);
+                let decisive = self.rules.decisive(0, true, &observation, &[]);
+                let node = decisive
+                    .and_then(|decisive| self.scratch.get(decisive.hop?))
+                    .map(|hop| hop.node);
                 self.firings.push_back(FiringView {
                     ts,
                     until: None,
                     flow: flow.into(),
                     text: flow.to_string(),
-                    metric: why.map(|why| why.metric().name().into()),
-                    value: why.and_then(|why| why.value),
+                    metric: decisive.map(|decisive| decisive.metric().name().into()),
+                    value: decisive.and_then(|decisive| decisive.value),
                     node,
                 });
-                seen.firing = Some(Some(self.shed + self.firings.len() - 1));
+                state.firing = Some(Some(self.dropped_firings + self.firings.len() - 1));
                 if self.firings.len() > MAX_FIRINGS {
                     self.firings.pop_front();
-                    self.shed += 1;
+                    self.dropped_firings += 1;
                 }
-                self.times += 1;
+                self.firing_count += 1;
                 self.fired_for.insert(flow);
                 let part = ts.saturating_sub(self.range.from) / self.range.column.max(1);
                 let last = self.counts.len() - 1;
                 self.counts[usize::try_from(part).unwrap_or(last).min(last)] += 1;
             }
             (Some(number), false) => {
-                seen.firing = None;
+                state.firing = None;
                 self.end(number, ts);
             }
             _ => {}
@@ -321,7 +343,7 @@ impl Trial {
     }
 
     fn end(&mut self, number: Option<usize>, ts: u64) {
-        let index = number.and_then(|number| number.checked_sub(self.shed));
+        let index = number.and_then(|number| number.checked_sub(self.dropped_firings));
         if let Some(firing) = index.and_then(|index| self.firings.get_mut(index)) {
             firing.until = Some(ts);
         }
@@ -332,7 +354,7 @@ impl Trial {
         TrialView {
             from: self.range.from,
             to: self.range.to,
-            times: self.times,
+            times: self.firing_count,
             flows: self.fired_for.len(),
             already,
             column: self.range.column,
@@ -344,11 +366,11 @@ impl Trial {
 
     /// Returns the number of flows for which the rule fires now.
     pub fn firing(&self) -> usize {
-        self.flows.values().filter(|seen| seen.firing.is_some()).count()
+        self.flows.values().filter(|state| state.firing.is_some()).count()
     }
 }
 
-fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
+fn set_level<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
     match level {
         Some(level) => _ = levels.insert(key, level),
         None => _ = levels.remove(&key),
@@ -356,22 +378,22 @@ fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
 }
 
 /// Returns a node's values at a time, as a flow sees them.
-fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
+fn hop(node: u32, state: &FlowState, levels: Option<&NodeLevels>, ts: u64) -> HopValues {
     let mut hop = HopValues {
         node,
         ..HopValues::NOTHING
     };
-    hop.hop_latency = seen.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
+    hop.hop_latency = state.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
     if let Some(levels) = levels {
-        hop.queue_occupancy = greatest(levels.occupancy.values(), ts).unwrap_or(hop.queue_occupancy);
-        hop.queue_congestion = greatest(levels.congestion.values(), ts).unwrap_or(hop.queue_congestion);
-        hop.link_utilization = greatest(levels.utilization.values(), ts).unwrap_or(hop.link_utilization);
+        hop.queue_occupancy = max_level(levels.occupancy.values(), ts).unwrap_or(hop.queue_occupancy);
+        hop.queue_congestion = max_level(levels.congestion.values(), ts).unwrap_or(hop.queue_congestion);
+        hop.link_utilization = max_level(levels.utilization.values(), ts).unwrap_or(hop.link_utilization);
     }
     hop
 }
 
 /// Returns the maximum of the values that hold at a time.
-fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
+fn max_level<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
     levels
         .filter(|level| ts <= level.until)
         .map(|level| level.value)
@@ -622,19 +644,19 @@ mod tests {
             },
         );
         let mut read = |row| {
-            let before = trial.left;
+            let before = trial.steps_left;
             let goes_on = trial.read(&row, u64::MAX);
-            (before - trial.left, goes_on)
+            (before - trial.steps_left, goes_on)
         };
         assert_eq!(read(path(110, 1, &[7, 8, 9])), (4, true));
         assert_eq!(read(queue(111, 8, 0, 5)), (5, true));
         assert_eq!(read(queue(112, 8, 1, 5)), (6, true));
-        trial.left = 6;
+        trial.steps_left = 6;
         assert!(!trial.read(&queue(113, 8, 1, 90), u64::MAX), "it is used up");
         assert!(
             !trial.read(&queue(114, 8, 1, 5), u64::MAX),
             "nothing is judged any more"
         );
-        assert_eq!((trial.left, trial.times, trial.firing()), (0, 1, 1));
+        assert_eq!((trial.steps_left, trial.firing_count, trial.firing()), (0, 1, 1));
     }
 }

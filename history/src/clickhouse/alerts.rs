@@ -17,19 +17,19 @@ impl Remote {
         query: EventQuery,
     ) -> Result<Vec<RuleEvent>, Failure> {
         let until = Instant::now() + self.limit;
-        let found = self.latest_with_collectors(&query.into(), until).await?;
+        let stored = self.latest_with_collectors(&query.into(), until).await?;
         // Few distinct names occur in very many events, so their sources are cached.
-        let mut known: HashMap<String, AlertSource> = HashMap::new();
-        let mut events = Vec::with_capacity(found.len());
-        for found in found {
-            let mut sources = Vec::with_capacity(1 + found.also.len());
-            for name in std::iter::once(&found.line.collector).chain(&found.also) {
-                if !known.contains_key(name) {
-                    known.insert(name.clone(), self.alert_source(name));
+        let mut cached_sources: HashMap<String, AlertSource> = HashMap::new();
+        let mut events = Vec::with_capacity(stored.len());
+        for event in stored {
+            let mut sources = Vec::with_capacity(1 + event.other_collectors.len());
+            for name in std::iter::once(&event.line.collector).chain(&event.other_collectors) {
+                if !cached_sources.contains_key(name) {
+                    cached_sources.insert(name.clone(), self.alert_source(name));
                 }
-                sources.extend(known.get(name).cloned());
+                sources.extend(cached_sources.get(name).cloned());
             }
-            let row = found.line.row();
+            let row = event.line.row();
             events.push(RuleEvent { row, sources });
         }
         Ok(events)

@@ -6,12 +6,12 @@ use serde::Deserialize;
 use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
 use tokio::time::Instant;
 
-use super::{Remote, queues::Number, rows::queue, statement::present};
+use super::{Remote, queues::RowCount, rows::queue, statement::present};
 use crate::query::LinkEnds;
 use crate::sql::Failure;
 
 /// Maximum number of drop locations, those with the most packets first: about 150 bytes of a response each.
-const MAX_PLACES: usize = 50_000;
+const MAX_DROP_LOCATIONS: usize = 50_000;
 /// Maximum number of reporters.
 const MAX_REPORTERS: usize = 100_000;
 /// Maximum number of links.
@@ -41,13 +41,20 @@ struct ReporterLine {
 impl Remote {
     pub(super) async fn losses_within(&self, span: Span) -> Result<Losses, Failure> {
         let until = Instant::now() + self.limit;
-        let places: Vec<DropsLine> = self
-            .rows(self.about(Stream::Drops).drop_places(span, MAX_PLACES), until)
+        let locations: Vec<DropsLine> = self
+            .rows(
+                self.about(Stream::Drops).drop_locations(span, MAX_DROP_LOCATIONS),
+                until,
+            )
             .await?;
         let statement = self.about(Stream::Losses).reporters(span, MAX_REPORTERS);
         let reporters: Vec<ReporterLine> = self.rows(statement, until).await?;
-        let truncated = places.len() > MAX_PLACES || reporters.len() > MAX_REPORTERS;
-        let drops = places.into_iter().take(MAX_PLACES).map(DropsLine::sum).collect();
+        let truncated = locations.len() > MAX_DROP_LOCATIONS || reporters.len() > MAX_REPORTERS;
+        let drops = locations
+            .into_iter()
+            .take(MAX_DROP_LOCATIONS)
+            .map(DropsLine::sum)
+            .collect();
         let mut losses = Losses {
             drops,
             truncated,
@@ -75,10 +82,11 @@ impl Remote {
         }
         let statement = self.about(Stream::Hops).ends(span, MAX_HOPS, MAX_LINKS);
         let mut ends: Vec<LinkEnds> = self.rows(statement, until).await?;
-        let hops: Vec<Number> = self
-            .rows(self.about(Stream::Hops).rows_of(span, MAX_HOPS), until)
+        let hops: Vec<RowCount> = self
+            .rows(self.about(Stream::Hops).row_count(span, MAX_HOPS), until)
             .await?;
-        let truncated = ends.len() > MAX_LINKS || hops.first().is_some_and(|hops| hops.n > MAX_HOPS as u64);
+        let truncated =
+            ends.len() > MAX_LINKS || hops.first().is_some_and(|hops| hops.amount > MAX_HOPS as u64);
         ends.truncate(MAX_LINKS);
         Ok((ends, truncated))
     }
@@ -86,7 +94,7 @@ impl Remote {
 
 impl DropsLine {
     fn sum(self) -> (DropKey, DropSum) {
-        let place = DropKey {
+        let key = DropKey {
             node: present(self.node),
             egress_if: self.egress_if,
             queue: queue(self.queue),
@@ -98,6 +106,6 @@ impl DropsLine {
             first: self.first,
             last: self.last,
         };
-        (place, sum)
+        (key, sum)
     }
 }

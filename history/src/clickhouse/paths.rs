@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use export::record::Stream;
 use serde::Deserialize;
 use store::{
-    ChangeTally, FlowSelector, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathUses, Paths, Piece,
-    Span, SpanSum, UseTally, rank_paths, use_pieces,
+    ChangeTally, FlowSelector, Lifetime, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathUses,
+    Paths, Piece, Span, SpanSum, UseTally, rank_paths, use_pieces,
 };
 use tokio::time::Instant;
 use wire::FlowKey;
@@ -20,15 +20,16 @@ use super::{
 use crate::query::PathQuery;
 use crate::sql::Failure;
 
-/// Columns of a [`LifetimeLine`]. `took` is split into arrays of times and paths.
-const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
+/// Columns of a [`LifetimeLine`]. `path_starts` is split into arrays of times and paths.
+const LIFETIME_COLUMNS: &str = "SELECT flow, parts, [first, last] AS lifetime, arrayMap(start -> start.1, path_starts) AS times, \
+                                arrayMap(start -> start.2, path_starts) AS paths";
 /// Source codes of the rows from which lifetimes are built.
 const COUNTED: u8 = 1;
-const INSIDE: u8 = 2;
-const BEFORE: u8 = 3;
+const IN_SPAN: u8 = 2;
+const AT_START: u8 = 3;
 const STATE: u8 = 4;
 /// Terms that select flow rollups.
-pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
+pub(super) const FLOW_ROLLUPS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
 /// Terms that select the events that set a flow's path.
 const PATH_EVENTS: [&str; 4] = [
     "kind IN ('new', 'path_change', 'path_loop')",
@@ -39,16 +40,16 @@ const PATH_EVENTS: [&str; 4] = [
 /// Maximum number of flows whose paths are ranked, those with the most reports first: about 150 bytes of a response each.
 const MAX_FLOWS: usize = 50_000;
 /// Maximum number of flows in a tally.
-const MAX_USED: usize = 20_000;
+const MAX_TALLIED_FLOWS: usize = 20_000;
 /// Target size of a response, bytes, half of the maximum; typical bytes for the paths of a flow, and for each interval.
-const ANSWER: u64 = 8 << 20;
-const PATHS: u64 = 1_000;
-const PART: u64 = 20;
+const RESPONSE_BYTES: u64 = 8 << 20;
+const FLOW_PATHS_BYTES: u64 = 1_000;
+const INTERVAL_BYTES: u64 = 20;
 /// Maximum number of path events per response, and over all responses; the latest are used.
 const PATH_PAGE: usize = 20_000;
 const MAX_PATHS: usize = 100_000;
 /// Maximum number of flows whose earlier path is looked up.
-const MAX_BEFORE: usize = 50_000;
+const MAX_EARLIER_PATHS: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;
 
 /// A flow with its report counts and paths in a time span.
@@ -58,7 +59,7 @@ struct LifetimeLine {
     /// Intervals as start, end (minutes after the start of the span) and number of reports.
     parts: Vec<[u64; 3]>,
     /// Times of the first and latest report, ns; 0 if unknown.
-    life: [u64; 2],
+    lifetime: [u64; 2],
     times: Vec<u64>,
     paths: Vec<Vec<u32>>,
 }
@@ -75,37 +76,43 @@ struct PathLine {
     changed: u8,
 }
 
+/// Names of the tables of events and of flow states.
+pub(super) struct PathTables {
+    pub(super) events: String,
+    pub(super) states: String,
+}
+
 #[derive(Deserialize, Debug)]
-struct Number {
-    n: u64,
+struct FlowCount {
+    flows: u64,
 }
 
 impl LifetimeLine {
     /// Returns the path starts without consecutive duplicates.
     fn paths(&mut self) -> Vec<(u64, Vec<u32>)> {
-        let mut taken: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
+        let mut path_starts: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
             .into_iter()
             .zip(std::mem::take(&mut self.paths))
             .collect();
-        taken.dedup_by(|later, earlier| later.1 == earlier.1);
-        taken
+        path_starts.dedup_by(|later, earlier| later.1 == earlier.1);
+        path_starts
     }
 }
 
 impl Remote {
-    /// Returns the names of the tables of events and of flow states.
-    pub(super) fn of_paths(&self) -> (String, String) {
-        (
-            self.tables.table(Stream::Events),
-            self.tables.table(Stream::Flows),
-        )
+    /// Returns the tables that hold paths.
+    pub(super) fn path_tables(&self) -> PathTables {
+        PathTables {
+            events: self.tables.table(Stream::Events),
+            states: self.tables.table(Stream::Flows),
+        }
     }
 
     /// Reads the paths of a time span, and whether there are more flows than the limit.
     pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
-        let statement = about.lifetimes(span, &self.of_paths());
+        let statement = about.lifetimes(span, &self.path_tables());
         let mut lines: Vec<LifetimeLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MAX_FLOWS;
         lines.truncate(MAX_FLOWS);
@@ -134,48 +141,52 @@ impl Remote {
         let ranked = rank_paths(
             span,
             paths.into_nodes(),
-            flows.iter().map(|(sum, taken)| (*sum, &**taken)),
+            flows.iter().map(|(sum, starts)| (*sum, &**starts)),
         );
         Ok((ranked, truncated))
     }
 
     pub(super) async fn used_paths(&self, query: PathQuery) -> Result<PathUses, Failure> {
-        let PathQuery { span, of, limit } = query;
+        let PathQuery {
+            span,
+            flows: selector,
+            limit,
+        } = query;
         let until = Instant::now() + self.limit;
         let mut tally = UseTally::new(span);
-        if is_nobody(&of) {
+        if matches_no_flow(&selector) {
             tally.spread(MINUTE);
             return Ok(tally.finish(limit));
         }
         let statement = self.about(Stream::Rollups);
-        let statement = statement.number_of_flows(span, &of, &self.of_paths().1);
-        let counted: Vec<Number> = self.rows(statement, until).await?;
-        let pieces = use_pieces(span, counted.first().map_or(0, |count| count.n));
+        let statement = statement.number_of_flows(span, &selector, &self.path_tables().states);
+        let counts: Vec<FlowCount> = self.rows(statement, until).await?;
+        let pieces = use_pieces(span, counts.first().map_or(0, |count| count.flows));
         let parts = pieces
             .iter()
             .map(|piece| (piece.to - piece.from) / piece.length().max(1))
             .sum::<u64>();
         // As many flows per response as fit into it.
-        let page = usize::try_from(ANSWER / (PATHS + PART * parts))
+        let page = usize::try_from(RESPONSE_BYTES / (FLOW_PATHS_BYTES + INTERVAL_BYTES * parts))
             .unwrap_or(1)
-            .clamp(1, MAX_USED);
+            .clamp(1, MAX_TALLIED_FLOWS);
         pieces.iter().for_each(|piece| tally.spread(piece.length()));
         let mut after = String::new();
         let mut count = 0;
         loop {
             let statement = self.about(Stream::Rollups).lifetimes_in_parts(
                 span,
-                &of,
+                &selector,
                 &pieces,
                 &after,
                 page,
-                &self.of_paths(),
+                &self.path_tables(),
             );
             let lines: Vec<LifetimeLine> = self.rows(statement, until).await?;
             let is_last = lines.len() < page;
             count += lines.len();
             for mut line in lines {
-                let taken = line.paths();
+                let path_starts = line.paths();
                 let parts = line
                     .parts
                     .iter()
@@ -185,18 +196,17 @@ impl Remote {
                         reports: *reports,
                     })
                     .collect();
-                let life = Some(line.life)
-                    .filter(|life| life[1] > 0)
-                    .map(|[first, last]| (first, last));
-                if let Some(key) = flow(&line.flow).filter(|key| of.matches(key)) {
-                    tally.add(key, parts, life, taken.into_iter());
+                let [first, last] = line.lifetime;
+                let lifetime = (last > 0).then_some(Lifetime { first, last });
+                if let Some(key) = flow(&line.flow).filter(|key| selector.matches(key)) {
+                    tally.add(key, parts, lifetime, path_starts.into_iter());
                 }
                 after = line.flow;
             }
             if is_last {
                 return Ok(tally.finish(limit));
             }
-            if count >= MAX_USED {
+            if count >= MAX_TALLIED_FLOWS {
                 tally.set_truncated();
                 return Ok(tally.finish(limit));
             }
@@ -204,17 +214,21 @@ impl Remote {
     }
 
     pub(super) async fn changed_paths(&self, query: PathQuery) -> Result<PathChanges, Failure> {
-        let PathQuery { span, of, limit } = query;
+        let PathQuery {
+            span,
+            flows: selector,
+            limit,
+        } = query;
         let until = Instant::now() + self.limit;
         let mut tally = ChangeTally::new(span);
-        if is_nobody(&of) {
+        if matches_no_flow(&selector) {
             return Ok(tally.finish(limit));
         }
         let mut path_lines: Vec<PathLine> = Vec::new();
         let mut floor = span.from();
         loop {
             let last = path_lines.last().map(|line| (line.time, line.id));
-            let statement = self.about(Stream::Events).paths_within(span, &of, last);
+            let statement = self.about(Stream::Events).paths_within(span, &selector, last);
             let lines: Vec<PathLine> = self.rows(statement, until).await?;
             let is_last = lines.len() < PATH_PAGE;
             path_lines.extend(lines);
@@ -231,16 +245,18 @@ impl Remote {
                 break;
             }
         }
-        let statement = self.about(Stream::Events).paths_before(floor, span.to(), &of);
+        let statement = self
+            .about(Stream::Events)
+            .paths_before(floor, span.to(), &selector);
         let mut before: Vec<PathLine> = self.rows(statement, until).await?;
-        if before.len() > MAX_BEFORE {
+        if before.len() > MAX_EARLIER_PATHS {
             tally.set_truncated();
         }
         before.append(&mut path_lines);
         let parsed = before
             .into_iter()
             .filter_map(|line| Some((flow(&line.flow)?, line)));
-        let mut parsed: Vec<(FlowKey, PathLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
+        let mut parsed: Vec<(FlowKey, PathLine)> = parsed.filter(|(key, _)| selector.matches(key)).collect();
         parsed.sort_by_key(|(key, line)| (*key, line.time, line.id));
         for (key, line) in parsed {
             let is_change = line.changed != 0 && line.time >= floor;
@@ -253,12 +269,12 @@ impl Remote {
 impl Statement {
     /// Returns SQL for the events of a time span without duplicates, as `time` and `columns`. Of copies within
     /// [`DUPLICATE_SPAN`], the latest counts.
-    pub(super) fn once(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
-        let joined = self.joined_within(from, to.saturating_add(DUPLICATE_SPAN));
+    pub(super) fn deduplicated(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
+        let where_clause = self.where_within(from, to.saturating_add(DUPLICATE_SPAN));
         let time = "toUnixTimestamp64Nano(ts)";
         format!(
             "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id ORDER BY ts \
-             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM {events}{joined}) \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM {events}{where_clause}) \
              WHERE (next = 0 OR next > time + {DUPLICATE_SPAN}) AND time < {}",
             signed(to)
         )
@@ -266,91 +282,103 @@ impl Statement {
 
     /// Returns a term that excludes copies of events whose latest copy is at `from` or later.
     pub(super) fn duplicate_events(&mut self, events: &str, from: u64) -> String {
-        let later = self.joined_within(from, from.saturating_add(DUPLICATE_SPAN));
+        let later = self.where_within(from, from.saturating_add(DUPLICATE_SPAN));
         format!("id NOT IN (SELECT id FROM {events}{later})")
     }
 
     /// Returns the terms that select flows.
-    fn terms_of(&mut self, of: &FlowSelector) -> Vec<String> {
-        let kept = std::mem::take(&mut self.terms);
-        self.flow(of.flow.as_ref());
-        for (column, text) in [("src", &of.src), ("dst", &of.dst)] {
+    fn selector_terms(&mut self, selector: &FlowSelector) -> Vec<String> {
+        let terms = std::mem::take(&mut self.terms);
+        self.flow(selector.flow.as_ref());
+        for (column, text) in [("src", &selector.src), ("dst", &selector.dst)] {
             let address = text.as_ref().and_then(|text| text.parse().ok());
             self.equal(column, "IPv6", address.map(mapped));
         }
-        std::mem::replace(&mut self.terms, kept)
+        std::mem::replace(&mut self.terms, terms)
     }
 
-    /// Returns SQL for the lifetimes of flows: their `parts`, which `counted` gives as `flow`, `a`, `b` and `c` (start, end,
-    /// reports); their `first` and `last` report; and `took`, the path starts in the time span including the path at its start.
-    /// `of` are terms that select flows; `tables` are the names of the tables of events and flow states.
+    /// Returns SQL for the lifetimes of flows: their `parts`, which `counted` gives as `flow`, `range_start`,
+    /// `range_end` and `report_count`; their `first` and `last` report; and the `path_starts` in the time span including the path
+    /// at its start. `selection` are terms that select flows; `tables` are the names of the tables of events and flow states.
     pub(super) fn flow_lifetimes(
         &mut self,
         from: u64,
         to: u64,
-        of: &[String],
+        selection: &[String],
         counted: Option<&str>,
-        tables: &(String, String),
+        tables: &PathTables,
     ) -> String {
-        let (events, states) = tables;
+        let PathTables { events, states } = tables;
         let pair = "Array(Tuple(UInt64, Array(UInt32)))";
         let first = nanoseconds("first_seen");
         let last = nanoseconds("last_seen");
-        self.terms = of.to_vec();
-        let seen = format!("{states}{}", self.joined());
-        let mut rows = vec![life_row(STATE, [&first, &last, "0"], "path", &seen)];
+        self.terms = selection.to_vec();
+        let state_rows = format!("{states}{}", self.where_clause());
+        let mut rows = vec![lifetime_row(STATE, [&first, &last, "0"], "path", &state_rows)];
         rows.extend(counted.map(|counted| {
             let no_path = "CAST([], 'Array(UInt32)')";
-            life_row(COUNTED, ["a", "b", "c"], no_path, &format!("({counted})"))
+            lifetime_row(
+                COUNTED,
+                ["range_start", "range_end", "report_count"],
+                no_path,
+                &format!("({counted})"),
+            )
         }));
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
-        let inside = self.once(events, "flow, path", from.saturating_add(1), to);
-        rows.push(life_row(
-            INSIDE,
+        let inside = self.deduplicated(events, "flow, path", from.saturating_add(1), to);
+        rows.push(lifetime_row(
+            IN_SPAN,
             ["time", "0", "0"],
             "path",
             &format!("({inside})"),
         ));
         // Copies of an event have equal paths, so any of them will do.
-        let twins = self.duplicate_events(events, from.saturating_add(1));
+        let not_duplicate = self.duplicate_events(events, from.saturating_add(1));
         self.range(None, Some(from.saturating_add(1)));
-        self.terms.push(twins);
+        self.terms.push(not_duplicate);
         let before = format!(
-            "(SELECT flow, max(ts) AS at, argMax(path, ts) AS nodes FROM {events}{} GROUP BY flow)",
-            self.joined()
+            "(SELECT flow, max(ts) AS event_ts, argMax(path, ts) AS nodes FROM {events}{} GROUP BY flow)",
+            self.where_clause()
         );
-        rows.push(life_row(BEFORE, [&nanoseconds("at"), "0", "0"], "nodes", &before));
+        rows.push(lifetime_row(
+            AT_START,
+            [&nanoseconds("event_ts"), "0", "0"],
+            "nodes",
+            &before,
+        ));
         let rows = rows.join(" UNION ALL ");
         let sorted = format!(
-            "arraySort(if(notEmpty(known), known, if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}'))))"
+            "arraySort(if(notEmpty(event_paths), event_paths, if(notEmpty(state_path) AND first < {to}, CAST([(first, state_path)], '{pair}'), CAST([], '{pair}'))))"
         );
         // If the paths are returned, only the latest are.
-        let took = if counted.is_some() {
+        let path_starts = if counted.is_some() {
             format!("arraySlice({sorted}, -{MAX_PATHS_PER_FLOW})")
         } else {
             sorted
         };
         format!(
-            "SELECT flow, parts, first, last, {took} AS took FROM (\
-             SELECT flow, groupArrayIf([a, b, c], source = {COUNTED}) AS parts, argMaxIf(a, b, source = {STATE}) AS first, \
-             maxIf(b, source = {STATE}) AS last, argMaxIf(path, b, source = {STATE}) AS kept, \
-             CAST(groupUniqArrayIf((a, path), source IN ({INSIDE}, {BEFORE})), '{pair}') AS known FROM ({rows}) GROUP BY flow)"
+            "SELECT flow, parts, first, last, {path_starts} AS path_starts FROM (\
+             SELECT flow, groupArrayIf([range_start, range_end, report_count], source = {COUNTED}) AS parts, \
+             argMaxIf(range_start, range_end, source = {STATE}) AS first, \
+             maxIf(range_end, source = {STATE}) AS last, argMaxIf(path, range_end, source = {STATE}) AS state_path, \
+             CAST(groupUniqArrayIf((range_start, path), source IN ({IN_SPAN}, {AT_START})), '{pair}') AS event_paths FROM ({rows}) GROUP BY flow)"
         )
     }
 
     /// Selects the flows of a time span, each with one interval; at most `MAX_FLOWS` + 1.
-    fn lifetimes(self, span: Span, tables: &(String, String)) -> Self {
-        let mut statement = self.minutes(span, &OF_FLOWS);
+    fn lifetimes(self, span: Span, tables: &PathTables) -> Self {
+        let mut statement = self.minutes(span, &FLOW_ROLLUPS);
         let from = span.from();
-        let there = statement.flows_there();
+        let is_selected = statement.flow_is_selected();
         let summed = statement.parts("ts, flow", &[]);
         let counted = format!(
-            "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
+            "SELECT flow, 0 AS range_start, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS range_end, \
+             sum(values) AS report_count FROM ({summed}) GROUP BY flow"
         );
-        let lives = statement.flow_lifetimes(from, span.to(), &[there], Some(&counted), tables);
-        let most = MAX_FLOWS + 1;
+        let lifetimes = statement.flow_lifetimes(from, span.to(), &[is_selected], Some(&counted), tables);
+        let limit = MAX_FLOWS + 1;
         statement.text = format!(
-            "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"
+            "{LIFETIME_COLUMNS} FROM ({lifetimes}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {limit}"
         );
         statement.in_rows()
     }
@@ -359,61 +387,62 @@ impl Statement {
     fn lifetimes_in_parts(
         self,
         span: Span,
-        of: &FlowSelector,
+        selector: &FlowSelector,
         pieces: &[Piece],
         after: &str,
-        most: usize,
-        tables: &(String, String),
+        limit: usize,
+        tables: &PathTables,
     ) -> Self {
-        let mut statement = self.minutes(span, &OF_FLOWS);
+        let mut statement = self.minutes(span, &FLOW_ROLLUPS);
         let from = span.from();
         let to = span.to();
-        let mut chosen = statement.terms_of(of);
+        let mut selection = statement.selector_terms(selector);
         if !after.is_empty() {
             let after = statement.value("String", after.to_owned());
-            chosen.push(format!("flow > {after}"));
+            selection.push(format!("flow > {after}"));
         }
-        statement.terms.extend(chosen.iter().cloned());
+        statement.terms.extend(selection.iter().cloned());
         let summed = statement.parts("ts, flow", &[]);
-        let (begin, length) = begin_of(pieces);
+        let IntervalSql { begin, length } = interval_sql(pieces);
         let counted = format!(
-            "SELECT flow, intDiv(begin - {from}, {MINUTE}) AS a, a + intDiv(length, {MINUTE}) AS b, sum(values) AS c FROM (\
+            "SELECT flow, intDiv(begin - {from}, {MINUTE}) AS range_start, range_start + intDiv(length, {MINUTE}) AS range_end, \
+             sum(values) AS report_count FROM (\
              SELECT flow, values, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin FROM ({summed})) GROUP BY flow, begin, length"
         );
-        let lives = statement.flow_lifetimes(from, to, &chosen, Some(&counted), tables);
+        let lifetimes = statement.flow_lifetimes(from, to, &selection, Some(&counted), tables);
         statement.text = format!(
-            "{LIFE} FROM ({lives}) WHERE notEmpty(parts) OR (last > {from} AND first < {to}) ORDER BY flow LIMIT {most}"
+            "{LIFETIME_COLUMNS} FROM ({lifetimes}) WHERE notEmpty(parts) OR (last > {from} AND first < {to}) ORDER BY flow LIMIT {limit}"
         );
         statement.in_rows()
     }
 
     /// Counts the flows of a time span that have reports or a state.
-    fn number_of_flows(self, span: Span, of: &FlowSelector, states: &str) -> Self {
-        let mut statement = self.minutes(span, &OF_FLOWS);
-        let chosen = statement.terms_of(of);
-        statement.terms.extend(chosen.iter().cloned());
+    fn number_of_flows(self, span: Span, selector: &FlowSelector, states: &str) -> Self {
+        let mut statement = self.minutes(span, &FLOW_ROLLUPS);
+        let selection = statement.selector_terms(selector);
+        statement.terms.extend(selection.iter().cloned());
         let table = statement.table.clone();
-        let counted = statement.joined();
-        statement.terms = chosen;
-        let lived = [
+        let rollup_terms = statement.where_clause();
+        statement.terms = selection;
+        let within_span = [
             statement.time("last_seen >", span.from()),
             statement.time("first_seen <", span.to()),
         ];
-        statement.terms.extend(lived);
-        let lived = statement.joined();
+        statement.terms.extend(within_span);
+        let state_terms = statement.where_clause();
         statement.text = format!(
-            "SELECT uniqExact(flow) AS n FROM (SELECT flow FROM {table}{counted} UNION ALL SELECT flow FROM {states}{lived})"
+            "SELECT uniqExact(flow) AS flows FROM (SELECT flow FROM {table}{rollup_terms} UNION ALL SELECT flow FROM {states}{state_terms})"
         );
         statement.in_rows()
     }
 
     /// Selects path events of a time span, latest first, continuing before `last`, the last one of the previous page.
-    fn paths_within(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
-        self.terms = self.terms_of(of);
+    fn paths_within(mut self, span: Span, selector: &FlowSelector, last: Option<(u64, u64)>) -> Self {
+        self.terms = self.selector_terms(selector);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
         let to = last.map_or(span.to(), |(time, _)| time.saturating_add(1));
         let events = self.table.clone();
-        let once = self.once(&events, "id, flow, path, kind", span.from(), to);
+        let deduplicated = self.deduplicated(&events, "id, flow, path, kind", span.from(), to);
         let earlier = last.map_or(String::new(), |(time, id)| {
             format!(
                 " WHERE time < {} OR id < {}",
@@ -422,35 +451,40 @@ impl Statement {
             )
         });
         self.text = format!(
-            "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({once}){earlier} ORDER BY time DESC, id DESC LIMIT {PATH_PAGE}"
+            "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({deduplicated}){earlier} ORDER BY time DESC, id DESC LIMIT {PATH_PAGE}"
         );
         self.in_rows()
     }
 
     /// Selects the path before time `from` of each flow with a path event between `from` and `to`.
-    fn paths_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
-        self.terms = self.terms_of(of);
+    fn paths_before(mut self, from: u64, to: u64, selector: &FlowSelector) -> Self {
+        self.terms = self.selector_terms(selector);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
         let table = self.table.clone();
-        let inside = self.joined_within(from, to);
-        let twins = self.duplicate_events(&table, from);
+        let inside = self.where_within(from, to);
+        let not_duplicate = self.duplicate_events(&table, from);
         self.range(None, Some(from));
-        self.terms.push(twins);
+        self.terms.push(not_duplicate);
         self.terms
             .push(format!("flow IN (SELECT flow FROM {table}{inside})"));
-        let before = self.joined();
-        let most = MAX_BEFORE + 1;
+        let before = self.where_clause();
+        let limit = MAX_EARLIER_PATHS + 1;
         self.text = format!(
             "SELECT flow, time, nodes AS path FROM (SELECT flow, toUnixTimestamp64Nano(max(ts)) AS time, argMax(path, ts) AS nodes FROM {table}{before} \
-             GROUP BY flow LIMIT {most})"
+             GROUP BY flow LIMIT {limit})"
         );
         self.in_rows()
     }
 }
 
-/// Returns SQL for the start and the length (ns) of the interval that contains `time`. Intervals are aligned to multiples of
-/// their length.
-pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
+/// SQL for the start and the length (ns) of an interval.
+pub(super) struct IntervalSql {
+    pub(super) begin: &'static str,
+    pub(super) length: String,
+}
+
+/// Returns SQL for the interval that contains `time`. Intervals are aligned to multiples of their length.
+pub(super) fn interval_sql(pieces: &[Piece]) -> IntervalSql {
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_unstable_by_key(|piece| piece.to);
     let cases: String = sorted
@@ -461,14 +495,18 @@ pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
         true => MINUTE.to_string(),
         false => format!("multiIf({cases}{MINUTE})"),
     };
-    ("intDiv(time, length) * length".to_owned(), length)
+    IntervalSql {
+        begin: "intDiv(time, length) * length",
+        length,
+    }
 }
 
 /// Returns SQL for one source of lifetimes, with the columns common to all sources.
-fn life_row(source: u8, numbers: [&str; 3], path: &str, from: &str) -> String {
-    let [a, b, c] = numbers;
+fn lifetime_row(source: u8, numbers: [&str; 3], path: &str, from: &str) -> String {
+    let [start, end, reports] = numbers;
     format!(
-        "SELECT flow, {source} AS source, toUInt64({a}) AS a, toUInt64({b}) AS b, toUInt64({c}) AS c, {path} AS path FROM {from}"
+        "SELECT flow, {source} AS source, toUInt64({start}) AS range_start, toUInt64({end}) AS range_end, \
+         toUInt64({reports}) AS report_count, {path} AS path FROM {from}"
     )
 }
 
@@ -481,8 +519,8 @@ fn after_minutes(span: Span, minutes: u64) -> u64 {
 }
 
 /// Returns true if a selected address is invalid, so that no flow matches.
-fn is_nobody(of: &FlowSelector) -> bool {
-    [&of.src, &of.dst]
+fn matches_no_flow(selector: &FlowSelector) -> bool {
+    [&selector.src, &selector.dst]
         .into_iter()
         .flatten()
         .any(|text| text.parse::<IpAddr>().is_err())

@@ -53,14 +53,14 @@ struct PassageLine {
 }
 
 #[derive(Deserialize, Debug)]
-struct Named {
+struct CollectorLine {
     name: String,
 }
 
 /// A number of rows.
 #[derive(Deserialize, Debug)]
-pub(super) struct Number {
-    pub(super) n: u64,
+pub(super) struct RowCount {
+    pub(super) amount: u64,
 }
 
 impl Remote {
@@ -78,8 +78,8 @@ impl Remote {
                 queue: queue(line.queue),
             };
             let mut count = line.values;
-            for (at, value) in line.cells {
-                let ts = filter.from.saturating_add(at.saturating_mul(filter.column));
+            for (column, value) in line.cells {
+                let ts = filter.from.saturating_add(column.saturating_mul(filter.column));
                 // `values` counts the whole row, so only its first cell gets it.
                 cells.add(key, ts, value, std::mem::take(&mut count));
             }
@@ -93,18 +93,18 @@ impl Remote {
     pub(super) async fn queue_records(&self, query: QueueQuery) -> Result<QueueRecords, Failure> {
         let until = Instant::now() + self.limit;
         let QueueQuery {
-            queue: asked,
+            queue: filter,
             events: limit,
             ..
         } = query;
         let hops = self.has(Stream::Hops, until).await?;
         let mut passages = match hops {
-            true => self.passages(&asked, until).await?,
+            true => self.passages(&filter, until).await?,
             false => Vec::new(),
         };
-        let truncated = passages.len() > asked.limit;
-        passages.truncate(asked.limit);
-        let statement = self.about(Stream::Drops).drops_at(&asked, limit);
+        let truncated = passages.len() > filter.limit;
+        passages.truncate(filter.limit);
+        let statement = self.about(Stream::Drops).drops_at(&filter, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
         // Without single packets, the node's latency changes stand in for them.
         let changes = match passages.is_empty() {
@@ -113,20 +113,20 @@ impl Remote {
         };
         let statement = self
             .about(Stream::Rollups)
-            .collectors_of(&asked, MAX_COLLECTORS + 1);
-        let collectors: Vec<Named> = self.rows(statement, until).await?;
+            .collectors_of(&filter, MAX_COLLECTORS + 1);
+        let collectors: Vec<CollectorLine> = self.rows(statement, until).await?;
         let more = collectors.len() > MAX_COLLECTORS;
         let collectors = collectors
             .into_iter()
             .take(MAX_COLLECTORS)
-            .map(|one| one.name)
+            .map(|line| line.name)
             .collect();
         Ok(QueueRecords {
             recordings: Vec::new(),
             windows: Vec::new(),
             passages,
             truncated,
-            drops: drops.into_iter().map(|line| line.drop(asked.node)).collect(),
+            drops: drops.into_iter().map(|line| line.drop(filter.node)).collect(),
             changes,
             exported: Some(Exported {
                 collectors,
@@ -136,15 +136,17 @@ impl Remote {
         })
     }
 
-    async fn passages(&self, asked: &QueueFilter, until: Instant) -> Result<Vec<PassageRow>, Failure> {
-        let lines: Vec<PassageLine> = self.rows(self.about(Stream::Hops).passages(asked), until).await?;
+    async fn passages(&self, filter: &QueueFilter, until: Instant) -> Result<Vec<PassageRow>, Failure> {
+        let lines: Vec<PassageLine> = self
+            .rows(self.about(Stream::Hops).passages(filter), until)
+            .await?;
         Ok(lines.into_iter().map(PassageLine::row).collect())
     }
 
     /// Returns true if a stream's table exists; not every fleet exports all streams.
     pub(super) async fn has(&self, stream: Stream, until: Instant) -> Result<bool, Failure> {
-        let rows_of_stream: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
-        Ok(rows_of_stream.first().is_some_and(|number| number.n > 0))
+        let tables: Vec<RowCount> = self.rows(self.about(stream).exists(), until).await?;
+        Ok(tables.first().is_some_and(|tables| tables.amount > 0))
     }
 }
 

@@ -18,16 +18,32 @@ use crate::query::{FlowsQuery, RateQuery};
 use crate::sql::Failure;
 
 /// Maximum number of flows or series of a span; others are on no page. About 200 bytes of a response each.
-const MOST: usize = 50_000;
+const MAX_LINES: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;
 
-/// Aggregated rollups: count, minimum, maximum, sum, start of the first and end of the last one (ns).
+/// Aggregated rollups; the statement's column `sums` is an array in the order of these fields.
 #[derive(Deserialize, Clone, Copy, Debug)]
-pub(super) struct Sum(u64, u64, u64, u64, u64, u64);
+pub(super) struct SumColumns {
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u64,
+    /// Start of the first rollup, ns.
+    first: u64,
+    /// End of the last rollup, ns.
+    last: u64,
+}
 
-impl Sum {
+impl SumColumns {
     fn span(self) -> SpanSum {
-        let Self(count, min, max, sum, first, last) = self;
+        let Self {
+            count,
+            min,
+            max,
+            sum,
+            first,
+            last,
+        } = self;
         SpanSum {
             count,
             min,
@@ -42,7 +58,7 @@ impl Sum {
 #[derive(Deserialize, Debug)]
 struct FlowLine {
     flow: String,
-    sums: Sum,
+    sums: SumColumns,
     path: Vec<u32>,
     basis: String,
 }
@@ -53,23 +69,23 @@ struct SeriesLine {
     node: u32,
     interface: u32,
     queue: u32,
-    sums: Sum,
+    sums: SumColumns,
 }
 
-/// A count for a node or a time column (`of`).
+/// A count for a key: a node or the start of a time column, ns.
 #[derive(Deserialize, Debug)]
-pub(super) struct Count {
-    pub(super) of: u64,
+pub(super) struct KeyedCount {
+    pub(super) key: u64,
     #[serde(default)]
     kind: String,
-    pub(super) n: u64,
+    pub(super) amount: u64,
 }
 
 /// The aggregated latency rollups of a flow.
 #[derive(Deserialize, Debug)]
 pub(super) struct FlowSum {
     flow: String,
-    sums: Sum,
+    sums: SumColumns,
 }
 
 impl FlowSum {
@@ -88,18 +104,22 @@ impl Remote {
             .id
             .and(filter.text.as_deref())
             .and_then(|text| text.parse::<FlowKey>().ok());
-        // Columns of `SUM`: `last` is the end of the last rollup, `b` the largest latency, `n` the number of reports.
+        // Columns of `SUM`: `last` is the end of the last rollup, `largest` the largest latency, `value_count` the reports.
         let order = match filter.order {
             FlowOrder::LastSeen => "last",
-            FlowOrder::Latency => "b",
-            FlowOrder::Reports => "n",
+            FlowOrder::Latency => "largest",
+            FlowOrder::Reports => "value_count",
         };
-        let statement =
-            self.about(Stream::Rollups)
-                .flows(filter.span, exact.as_ref(), &self.of_paths(), order, MOST);
+        let statement = self.about(Stream::Rollups).flows(
+            filter.span,
+            exact.as_ref(),
+            &self.path_tables(),
+            order,
+            MAX_LINES,
+        );
         let mut lines: Vec<FlowLine> = self.rows(statement, until).await?;
-        let truncated = lines.len() > MOST;
-        lines.truncate(MOST);
+        let truncated = lines.len() > MAX_LINES;
+        lines.truncate(MAX_LINES);
         let spans = lines.into_iter().filter_map(FlowLine::span).filter(|span| {
             let by_name = match (filter.id, filter.text.as_deref()) {
                 (Some(id), _) => span.flow.id() == id,
@@ -116,7 +136,7 @@ impl Remote {
             .collect();
         let total = flows.len() as u64;
         flows.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
-        flows.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+        flows.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let more = flows.len() > filter.limit;
         flows.truncate(filter.limit);
         Ok(FlowSpans {
@@ -129,15 +149,15 @@ impl Remote {
 
     pub(super) async fn node_spans(&self, span: Span) -> Result<NodeSpans, Failure> {
         let until = Instant::now() + self.limit;
-        let statement = self.about(Stream::Rollups).nodes(span, MOST);
+        let statement = self.about(Stream::Rollups).nodes(span, MAX_LINES);
         let lines: Vec<SeriesLine> = self.rows(statement, until).await?;
-        let drops: Vec<Count> = self
-            .rows(self.about(Stream::Drops).drops(span, MOST), until)
+        let drops: Vec<KeyedCount> = self
+            .rows(self.about(Stream::Drops).drops(span, MAX_LINES), until)
             .await?;
-        let truncated = lines.len() > MOST || drops.len() > MOST;
-        let drops = drops.iter().take(MOST);
-        let drops = drops.filter_map(|count| Some((u32::try_from(count.of).ok()?, count.n)));
-        let series = lines.into_iter().take(MOST).filter_map(SeriesLine::series);
+        let truncated = lines.len() > MAX_LINES || drops.len() > MAX_LINES;
+        let drops = drops.iter().take(MAX_LINES);
+        let drops = drops.filter_map(|count| Some((u32::try_from(count.key).ok()?, count.amount)));
+        let series = lines.into_iter().take(MAX_LINES).filter_map(SeriesLine::series);
         Ok(NodeSpans {
             series: series.collect(),
             drops: drops.collect(),
@@ -155,24 +175,24 @@ impl Remote {
         let until = Instant::now() + self.limit;
         let known = Span::new(span.from(), known_to.clamp(span.from(), span.to()));
         let statement = self.about(Stream::Rollups).reports(known, column.max(MINUTE));
-        let reports: Vec<Count> = self.rows(statement, until).await?;
-        let events: Vec<Count> = self
+        let reports: Vec<KeyedCount> = self.rows(statement, until).await?;
+        let events: Vec<KeyedCount> = self
             .rows(self.about(Stream::Events).counts(span, column), until)
             .await?;
         let lost = self.about(Stream::Losses).losses(span, column);
-        let losses: Vec<Count> = self.rows(lost, until).await?;
+        let losses: Vec<KeyedCount> = self.rows(lost, until).await?;
         let mut tally = RateTally::new(span, column, known_to);
         for count in &reports {
-            tally.add_reports(count.of, count.n);
+            tally.add_reports(count.key, count.amount);
         }
         for count in &events {
-            tally.add_events(count.of, count.n);
+            tally.add_events(count.key, count.amount);
             if let Some(kind) = Kind::from_name(&count.kind) {
-                tally.add_kind(kind, count.n);
+                tally.add_kind(kind, count.amount);
             }
         }
         for count in &losses {
-            tally.add_lost(count.of, count.n);
+            tally.add_lost(count.key, count.amount);
         }
         Ok(tally.finish())
     }

@@ -10,16 +10,16 @@ use net::http::Request;
 use store::{EventRank, RollupFilter, Span, Value};
 use wire::FlowKey;
 
-use super::EventSelection;
+use super::{EventSelection, paths::PathTables};
 use crate::sql;
 
-const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
+const EVENT_COLUMNS: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
                      reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
 /// Columns that distinguish the rollups of one time.
-const PLACE: &str = "interval, metric, node, interface, queue, flow";
+const ROLLUP_KEY: &str = "interval, metric, node, interface, queue, flow";
 /// Aggregate columns of rollups, equal to the store's: sums saturate at `i64::MAX`.
-pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
-                   [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
+pub(super) const SUM: &str = "sum(values) AS value_count, max(most) AS largest, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
+                   [value_count, min(least), largest, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
                    toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
 /// Maximum bytes of the response to a user's statement.
 const MAX_BYTES: &str = "8388608";
@@ -63,31 +63,31 @@ impl Statement {
         query: &EventSelection,
         from: Option<u64>,
         last: Option<EventRank>,
-        most: usize,
+        limit: usize,
     ) -> Self {
         let filter = &query.filter;
         self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
-        self.terms.extend(query.only.map(str::to_owned));
+        self.terms.extend(query.term.map(str::to_owned));
         let condition = query.condition.as_ref();
         let condition =
             condition.map(|filter| filter.to_clickhouse(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
         // Exclude events of the previous page that another collector stored slightly earlier.
         let table = self.table.clone();
-        let twin = filter.before.map(|before| self.duplicate_events(&table, before));
-        let shown = filter.after.map(|last| {
-            let kept = self.terms.len();
+        let not_before = filter.before.map(|before| self.duplicate_events(&table, before));
+        let not_after = filter.after.map(|last| {
+            let term_count = self.terms.len();
             let later = self.time("ts >", last.ts);
             let id = self.value("UInt64", last.id.to_string());
             self.terms.push(format!("({later} OR id >= {id})"));
-            let shown = self.duplicate_events(&table, last.ts);
-            self.terms.truncate(kept);
-            shown
+            let not_duplicate = self.duplicate_events(&table, last.ts);
+            self.terms.truncate(term_count);
+            not_duplicate
         });
         self.range(from, filter.before);
-        self.terms.extend(twin);
-        self.terms.extend(shown);
+        self.terms.extend(not_before);
+        self.terms.extend(not_after);
         if let Some(EventRank { ts, id }) = last {
             let earlier = self.time("ts <=", ts);
             let exact = self.time("ts <", ts);
@@ -95,7 +95,7 @@ impl Statement {
             self.terms.push(format!("{earlier} AND ({exact} OR id < {id})"));
         }
         let source = self.source();
-        self.text = format!("SELECT {EVENT} FROM {source} ORDER BY ts DESC, id DESC LIMIT {most}");
+        self.text = format!("SELECT {EVENT_COLUMNS} FROM {source} ORDER BY ts DESC, id DESC LIMIT {limit}");
         self.in_rows()
     }
 
@@ -107,8 +107,8 @@ impl Statement {
         let summed = self.summed();
         let limit = filter.limit;
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, values, least, most, total, middle, high FROM ({summed}) \
-             ORDER BY ts DESC, {PLACE} LIMIT {limit}"
+            "SELECT toUnixTimestamp64Nano(ts) AS time, {ROLLUP_KEY}, values, least, most, total, middle, high FROM ({summed}) \
+             ORDER BY ts DESC, {ROLLUP_KEY} LIMIT {limit}"
         );
         self.in_rows()
     }
@@ -116,56 +116,59 @@ impl Statement {
     /// Returns SQL for the selected rollups, one row each: the sum of the parts, and of a pair of collectors only the one with
     /// more values.
     fn summed(&mut self) -> String {
-        let whose = self.whose();
+        let representative = self.representative();
         let source = self.source();
         format!(
-            "SELECT ts, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, max(e) AS middle, max(f) AS high \
-             FROM (SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, \
-             sum(piece.sum) AS d, max(piece.p50) AS e, max(piece.p99) AS f \
-             FROM (SELECT * FROM {source} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
-             GROUP BY ts, {PLACE}, collector ORDER BY a DESC LIMIT 1 BY ts, {PLACE}, whose) GROUP BY ts, {PLACE}"
+            "SELECT ts, {ROLLUP_KEY}, sum(piece_count) AS values, min(piece_min) AS least, max(piece_max) AS most, sum(piece_sum) AS total, \
+             max(piece_p50) AS middle, max(piece_p99) AS high \
+             FROM (SELECT ts, {ROLLUP_KEY}, {representative} AS representative, sum(piece.count) AS piece_count, min(piece.min) AS piece_min, \
+             max(piece.max) AS piece_max, sum(piece.sum) AS piece_sum, max(piece.p50) AS piece_p50, max(piece.p99) AS piece_p99 \
+             FROM (SELECT * FROM {source} LIMIT 1 BY ts, {ROLLUP_KEY}, collector, part) AS piece \
+             GROUP BY ts, {ROLLUP_KEY}, collector ORDER BY piece_count DESC LIMIT 1 BY ts, {ROLLUP_KEY}, representative) GROUP BY ts, {ROLLUP_KEY}"
         )
     }
 
     /// Returns SQL for the collector of a row, or the representative of its pair.
-    fn whose(&mut self) -> String {
+    fn representative(&mut self) -> String {
         if self.pairs.is_empty() {
             return "toString(collector)".to_owned();
         }
         let names = self.value("Array(String)", list(self.pairs.iter().map(|(name, _)| name)));
-        let stand = self.value("Array(String)", list(self.pairs.iter().map(|(_, pair)| pair)));
-        format!("transform(toString(collector), {names}, {stand}, toString(collector))")
+        let representatives = self.value("Array(String)", list(self.pairs.iter().map(|(_, pair)| pair)));
+        format!("transform(toString(collector), {names}, {representatives}, toString(collector))")
     }
 
-    /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `most` and `total`.
+    /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `limit` and `total`.
     /// Of redundant collectors (a pair, which receives the same reports), only the one with more values counts. `key` lists the
-    /// columns that identify a rollup, and `of_flow` further columns of the flow.
-    pub(super) fn parts(&mut self, key: &str, of_flow: &[&str]) -> String {
-        let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
-        let any: String = of_flow
+    /// columns that identify a rollup, and `flow_columns` further columns of the flow.
+    pub(super) fn parts(&mut self, key: &str, flow_columns: &[&str]) -> String {
+        let columns: String = flow_columns.iter().map(|column| format!(", {column}")).collect();
+        let any_columns: String = flow_columns
             .iter()
             .map(|column| format!(", any(piece.{column}) AS {column}"))
             .collect();
         let table = self.table.clone();
         let rows = format!(
-            "SELECT {key}{more}, count AS values, min AS least, max AS most, sum AS total FROM {table} FINAL"
+            "SELECT {key}{columns}, count AS values, min AS least, max AS most, sum AS total FROM {table} FINAL"
         );
         if self.pairs.is_empty() {
-            return format!("{rows}{}", self.joined());
+            return format!("{rows}{}", self.where_clause());
         }
-        let whose = self.whose();
-        let kept = self.terms.len();
+        let representative = self.representative();
+        let term_count = self.terms.len();
         let names = self.value("Array(String)", list(self.pairs.iter().map(|(name, _)| name)));
         self.terms.push(format!("NOT has({names}, toString(collector))"));
-        let alone = format!("{rows}{}", self.joined());
-        self.terms.truncate(kept);
+        let unpaired = format!("{rows}{}", self.where_clause());
+        self.terms.truncate(term_count);
         self.terms.push(format!("has({names}, toString(collector))"));
-        let paired = self.joined();
-        self.terms.truncate(kept);
+        let paired = self.where_clause();
+        self.terms.truncate(term_count);
         format!(
-            "{alone} UNION ALL SELECT {key}{more}, max(a) AS values, argMax(b, a) AS least, argMax(c, a) AS most, argMax(d, a) AS total FROM (\
-             SELECT {key}{any}, {whose} AS pair, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, sum(piece.sum) AS d \
-             FROM (SELECT * FROM {table} FINAL{paired}) AS piece GROUP BY {key}, collector) GROUP BY {key}{more}, pair"
+            "{unpaired} UNION ALL SELECT {key}{columns}, max(piece_count) AS values, argMax(piece_min, piece_count) AS least, \
+             argMax(piece_max, piece_count) AS most, argMax(piece_sum, piece_count) AS total FROM (\
+             SELECT {key}{any_columns}, {representative} AS representative, sum(piece.count) AS piece_count, \
+             min(piece.min) AS piece_min, max(piece.max) AS piece_max, sum(piece.sum) AS piece_sum \
+             FROM (SELECT * FROM {table} FINAL{paired}) AS piece GROUP BY {key}, collector) GROUP BY {key}{columns}, representative"
         )
     }
 
@@ -177,53 +180,53 @@ impl Statement {
         self
     }
 
-    /// Selects the flows of a time span, or only one of them, ordered by the column `order`, largest first; at most `most` + 1.
+    /// Selects the flows of a time span, or only one of them, ordered by the column `order`, largest first; at most `limit` + 1.
     pub(super) fn flows(
         self,
         span: Span,
         only: Option<&FlowKey>,
-        tables: &(String, String),
+        tables: &PathTables,
         order: &str,
-        most: usize,
+        limit: usize,
     ) -> Self {
-        let (events, states) = tables;
+        let PathTables { events, states } = tables;
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         statement.flow(only);
         // Otherwise the paths and states of all flows ever stored would be grouped.
-        let there = statement.flows_there();
+        let is_selected = statement.flow_is_selected();
         let summed = statement.parts("ts, flow", &[]);
         let before = statement.time("ts <", span.to());
-        let most = most + 1;
+        let limit = limit + 1;
         statement.text = format!(
-            "SELECT found.flow AS flow, sums, if(notEmpty(taken.latest), taken.latest, state.kept) AS path, state.latest AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
-             ORDER BY {order} DESC, flow LIMIT {most}) AS found \
-             LEFT JOIN (SELECT flow, argMax(path, ts) AS latest FROM {events} WHERE kind IN ('new', 'path_change', 'path_loop') \
-             AND metric = 'flow_path' AND notEmpty(path) AND {before} AND {there} GROUP BY flow) AS taken ON found.flow = taken.flow \
-             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest, argMax(path, last_seen) AS kept FROM {states} WHERE {there} GROUP BY flow) AS state ON found.flow = state.flow"
+            "SELECT found.flow AS flow, sums, if(notEmpty(events.event_path), events.event_path, states.state_path) AS path, states.state_basis AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
+             ORDER BY {order} DESC, flow LIMIT {limit}) AS found \
+             LEFT JOIN (SELECT flow, argMax(path, ts) AS event_path FROM {events} WHERE kind IN ('new', 'path_change', 'path_loop') \
+             AND metric = 'flow_path' AND notEmpty(path) AND {before} AND {is_selected} GROUP BY flow) AS events ON found.flow = events.flow \
+             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS state_basis, argMax(path, last_seen) AS state_path FROM {states} WHERE {is_selected} GROUP BY flow) AS states ON found.flow = states.flow"
         );
         statement.in_rows()
     }
 
-    /// Selects the series of nodes, queues and links in a time span; at most `most` + 1.
-    pub(super) fn nodes(self, span: Span, most: usize) -> Self {
+    /// Selects the series of nodes, queues and links in a time span; at most `limit` + 1.
+    pub(super) fn nodes(self, span: Span, limit: usize) -> Self {
         let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
         let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
         let key = "metric, node, interface, queue";
         let summed = statement.parts(&format!("ts, {key}"), &[]);
-        let most = most + 1;
+        let limit = limit + 1;
         statement.text =
-            format!("SELECT {key}, {SUM} FROM ({summed}) GROUP BY {key} ORDER BY node, {key} LIMIT {most}");
+            format!("SELECT {key}, {SUM} FROM ({summed}) GROUP BY {key} ORDER BY node, {key} LIMIT {limit}");
         statement.in_rows()
     }
 
-    /// Counts the dropped packets of a time span by node, for at most `most` + 1 nodes.
-    pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
+    /// Counts the dropped packets of a time span by node, for at most `limit` + 1 nodes.
+    pub(super) fn drops(mut self, span: Span, limit: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();
-        let most = most + 1;
+        let limit = limit + 1;
         self.text = format!(
-            "SELECT node AS of, uniqExact(id) AS n FROM {source} GROUP BY node ORDER BY node LIMIT {most}"
+            "SELECT node AS key, uniqExact(id) AS amount FROM {source} GROUP BY node ORDER BY node LIMIT {limit}"
         );
         self.in_rows()
     }
@@ -234,7 +237,7 @@ impl Statement {
         let summed = statement.parts("ts, flow", &[]);
         let part = part(span, column);
         statement.text =
-            format!("SELECT {part} AS of, sum(values) AS n FROM ({summed}) GROUP BY of ORDER BY of");
+            format!("SELECT {part} AS key, sum(values) AS amount FROM ({summed}) GROUP BY key ORDER BY key");
         statement.in_rows()
     }
 
@@ -244,35 +247,35 @@ impl Statement {
         let source = self.source();
         let part = part(span, column);
         self.text = format!(
-            "SELECT {part} AS of, kind, uniqExact(id) AS n FROM {source} GROUP BY of, kind ORDER BY of, kind"
+            "SELECT {part} AS key, kind, uniqExact(id) AS amount FROM {source} GROUP BY key, kind ORDER BY key, kind"
         );
         self.in_rows()
     }
 
     /// Creates a statement from a user's SQL. Unqualified tables are in `database`.
-    pub(super) fn of_user(request: &sql::Request, database: &str) -> Self {
+    pub(super) fn from_user(request: &sql::Request, database: &str) -> Self {
         // One extra row shows whether there are more.
-        let most = request.max_rows.saturating_add(1).to_string();
+        let limit = request.max_rows.saturating_add(1).to_string();
         let mut statement = Self::about(String::new(), Arc::default());
         statement.text.clone_from(&request.sql);
         statement.set("database", database);
         statement.set("default_format", "JSONCompact");
-        statement.set("max_result_rows", &most);
+        statement.set("max_result_rows", &limit);
         statement.set("max_result_bytes", MAX_BYTES);
         statement.set("result_overflow_mode", "break");
         statement
     }
 
-    /// Builds the HTTP request, with `most` as the time limit.
-    pub(super) fn request(mut self, most: Duration) -> Request {
+    /// Builds the HTTP request, with `limit` as the time limit.
+    pub(super) fn request(mut self, limit: Duration) -> Request {
         self.set("readonly", "1");
         self.set(
             "max_execution_time",
-            &format!("{:.3}", most.as_secs_f64().max(0.001)),
+            &format!("{:.3}", limit.as_secs_f64().max(0.001)),
         );
         // A profile could let ClickHouse return partial results silently.
-        for what in ["timeout", "read", "group_by", "sort", "join", "set", "distinct"] {
-            self.set(&format!("{what}_overflow_mode"), "throw");
+        for limit in ["timeout", "read", "group_by", "sort", "join", "set", "distinct"] {
+            self.set(&format!("{limit}_overflow_mode"), "throw");
         }
         self.set("output_format_json_quote_64bit_integers", "0");
         // Buffer the response, so that errors come before the first row.
@@ -291,7 +294,7 @@ impl Statement {
     }
 
     /// Returns a term that selects the flows of the currently selected rows.
-    pub(super) fn flows_there(&self) -> String {
+    pub(super) fn flow_is_selected(&self) -> String {
         format!("flow IN (SELECT flow FROM {})", self.source())
     }
 
@@ -353,13 +356,13 @@ impl Statement {
         }
     }
 
-    /// Like [`joined`](Self::joined), restricted to a time range.
-    pub(super) fn joined_within(&mut self, from: u64, before: u64) -> String {
-        let kept = self.terms.len();
+    /// Like [`where_clause`](Self::where_clause), restricted to a time range.
+    pub(super) fn where_within(&mut self, from: u64, before: u64) -> String {
+        let term_count = self.terms.len();
         self.range(Some(from), Some(before));
-        let joined = self.joined();
-        self.terms.truncate(kept);
-        joined
+        let where_clause = self.where_clause();
+        self.terms.truncate(term_count);
+        where_clause
     }
 
     /// Returns a comparison with a time. The tables' times are signed.
@@ -370,10 +373,10 @@ impl Statement {
 
     /// Returns the table with its `WHERE` clause, for `FROM`.
     pub(super) fn source(&self) -> String {
-        format!("{}{}", self.table, self.joined())
+        format!("{}{}", self.table, self.where_clause())
     }
 
-    pub(super) fn joined(&self) -> String {
+    pub(super) fn where_clause(&self) -> String {
         match self.terms.is_empty() {
             true => String::new(),
             false => format!(" WHERE {}", self.terms.join(" AND ")),

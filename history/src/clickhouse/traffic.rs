@@ -21,18 +21,20 @@ use wire::FlowKey;
 
 use super::{
     Remote,
-    paths::{OF_FLOWS, begin_of},
+    errors::Author,
+    paths::{FLOW_ROLLUPS, IntervalSql, PathTables, interval_sql},
     rows::{self, Newest, flow, queue},
-    spans::{Count, FlowSum},
+    spans::{FlowSum, KeyedCount},
     statement::{SUM, Statement, present},
-    words::Whose,
 };
 use crate::sql::Failure;
 
 /// SQL condition for an IPv4 flow, tested on its text.
 const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
 /// Target size of a response, bytes; at most 16 MiB are read.
-const ANSWER: usize = 14 << 20;
+const RESPONSE_BYTES: usize = 14 << 20;
+/// Approximate size of a row of a node, queue or link in a response, bytes.
+const SERIES_ROW_BYTES: usize = 200;
 /// Maximum rows read for one query.
 const MAX_ROWS: usize = 600_000;
 /// Maximum events that ClickHouse scans for one query.
@@ -40,22 +42,22 @@ const MAX_EVENTS: u64 = 3_000_000;
 /// Maximum flows whose sums a filter can test.
 const MAX_SUMS: usize = 50_000;
 /// Maximum number of cached flows, reduced to the selected columns.
-const MAX_KNOWN: usize = 200_000;
+const MAX_CACHED_FLOWS: usize = 200_000;
 /// Longest time without one-minute rollups, ns: minutes are stored up to two minutes late.
-const TAIL: u64 = 180_000_000_000;
+const MAX_MINUTE_DELAY: u64 = 180_000_000_000;
 const MINUTE: u64 = 60_000_000_000;
 
 /// A row of the response: the sums of rows that are equal in all selected columns. Other columns have their defaults.
 #[derive(Deserialize, Debug)]
 struct SumRow {
     /// Index of the time column.
-    #[serde(rename = "at")]
+    #[serde(rename = "column_index")]
     column: usize,
     /// Hash of the selected columns, which orders the rows within a time column.
-    #[serde(rename = "h")]
+    #[serde(rename = "row_hash")]
     hash: u64,
     /// Number of reports, events or values.
-    #[serde(rename = "n")]
+    #[serde(rename = "amount")]
     count: u64,
     /// The smallest value.
     #[serde(rename = "least", default = "greatest")]
@@ -100,16 +102,23 @@ struct FlowColumns {
     /// Nonzero if the flow has ports.
     #[serde(rename = "ported")]
     has_ports: u8,
-    #[serde(rename = "sa")]
+    #[serde(rename = "src_part")]
     src: String,
-    #[serde(rename = "da")]
+    #[serde(rename = "dst_part")]
     dst: String,
-    #[serde(rename = "sp")]
+    #[serde(rename = "sport_part")]
     src_port: u16,
-    #[serde(rename = "dp")]
+    #[serde(rename = "dport_part")]
     dst_port: u16,
-    #[serde(rename = "pr")]
+    #[serde(rename = "proto_part")]
     proto: u8,
+}
+
+/// The numbers of flows and of flow rollups in a span.
+#[derive(Deserialize, Default, Debug)]
+struct Sizes {
+    flows: u64,
+    rollups: u64,
 }
 
 /// Accumulator of the groups while pages are read.
@@ -119,16 +128,24 @@ struct TrafficSums {
     measure: Measure,
     /// True if columns of flows are selected.
     by_flow: bool,
-    /// Cached tally numbers by flow columns and path; `None` for an invalid flow. Bounded by [`MAX_KNOWN`].
+    /// Cached tally numbers by flow columns and path; `None` for an invalid flow. Bounded by [`MAX_CACHED_FLOWS`].
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
     /// True if there were more rows than the limit.
     is_cut: bool,
 }
 
-/// Extent of a page: the number of rows, and the time column and hash of the last one.
+/// Position of a row in the order of the pages.
+#[derive(Clone, Copy, Default)]
+struct RowPosition {
+    /// Index of the time column.
+    column: usize,
+    hash: u64,
+}
+
+/// Extent of a page: the number of rows, and the position of the last one.
 struct Page {
     rows: usize,
-    last: (usize, u64),
+    last: RowPosition,
 }
 
 /// Selects a page of the rows from `from` to before `end`, latest column first. It continues after a given row instead of an
@@ -139,21 +156,21 @@ struct PageRequest {
     from: u64,
     /// End of the last column, ns since 1970.
     end: u64,
-    /// Time column and hash of the last row of the previous page.
-    after: Option<(usize, u64)>,
+    /// The last row of the previous page.
+    after: Option<RowPosition>,
     /// Maximum number of rows.
     limit: usize,
 }
 
 impl PageRequest {
-    /// Returns SQL for the page of a selection `sums` with the columns `at` (time column) and `h` (hash).
+    /// Returns SQL for the page of a selection `sums` with the columns `column_index` and `row_hash`.
     fn sql(self, sums: &str) -> String {
-        let after = self.after.map_or(String::new(), |(column, hash)| {
+        let after = self.after.map_or(String::new(), |RowPosition { column, hash }| {
             // Rows of later columns are excluded by `end`, so `OR` suffices.
-            format!(" WHERE at < {column} OR h > {hash}")
+            format!(" WHERE column_index < {column} OR row_hash > {hash}")
         });
         format!(
-            "SELECT * FROM ({sums}){after} ORDER BY at DESC, h LIMIT {}",
+            "SELECT * FROM ({sums}){after} ORDER BY column_index DESC, row_hash LIMIT {}",
             self.limit
         )
     }
@@ -191,8 +208,8 @@ impl Remote {
     async fn flow_columns(&self, query: &TrafficQuery, until: Instant) -> Result<Columns, Failure> {
         let (from, to) = query.span;
         let statement = self.about(Stream::Rollups).sizes(Span::new(from, to));
-        let sizes: Vec<Count> = self.rows(statement, until).await?;
-        let (flows, rollups) = sizes.first().map_or((0, 0), |count| (count.of, count.n));
+        let sizes: Vec<Sizes> = self.rows(statement, until).await?;
+        let Sizes { flows, rollups } = sizes.into_iter().next().unwrap_or_default();
         Ok(Columns::for_flows(query.span, query.columns, flows, rollups).until(query.known_to()))
     }
 
@@ -235,7 +252,7 @@ impl Remote {
             if let (Measure::Of(metric), true) = (query.measure, columns.column() >= MINUTE) {
                 sums = self.read_unfinished_minute(sums, metric, until).await?;
             }
-            if !sums.grouping.wants_more() {
+            if !sums.grouping.begin_second_pass() {
                 let from = (from > columns.from()).then_some(from);
                 let truncated = sums.is_cut;
                 return Ok((sums, Counted { from, truncated }));
@@ -246,13 +263,13 @@ impl Remote {
     /// Returns the time from which events are counted: if there are more than `MAX_EVENTS`, only the latest are.
     async fn first_counted_time(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
-        let counts: Vec<Count> = self.rows(statement, until).await?;
+        let counts: Vec<KeyedCount> = self.rows(statement, until).await?;
         let mut rows = 0_u64;
         for (index, count) in counts.into_iter().enumerate() {
-            rows = rows.saturating_add(count.n);
+            rows = rows.saturating_add(count.amount);
             // Always count the latest column, so that the answer is not empty.
             if rows > MAX_EVENTS && index > 0 {
-                return Ok(columns.column_end(usize::try_from(count.of).unwrap_or(usize::MAX)));
+                return Ok(columns.column_end(usize::try_from(count.key).unwrap_or(usize::MAX)));
             }
         }
         Ok(columns.from())
@@ -268,7 +285,7 @@ impl Remote {
         until: Instant,
     ) -> Result<(TrafficSums, u64), Failure> {
         let columns = sums.columns;
-        let limit = page_of(query);
+        let limit = page_rows(query);
         let mut request = PageRequest {
             from,
             end: columns.to(),
@@ -280,22 +297,24 @@ impl Remote {
             let statement = match query.measure {
                 Measure::Reports | Measure::FlowLatency => {
                     let about = self.about(Stream::Rollups);
-                    about.flow_traffic(columns, query, &self.of_paths(), request)
+                    about.flow_traffic(columns, query, &self.path_tables(), request)
                 }
                 Measure::Events => self.about(Stream::Events).event_traffic(columns, query, request),
                 Measure::Of(metric) => {
                     let interval = if columns.column() >= MINUTE { 60 } else { 1 };
-                    let about = self.about(Stream::Rollups).of_series(metric, interval, None);
+                    let about = self.about(Stream::Rollups).series(metric, interval, None);
                     about.series_traffic(columns, request)
                 }
             };
             let page;
-            (sums, page) = sums.add(self.ask(statement, until, Whose::Ours).await?).await?;
+            (sums, page) = sums
+                .add(self.execute(statement, until, Author::Program).await?)
+                .await?;
             rows += page.rows;
             if page.rows < limit {
                 return Ok((sums, from));
             }
-            let end = columns.column_end(page.last.0);
+            let end = columns.column_end(page.last.column);
             if rows >= MAX_ROWS {
                 return Ok((sums, end));
             }
@@ -317,28 +336,33 @@ impl Remote {
         let columns = sums.columns;
         let statement = self.about(Stream::Rollups);
         let newest: Vec<Newest> = self
-            .rows(statement.of_series(metric, 60, None).last(columns.to()), until)
+            .rows(statement.series(metric, 60, None).last(columns.to()), until)
             .await?;
         let mut last = newest.first().map_or(0, |row| row.time);
         if last == 0 {
             // No minute has ended yet.
             let statement = self.about(Stream::Rollups).last(columns.to());
             let newest: Vec<Newest> = self.rows(statement, until).await?;
-            last = newest.first().map_or(0, |row| row.time).saturating_sub(TAIL);
+            last = newest
+                .first()
+                .map_or(0, |row| row.time)
+                .saturating_sub(MAX_MINUTE_DELAY);
         }
         let last = last.max(columns.from());
         let request = PageRequest {
             from: last,
-            end: columns.to().min(last.saturating_add(TAIL)),
+            end: columns.to().min(last.saturating_add(MAX_MINUTE_DELAY)),
             after: None,
-            limit: ANSWER / 200,
+            limit: RESPONSE_BYTES / SERIES_ROW_BYTES,
         };
         let statement = self
             .about(Stream::Rollups)
-            .of_series(metric, 1, Some(last))
+            .series(metric, 1, Some(last))
             .series_traffic(columns, request);
         let page;
-        (sums, page) = sums.add(self.ask(statement, until, Whose::Ours).await?).await?;
+        (sums, page) = sums
+            .add(self.execute(statement, until, Author::Program).await?)
+            .await?;
         sums.is_cut |= page.rows >= request.limit;
         Ok(sums)
     }
@@ -348,12 +372,12 @@ impl TrafficSums {
     fn new(query: &Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
         let measure = query.measure;
         // ClickHouse applies the filter to events.
-        let bare = match measure {
+        let unfiltered = match measure {
             Measure::Events => Arc::new(query.unconditional()),
             _ => Arc::clone(query),
         };
-        let by_flow = bare.flow_parts() != FlowParts::default();
-        let grouping = Grouping::new(bare, columns, sums);
+        let by_flow = unfiltered.flow_parts() != FlowParts::default();
+        let grouping = Grouping::new(unfiltered, columns, sums);
         Self {
             grouping,
             columns,
@@ -373,7 +397,10 @@ impl TrafficSums {
 
     fn add_rows(&mut self, body: &[u8]) -> Result<Page, Failure> {
         let sums: Vec<SumRow> = rows::read(body)?;
-        let last = sums.last().map_or((0, 0), |sum| (sum.column, sum.hash));
+        let last = sums.last().map_or_else(RowPosition::default, |row| RowPosition {
+            column: row.column,
+            hash: row.hash,
+        });
         let page = Page {
             rows: sums.len(),
             last,
@@ -410,7 +437,7 @@ impl TrafficSums {
                     Some(FlowKey::of_id(0))
                 };
                 let group = key.map(|key| self.grouping.flow(&key, &selected.1));
-                if self.flows.len() < MAX_KNOWN {
+                if self.flows.len() < MAX_CACHED_FLOWS {
                     self.flows.insert(selected, group);
                 }
                 group
@@ -486,7 +513,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     let mut columns = Vec::new();
     let known = format!("multiIf(flow = '', 0, startsWith(flow, 'flow-id:'), 1, {IS_V4}, 4, 6)");
     columns.push((known, "known"));
-    for (column, name, part) in [("src", "sa", parts.src), ("dst", "da", parts.dst)] {
+    for (column, name, part) in [("src", "src_part", parts.src), ("dst", "dst_part", parts.dst)] {
         // IPv4 addresses are stored as ::ffff:a.b.c.d, so their prefixes are 96 bits longer.
         let v4 = 96 + u32::from(prefixes.v4.min(32));
         let v6 = prefixes.v6.min(128);
@@ -504,9 +531,9 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
         columns.push((HAS_PORTS.to_owned(), "ported"));
     }
     let numbers = [
-        ("sport", "sp", parts.src_port),
-        ("dport", "dp", parts.dst_port),
-        ("proto", "pr", parts.proto),
+        ("sport", "sport_part", parts.src_port),
+        ("dport", "dport_part", parts.dst_port),
+        ("proto", "proto_part", parts.proto),
     ];
     for (column, name, _) in numbers.into_iter().filter(|(_, _, is_needed)| *is_needed) {
         needed.push(column);
@@ -516,7 +543,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
 }
 
 /// Formats columns as `, expression AS name …`, and their names alone as `, name …`.
-fn listed(columns: &[(String, &str)]) -> (String, String) {
+fn column_lists(columns: &[(String, &str)]) -> (String, String) {
     let named = columns.iter().map(|(column, name)| match column == name {
         true => format!(", {column}"),
         false => format!(", {column} AS {name}"),
@@ -533,101 +560,107 @@ impl Statement {
         self,
         columns: Columns,
         query: &TrafficQuery,
-        tables: &(String, String),
+        tables: &PathTables,
         page: PageRequest,
     ) -> Self {
         let pieces = columns.pieces();
         let known = pieces.last().map_or(page.from, |piece| piece.to);
         let mut statement = self.minutes(
             Span::new(page.from, page.end.min(known).max(page.from)),
-            &OF_FLOWS,
+            &FLOW_ROLLUPS,
         );
-        let there = statement.flows_there();
-        let (needed, asked) = flow_columns(query.flow_parts(), query.prefixes);
-        let (named, names) = listed(&asked);
+        let is_selected = statement.flow_is_selected();
+        let (needed, selected) = flow_columns(query.flow_parts(), query.prefixes);
+        let (named, names) = column_lists(&selected);
         let summed = statement.parts("ts, flow", &needed);
-        let more: String = needed.iter().map(|column| format!(", {column}")).collect();
-        let any: String = needed
+        let columns_sql: String = needed.iter().map(|column| format!(", {column}")).collect();
+        let any_columns: String = needed
             .iter()
             .map(|column| format!(", any({column}) AS {column}"))
             .collect();
-        let (begin, length) = begin_of(&pieces);
+        let IntervalSql { begin, length } = interval_sql(&pieces);
         let counted = format!(
-            "SELECT flow, begin, length, sum(values) AS a, min(least) AS b, max(most) AS c, {} AS d{any} FROM (\
-             SELECT flow, values, least, most, total, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin{more} FROM ({summed})) \
+            "SELECT flow, begin, length, sum(values) AS value_count, min(least) AS value_min, max(most) AS value_max, {} AS value_sum{any_columns} FROM (\
+             SELECT flow, values, least, most, total, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin{columns_sql} FROM ({summed})) \
              GROUP BY flow, begin, length",
-            sum_of("total")
+            saturating_sum("total")
         );
         let (source, path) = match query.needs_paths() {
             false => (format!("({counted})"), ""),
             true => {
-                let lives = statement.flow_lifetimes(columns.from(), columns.to(), &[there], None, tables);
-                let path = "tupleElement(took[greatest(1, arrayCount(one -> one.1 < begin + length, took))], 2) AS path";
+                let lifetimes =
+                    statement.flow_lifetimes(columns.from(), columns.to(), &[is_selected], None, tables);
+                let path = "tupleElement(path_starts[greatest(1, arrayCount(start -> start.1 < begin + length, path_starts))], 2) AS path";
                 let counted = format!(
-                    "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, took FROM ({lives})) AS life USING flow)"
+                    "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, path_starts FROM ({lifetimes})) AS lifetimes USING flow)"
                 );
                 (counted, ", path")
             }
         };
-        let at = column_of("begin", columns);
+        let index = column_index("begin", columns);
         // Reports without a latency are separate, since they must not count in a mean.
-        let (values, valued) = match query.measure.is_count() {
+        let (values, has_values) = match query.measure.is_count() {
             true => (String::new(), ""),
             false => (
-                format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")),
-                ", b <= c",
+                format!(
+                    ", min(value_min) AS least, max(value_max) AS most, {} AS total",
+                    saturating_sum("value_sum")
+                ),
+                ", value_min <= value_max",
             ),
         };
-        let hash = hash_of(&format!("at{names}{path}{valued}"));
+        let hash = hash_sql(&format!("column_index{names}{path}{has_values}"));
         statement.text = page.sql(&format!(
-            "SELECT {at} AS at, {hash} AS h, sum(a) AS n{values}{named}{path} FROM {source} GROUP BY at{valued}{names}{path}"
+            "SELECT {index} AS column_index, {hash} AS row_hash, sum(value_count) AS amount{values}{named}{path} \
+             FROM {source} GROUP BY column_index{has_values}{names}{path}"
         ));
         statement.in_rows()
     }
 
     /// Counts events grouped by the selected columns. The filter's result is one of the columns.
     fn event_traffic(mut self, columns: Columns, query: &TrafficQuery, page: PageRequest) -> Self {
-        let bare = query.unconditional();
-        let parts = bare.event_parts();
-        let mut asked: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
+        let unfiltered = query.unconditional();
+        let parts = unfiltered.event_parts();
+        let mut selected: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
         if let Some(condition) = &query.condition {
             let text = condition.to_clickhouse(&mut |kind, value| self.value(kind, value));
-            asked.push((format!("ifNull({text}, 0) != 0"), "wanted"));
+            selected.push((format!("ifNull({text}, 0) != 0"), "wanted"));
         }
         if parts.flow {
-            asked.extend(flow_columns(bare.flow_parts(), bare.prefixes).1);
+            selected.extend(flow_columns(unfiltered.flow_parts(), unfiltered.prefixes).1);
         }
-        let further: [(bool, &[&'static str]); 4] = [
+        let optional_columns: [(bool, &[&'static str]); 4] = [
             (parts.metric, &["metric"]),
             (parts.path, &["path"]),
             (parts.location, &["node", "interface", "queue"]),
             (parts.cause, &["rule", "reason"]),
         ];
-        for (_, names) in further.into_iter().filter(|(is_asked, _)| *is_asked) {
-            asked.extend(names.iter().map(|name| ((*name).to_owned(), *name)));
+        for (_, names) in optional_columns.into_iter().filter(|(is_needed, _)| *is_needed) {
+            selected.extend(names.iter().map(|name| ((*name).to_owned(), *name)));
         }
-        let (named, names) = listed(&asked);
+        let (named, names) = column_lists(&selected);
         let events = self.table.clone();
-        let once = self.once(&events, named.trim_start_matches(", "), page.from, page.end);
-        let at = column_of("time", columns);
-        let hash = hash_of(&format!("at{names}"));
+        let deduplicated = self.deduplicated(&events, named.trim_start_matches(", "), page.from, page.end);
+        let index = column_index("time", columns);
+        let hash = hash_sql(&format!("column_index{names}"));
         self.text = page.sql(&format!(
-            "SELECT {at} AS at, {hash} AS h, count() AS n{names} FROM ({once}) GROUP BY at{names}"
+            "SELECT {index} AS column_index, {hash} AS row_hash, count() AS amount{names} FROM ({deduplicated}) \
+             GROUP BY column_index{names}"
         ));
         self.in_rows()
     }
 
     /// Selects rollups of nodes, queues and links. With `after`, the start of a minute, only later rollups are selected, and
     /// rollups of series without a one-minute rollup for that minute.
-    fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
-        let own = [
+    fn series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
+        let series_terms = [
             format!("metric = '{}'", metric.name()),
             "flow = ''".to_owned(),
             format!("node != {ABSENT}"),
         ];
         if let Some(minute) = after {
             let next = minute.saturating_add(MINUTE);
-            self.terms = own.to_vec();
+            self.terms = series_terms.to_vec();
             self.terms.push("interval = 60".to_owned());
             self.range(Some(minute), Some(next));
             let source = self.source();
@@ -637,7 +670,7 @@ impl Statement {
             let later = self.time("ts >=", next);
             self.terms.push(format!("({later} OR {unknown})"));
         }
-        self.terms.extend(own);
+        self.terms.extend(series_terms);
         self.terms.push(format!("interval = {interval}"));
         self
     }
@@ -646,13 +679,14 @@ impl Statement {
     fn series_traffic(mut self, columns: Columns, page: PageRequest) -> Self {
         self.range(Some(page.from), Some(page.end));
         let summed = self.parts("ts, node, interface, queue", &[]);
-        let at = column_of("toUnixTimestamp64Nano(ts)", columns);
+        let index = column_index("toUnixTimestamp64Nano(ts)", columns);
         let key = "node, interface, queue";
-        let hash = hash_of(&format!("at, {key}"));
+        let hash = hash_sql(&format!("column_index, {key}"));
         self.text = page.sql(&format!(
-            "SELECT {at} AS at, {hash} AS h, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
-             SELECT ts, {key}, values, least AS b, most AS c, total AS d FROM ({summed})) GROUP BY at, {key}",
-            sum_of("d")
+            "SELECT {index} AS column_index, {hash} AS row_hash, {key}, sum(values) AS amount, min(value_min) AS least, \
+             max(value_max) AS most, {} AS total FROM (SELECT ts, {key}, values, least AS value_min, most AS value_max, \
+             total AS value_sum FROM ({summed})) GROUP BY column_index, {key}",
+            saturating_sum("value_sum")
         ));
         self.in_rows()
     }
@@ -667,21 +701,22 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the flows of a time span with their sums, most reports first; at most `most` + 1.
-    fn sums(self, span: Span, most: usize) -> Self {
-        let mut statement = self.minutes(span, &OF_FLOWS);
+    /// Selects the flows of a time span with their sums, most reports first; at most `limit` + 1.
+    fn sums(self, span: Span, limit: usize) -> Self {
+        let mut statement = self.minutes(span, &FLOW_ROLLUPS);
         let summed = statement.parts("ts, flow", &[]);
-        let most = most + 1;
-        statement.text =
-            format!("SELECT flow, {SUM} FROM ({summed}) GROUP BY flow ORDER BY n DESC, flow LIMIT {most}");
+        let limit = limit + 1;
+        statement.text = format!(
+            "SELECT flow, {SUM} FROM ({summed}) GROUP BY flow ORDER BY value_count DESC, flow LIMIT {limit}"
+        );
         statement.in_rows()
     }
 
     /// Counts the flows and the flow rollups of a time span.
     fn sizes(self, span: Span) -> Self {
-        let mut statement = self.minutes(span, &OF_FLOWS);
+        let mut statement = self.minutes(span, &FLOW_ROLLUPS);
         statement.text = format!(
-            "SELECT uniq(flow) AS of, count() AS n FROM {}",
+            "SELECT uniq(flow) AS flows, count() AS rollups FROM {}",
             statement.source()
         );
         statement.in_rows()
@@ -690,9 +725,9 @@ impl Statement {
     /// Counts the rows in each time column, latest first.
     fn sizes_of_columns(mut self, columns: Columns) -> Self {
         self.range(Some(columns.from()), Some(columns.to()));
-        let at = column_of("toUnixTimestamp64Nano(ts)", columns);
+        let index = column_index("toUnixTimestamp64Nano(ts)", columns);
         self.text = format!(
-            "SELECT {at} AS of, count() AS n FROM {} GROUP BY of ORDER BY of DESC",
+            "SELECT {index} AS key, count() AS amount FROM {} GROUP BY key ORDER BY key DESC",
             self.source()
         );
         self.in_rows()
@@ -700,12 +735,12 @@ impl Statement {
 }
 
 /// Returns SQL for the index of the time column that contains a time.
-fn column_of(time: &str, columns: Columns) -> String {
+fn column_index(time: &str, columns: Columns) -> String {
     format!("intDiv({time} - {}, {})", columns.from(), columns.column())
 }
 
 /// Returns the page size in rows: as many as fit into a response.
-fn page_of(query: &TrafficQuery) -> usize {
+fn page_rows(query: &TrafficQuery) -> usize {
     let parts = query.flow_parts();
     let events = query.unconditional().event_parts();
     let is_count = query.measure.is_count();
@@ -729,19 +764,19 @@ fn page_of(query: &TrafficQuery) -> usize {
     ];
     let width: usize = widths
         .iter()
-        .filter(|(is_there, _)| *is_there)
+        .filter(|(is_selected, _)| *is_selected)
         .map(|(_, width)| width)
         .sum();
-    ANSWER / width
+    RESPONSE_BYTES / width
 }
 
 /// Returns SQL for a hash of columns. They are converted to text, because the hash of NULL would be NULL.
-fn hash_of(columns: &str) -> String {
+fn hash_sql(columns: &str) -> String {
     format!("cityHash64(toString(tuple({columns})))")
 }
 
 /// Returns SQL for the sum of a column, saturating at the store's maximum.
-fn sum_of(column: &str) -> String {
+fn saturating_sum(column: &str) -> String {
     format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
 }
 

@@ -19,18 +19,18 @@ use view::fill;
 /// Memory limit of a helper, bytes: page caches, sorting, and the response.
 const MAX_MEMORY: u64 = 1 << 30;
 /// Limit of SQLite's heap, bytes: page caches, sorting, grouping and materialisation. There are no temporary files.
-const MAX_SORTED: u64 = 640 << 20;
+const MAX_SQLITE_HEAP: u64 = 640 << 20;
 /// Maximum file size that it may write, bytes: the WAL's shared memory, which the first reader creates.
-const MAX_FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Serves queries from standard input over the files in `directory`, until the input ends.
 ///
 /// # Errors
 /// The directory cannot be read, or the server is gone.
 pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
-    let limited = nic::process::limit_own(MAX_MEMORY, MAX_FILE).map_err(|error| unlimited(&error));
-    let reader =
-        Reader::open_confined(directory, MAX_SORTED).map_err(|error| CliError::new(error.to_string()))?;
+    let limits = nic::process::limit_own(MAX_MEMORY, MAX_FILE_BYTES).map_err(|error| limit_error(&error));
+    let reader = Reader::open_confined(directory, MAX_SQLITE_HEAP)
+        .map_err(|error| CliError::new(error.to_string()))?;
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -42,7 +42,7 @@ pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     });
     let mut out = io::stdout().lock();
     for line in lines {
-        let (header, body) = answer(&reader, &limited, &line);
+        let (header, body) = answer(&reader, &limits, &line);
         let written = serde_json::to_writer(&mut out, &header)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n"))
@@ -54,22 +54,22 @@ pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
 }
 
 /// Formats the error if the limits cannot be set; then no query is run.
-fn unlimited(error: &nic::Error) -> String {
+fn limit_error(error: &nic::Error) -> String {
     format!(
         "queries run in a process with resource limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \
          packaging/hopwise.service does"
     )
 }
 
-fn answer(reader: &Reader, limited: &Result<(), String>, line: &str) -> (Header, Vec<u8>) {
-    if let Err(message) = limited {
+fn answer(reader: &Reader, limits: &Result<(), String>, line: &str) -> (Header, Vec<u8>) {
+    if let Err(message) = limits {
         return fault(message.clone());
     }
     let request: Request = match serde_json::from_str(line) {
         Ok(request) => request,
         Err(error) => return fault(error.to_string()),
     };
-    let rows = match ask(reader, &request) {
+    let rows = match run_query(reader, &request) {
         Ok(rows) => rows,
         Err(error) => {
             let refused = Header::Refused {
@@ -95,7 +95,7 @@ fn fault(message: String) -> (Header, Vec<u8>) {
     (refused, Vec::new())
 }
 
-fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
+fn run_query(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
     let started = Instant::now();
     let options = QueryOptions {
         from: request.from,
@@ -110,13 +110,13 @@ fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
         .rows
         .into_iter()
         .map(|row| row.into_iter().map(cell).collect());
-    let (rows, cut) = fill(rows, usize::MAX, MAX_BYTES);
+    let (rows, is_cut) = fill(rows, usize::MAX, MAX_BYTES);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
     let notes = request.notes.iter().cloned().chain(table.notes).collect();
     Ok(Rows {
         columns: table.columns,
         rows,
-        truncated: table.truncated || cut,
+        truncated: table.truncated || is_cut,
         notes,
         elapsed_ms,
     })
@@ -156,7 +156,7 @@ mod tests {
             notes: Vec::new(),
         };
         let line = serde_json::to_string(&request).unwrap();
-        let answered = |limited: &Result<(), String>| match answer(&reader, limited, &line) {
+        let answered = |limits: &Result<(), String>| match answer(&reader, limits, &line) {
             (Header::Answer { length }, body) => Ok(length == body.len()),
             (Header::Refused { storage, message, .. }, _) => Err((storage, message)),
         };

@@ -13,17 +13,17 @@ use super::{Header, MAX_BYTES, Request};
 use runtime::lock::lock;
 
 /// Time beyond the query's limit after which its helper is killed.
-const GRACE: Duration = Duration::from_millis(50);
+const KILL_GRACE: Duration = Duration::from_millis(50);
 /// Maximum number of idle helpers.
 const MAX_IDLE: usize = 2;
 /// Maximum length of a header, bytes.
-const MAX_HEADER: u64 = 1 << 20;
+const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// Runs each query in a helper process.
 #[derive(Debug)]
 pub struct Pool {
     directory: PathBuf,
-    more_time: &'static str,
+    time_limit_setting: &'static str,
     idle: Mutex<Vec<Helper>>,
 }
 
@@ -63,12 +63,12 @@ impl From<String> for QueryFailure {
 }
 
 impl Pool {
-    /// Creates a pool for queries over the files in `directory`. `more_time` names the option or setting that raises the time
+    /// Creates a pool for queries over the files in `directory`. `time_limit_setting` names the option or setting that raises the time
     /// limit, for error messages.
-    pub fn new(directory: PathBuf, more_time: &'static str) -> Self {
+    pub fn new(directory: PathBuf, time_limit_setting: &'static str) -> Self {
         Self {
             directory,
-            more_time,
+            time_limit_setting,
             idle: Mutex::default(),
         }
     }
@@ -78,21 +78,21 @@ impl Pool {
     /// # Errors
     /// The query was refused or took too long, or no helper could be started.
     pub async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
-        match time::timeout(request.timeout + GRACE, self.ask(request)).await {
+        match time::timeout(request.timeout + KILL_GRACE, self.run(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(Failure::Query(QueryFailure::from(format!(
                 "the query took longer than {}; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
                  raise {}",
                 rounded_text(request.timeout),
-                self.more_time
+                self.time_limit_setting
             )))),
         }
     }
 
-    async fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    async fn run(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         let idle = lock(&self.idle).pop();
         if let Some(mut helper) = idle
-            && let Ok(answer) = helper.ask(request).await
+            && let Ok(answer) = helper.run(request).await
         {
             self.put_back(helper);
             return answer;
@@ -103,7 +103,7 @@ impl Pool {
                 "cannot start a process for the query: {error}; check the memory and process limits of the machine"
             ))
         })?;
-        match helper.ask(request).await {
+        match helper.run(request).await {
             Ok(answer) => {
                 self.put_back(helper);
                 answer
@@ -149,13 +149,13 @@ impl Pool {
 
 impl Helper {
     /// Sends a request to the helper. The outer error means that the helper died.
-    async fn ask(&mut self, request: &Request) -> io::Result<Result<Vec<u8>, Failure>> {
+    async fn run(&mut self, request: &Request) -> io::Result<Result<Vec<u8>, Failure>> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         self.input.write_all(&line).await?;
         let mut header = Vec::new();
         (&mut self.output)
-            .take(MAX_HEADER)
+            .take(MAX_HEADER_BYTES)
             .read_until(b'\n', &mut header)
             .await?;
         if header.pop() != Some(b'\n') {

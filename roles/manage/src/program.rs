@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use manager::{intent::IntentSettings, inventory::InventorySettings};
-use runtime::control::Asked;
+use runtime::control::IntentDetection;
 use settings::listen::Listen;
 
 use crate::settings::ManagerSettings;
@@ -36,5 +36,5 @@ pub trait Detection: Debug + Send + Sync {
     ///
     /// # Errors
     /// The reason, as a message.
-    fn check(&self, asked: &Asked) -> Result<(), String>;
+    fn check(&self, asked: &IntentDetection) -> Result<(), String>;
 }

@@ -41,7 +41,10 @@ impl Random {
             0
         };
         let value = one_less(self.next(most)).map(|value| value << (value % 2 * 31));
-        let first = (self.next(3) == 0).then(|| (one_less(self.next(most)), one_less(self.next(1 << 32))));
+        let first = (self.next(3) == 0).then(|| FirstLatencies {
+            flow: one_less(self.next(most)),
+            hop: one_less(self.next(1 << 32)),
+        });
         let values = Values { value, first };
         Counted {
             class,
@@ -68,7 +71,7 @@ type Stored = (
     (u8, Option<u8>, u32, Option<u8>),
     [u64; 3],
     [u32; 2],
-    (Option<u64>, Option<First>),
+    (Option<u64>, Option<[Option<u64>; 2]>),
 );
 
 fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
@@ -90,7 +93,7 @@ fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
         (class.kind, class.metric, class.rule, class.reason),
         location,
         [flow, path],
-        (values.value, values.first),
+        (values.value, values.first.map(|first| [first.flow, first.hop])),
     )
 }
 
@@ -101,7 +104,7 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
     let mut select = conn.prepare("SELECT id, count, events FROM block_data").unwrap();
     let mut rows = select.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
-        let minute = minute_of(row.get(0).unwrap());
+        let minute = block_minute(row.get(0).unwrap());
         *blocks.entry(minute).or_default() += 1;
         let bytes: Vec<u8> = row.get(2).unwrap();
         let before = found.len();
@@ -165,7 +168,10 @@ fn each_event_is_in_one_block_of_its_minute() {
     assert_eq!(found.len(), expected.len());
     assert!(found == expected, "other events");
     // Small ones were joined as they became many.
-    assert!(blocks.values().all(|count| *count <= MAX_SMALL + 2), "{blocks:?}");
+    assert!(
+        blocks.values().all(|count| *count <= MAX_SMALL_BLOCKS + 2),
+        "{blocks:?}"
+    );
     assert!(expected.len() > 80_000 + 20_000, "{}", expected.len());
 }
 
@@ -213,7 +219,7 @@ fn many_minutes_of_one_transaction_do_not_pile_up() {
     let mut random = Random(5);
     for minute in 0..1_000 {
         blocks.event(&conn, minute * MINUTE, 0, &random.event(9)).unwrap();
-        assert!(blocks.others.len() <= MAX_MINUTES && blocks.open.len() <= MAX_MINUTES);
+        assert!(blocks.other_minutes.len() <= MAX_MINUTES && blocks.recent_minutes.len() <= MAX_MINUTES);
     }
     blocks.write(&conn).unwrap();
     assert_eq!(all(&conn).0.len(), 1_000);
@@ -224,8 +230,8 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
     let mut random = Random(11);
     let mut builder = Builder::default();
     (0..500).for_each(|_| builder.push(random.next(60) as u8, &random.event(40)));
-    builder.close();
-    let (_, bytes) = builder.full.remove(0);
+    builder.encode();
+    let bytes = builder.encoded.remove(0).bytes;
     let mut errors = 0;
     let mut read = 0;
     for _ in 0..20_000 {
@@ -266,7 +272,7 @@ fn the_last_minute_that_there_is_has_blocks_too() {
         blocks.write(&conn).unwrap();
         assert_eq!(all(&conn).0.len(), count);
     }
-    assert!(all(&conn).1[&minute] <= MAX_SMALL + 1);
+    assert!(all(&conn).1[&minute] <= MAX_SMALL_BLOCKS + 1);
 }
 
 #[test]
@@ -298,12 +304,12 @@ fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
         if count == 4 {
             conn.execute(
                 "UPDATE block_data SET events = x'01' WHERE id = ?1",
-                [first_id(70 * MINUTE) + 2],
+                [first_block_id(70 * MINUTE) + 2],
             )
             .unwrap();
             conn.execute(
                 "UPDATE block_data SET events = 'text' WHERE id = ?1",
-                [first_id(70 * MINUTE) + 3],
+                [first_block_id(70 * MINUTE) + 3],
             )
             .unwrap();
         }
@@ -315,7 +321,10 @@ fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
     );
     let (found, blocks) = all(&conn);
     assert_eq!(found.len(), 198);
-    assert!(blocks.values().all(|count| *count <= MAX_SMALL + 1), "{blocks:?}");
+    assert!(
+        blocks.values().all(|count| *count <= MAX_SMALL_BLOCKS + 1),
+        "{blocks:?}"
+    );
 }
 
 /// A block whose events take no bytes, because those of a class are all the same.

@@ -13,9 +13,9 @@ use crate::spans::SeriesKey;
 use crate::traffic::EventGroup;
 
 /// Maximum number of nodes that a filter names.
-const MAX_NAMED: usize = 64;
+const MAX_FILTER_NODES: usize = 64;
 /// Maximum number of nodes in a path pattern.
-const MAX_STEPS: usize = 64;
+const MAX_PATTERN_NODES: usize = 64;
 
 wire::named! {
     /// A property by which values are grouped.
@@ -218,16 +218,16 @@ impl Dimension {
             Part::Text(label) | Part::Flow(label) => {
                 let nodes = labels
                     .iter()
-                    .filter(|(_, of_node)| of_node.contains(label))
-                    .take(MAX_NAMED + 1);
+                    .filter(|(_, node_labels)| node_labels.contains(label))
+                    .take(MAX_FILTER_NODES + 1);
                 let nodes: Vec<String> = nodes.map(|(node, _)| node.to_string()).collect();
-                if nodes.is_empty() || nodes.len() > MAX_NAMED {
+                if nodes.is_empty() || nodes.len() > MAX_FILTER_NODES {
                     return None;
                 }
                 format!("node in ({})", nodes.join(", "))
             }
             // A path pattern has a maximum length and cannot match an unavailable node.
-            Part::Path(path) if path.len() > MAX_STEPS || path.contains(&u32::MAX) => return None,
+            Part::Path(path) if path.len() > MAX_PATTERN_NODES || path.contains(&u32::MAX) => return None,
             Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
             Part::Link(from, to) => format!("path ~ {from}>{to}"),
             Part::Queue(node, None) => format!("node == {node}"),

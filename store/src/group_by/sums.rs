@@ -5,7 +5,7 @@
 //! filters and group lookups run once per item. `memberships` maps a number to its groups.
 //!
 //! Memory is bounded. If the cells (groups times columns) of all groups do not fit, the first pass only ranks groups by their
-//! totals; `wants_more` then keeps the largest ones and asks the reader for a second pass.
+//! totals; `begin_second_pass` then keeps the largest ones and asks the reader for a second pass.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::spans::{SeriesKey, SpanSum};
 use crate::traffic::{Columns, Counted, EventGroup, Tally};
 
 /// Pseudo group of all values that are not summed separately.
-const REST: u32 = u32::MAX;
+const OTHERS: u32 = u32::MAX;
 /// Item number of everything that the filter rejects.
-const UNWANTED: u32 = 0;
+const REJECTED: u32 = 0;
 /// Maximum number of groups: about 40 MB.
 const MAX_GROUPS: usize = 200_000;
 /// Maximum number of distinct sets of groups, such as the nodes of a path: about 80 MB.
 const MAX_MEMBERSHIPS: usize = 400_000;
 /// Maximum number of cached item numbers: about 40 MB.
-const MAX_NUMBERS: usize = 200_000;
+const MAX_CACHED_ITEMS: usize = 200_000;
 /// Maximum number of cells: 32 MB of [`Sums`], or four times as many counts. With more, a second pass reads the largest
 /// groups.
 const MAX_CELLS: usize = 1 << 20;
 /// Maximum number of groups of one item: a flow over 32 nodes and 31 links has fewer.
-const MAX_COMBINED: usize = 1_024;
+const MAX_GROUPS_PER_ITEM: usize = 1_024;
 
 /// Aggregates of the values in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -50,8 +50,14 @@ pub struct Sums {
     pub valued: u64,
 }
 
-/// A group in the answer: its value in each dimension, and its sums by column.
-pub type Group = (Vec<Part>, Vec<Option<Sums>>);
+/// A group in the answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    /// The group's value in each dimension of the query.
+    pub parts: Vec<Part>,
+    /// The group's sums per column.
+    pub sums: Vec<Option<Sums>>,
+}
 
 /// The answer to a query about traffic. Sums of a column are `None` if nothing was stored at all in that time, if it is not
 /// complete yet, or if it was not counted.
@@ -59,10 +65,12 @@ pub type Group = (Vec<Part>, Vec<Option<Sums>>);
 pub struct Traffic {
     /// The columns of the answer.
     pub columns: Columns,
-    /// The largest groups in descending order: their parts, and their sums per column.
+    /// The largest groups in descending order.
     pub groups: Vec<Group>,
-    /// The number of other groups, and their joint sums per column.
-    pub others: (u64, Vec<Option<Sums>>),
+    /// The number of other groups.
+    pub other_groups: u64,
+    /// The joint sums of the other groups per column.
+    pub others: Vec<Option<Sums>>,
     /// Sums of all values per column; a value that belongs to several groups counts once.
     pub total: Vec<Option<Sums>>,
     /// Start of the counted columns, ns, if earlier ones were left out.
@@ -82,12 +90,13 @@ pub struct Grouping {
     groups: HashMap<Vec<Part>, u32>,
     /// The total of each group over all columns, to rank it. Not kept in the second pass.
     ranks: Vec<Sums>,
-    /// True in the second pass: only the groups in `groups` are summed separately, all others go into `rest`.
+    /// True in the second pass: only the groups in `groups` are summed separately, all other values go into `others`.
     is_closed: bool,
     /// Number of groups outside `groups` in the second pass.
-    others: u64,
+    other_groups: u64,
     cells: Cells,
-    rest: Vec<Sums>,
+    /// Sums per column of all values outside the separately summed groups.
+    others: Vec<Sums>,
     total: Vec<Sums>,
     /// Columns in which the store has any record.
     seen: Vec<bool>,
@@ -96,14 +105,14 @@ pub struct Grouping {
     /// Item numbers by their set of groups: items with the same groups share a number.
     numbers: HashMap<Vec<u32>, u32>,
     /// Classes of flows that no dimension of the query can tell apart; `None` if the filter tests the flow key.
-    alike: Option<HashMap<Vec<Part>, u32>>,
+    flow_classes: Option<HashMap<Vec<Part>, u32>>,
     /// Cache of item numbers by flow and path, as far as the query needs them: each file asks for its flows again.
     flow_numbers: HashMap<(Option<FlowKey>, Vec<u32>), u32, Seeded>,
     /// Cache of item numbers of events, for queries that need only the event's flow.
     event_numbers: HashMap<FlowKey, u32, Seeded>,
     /// There were more than [`MAX_GROUPS`] groups.
     is_full: bool,
-    /// An item has more than [`MAX_COMBINED`] groups, or there are more than [`MAX_MEMBERSHIPS`] sets of groups.
+    /// An item has more than [`MAX_GROUPS_PER_ITEM`] groups, or there are more than [`MAX_MEMBERSHIPS`] sets of groups.
     is_cut: bool,
 }
 
@@ -129,12 +138,12 @@ impl Cells {
 
     /// Returns true if a table of this many groups is within the maximum size.
     fn fits(&self, groups: usize) -> bool {
-        let most = if self.is_count {
+        let max_cells = if self.is_count {
             MAX_CELLS * size_of::<Sums>() / size_of::<u64>()
         } else {
             MAX_CELLS
         };
-        groups.saturating_mul(self.columns) <= most
+        groups.saturating_mul(self.columns) <= max_cells
     }
 
     /// Replaces the table by an empty one with this many groups.
@@ -215,7 +224,7 @@ impl Sums {
 impl Grouping {
     /// Returns an empty grouping. `sums` holds each flow's sums over the whole span, if the filter tests them.
     pub fn new(query: Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
-        let alike = (!query.filters_flows()).then(HashMap::new);
+        let flow_classes = (!query.filters_flows()).then(HashMap::new);
         let cells = Cells::new(columns.count(), query.measure.is_count());
         let mut grouping = Self {
             query,
@@ -224,14 +233,14 @@ impl Grouping {
             groups: HashMap::new(),
             ranks: Vec::new(),
             is_closed: false,
-            others: 0,
+            other_groups: 0,
             cells,
-            rest: Vec::new(),
+            others: Vec::new(),
             total: Vec::new(),
             seen: Vec::new(),
             memberships: Vec::new(),
             numbers: HashMap::new(),
-            alike,
+            flow_classes,
             flow_numbers: HashMap::default(),
             event_numbers: HashMap::default(),
             is_full: false,
@@ -248,7 +257,7 @@ impl Grouping {
 
     /// Returns true if the files must be read a second time because the cells of all groups exceed the maximum size. It then
     /// keeps only the groups with the largest totals.
-    pub fn wants_more(&mut self) -> bool {
+    pub fn begin_second_pass(&mut self) -> bool {
         if self.cells.fits(self.groups.len()) || self.is_closed {
             return false;
         }
@@ -260,7 +269,7 @@ impl Grouping {
             .map(|(parts, group)| (self.ranks[group as usize].rank(is_count), parts))
             .collect();
         ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        self.others = ranked.len().saturating_sub(self.query.top) as u64;
+        self.other_groups = ranked.len().saturating_sub(self.query.top) as u64;
         ranked.truncate(self.query.top);
         self.groups = ranked.into_iter().map(|(_, parts)| parts).zip(0..).collect();
         self.is_closed = true;
@@ -302,26 +311,30 @@ impl Grouping {
             let by_rank = b.rank(is_count).cmp(&a.rank(is_count));
             by_rank.then_with(|| a_parts.cmp(b_parts))
         });
-        let beyond = ranked.split_off(ranked.len().min(self.query.top));
+        let unlisted = ranked.split_off(ranked.len().min(self.query.top));
         let groups: Vec<Group> = ranked
             .iter()
-            .map(|(_, parts, group)| ((*parts).clone(), only_known(&self.row(*group), &known)))
+            .map(|(_, parts, group)| Group {
+                parts: (*parts).clone(),
+                sums: only_known(&self.row(*group), &known),
+            })
             .collect();
-        let others = if self.is_closed {
-            self.others
+        let other_groups = if self.is_closed {
+            self.other_groups
         } else {
-            beyond.len() as u64 + u64::from(self.is_full)
+            unlisted.len() as u64 + u64::from(self.is_full)
         };
-        let mut rest = self.rest.clone();
-        for (_, _, group) in &beyond {
-            for (column, sums) in rest.iter_mut().enumerate() {
+        let mut others = self.others.clone();
+        for (_, _, group) in &unlisted {
+            for (column, sums) in others.iter_mut().enumerate() {
                 sums.join(&self.cells.get(*group, column));
             }
         }
         Traffic {
             columns,
             groups,
-            others: (others, only_known(&rest, &known)),
+            other_groups,
+            others: only_known(&others, &known),
             total: only_known(&self.total, &known),
             counted_from: counted.from,
             truncated: self.is_full || self.is_cut || counted.truncated,
@@ -332,13 +345,14 @@ impl Grouping {
     /// dimension.
     fn number(&mut self, parts: Vec<Vec<Part>>) -> u32 {
         let mut combined: Vec<Vec<Part>> = vec![Vec::new()];
-        let all = parts.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
-        self.is_cut |= all.is_none_or(|all| all > MAX_COMBINED);
+        let combinations = parts.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
+        self.is_cut |= combinations.is_none_or(|count| count > MAX_GROUPS_PER_ITEM);
         for dimension_parts in parts {
-            let mut next = Vec::with_capacity((combined.len() * dimension_parts.len()).min(MAX_COMBINED));
-            for before in &combined {
-                for part in dimension_parts.iter().take(MAX_COMBINED - next.len()) {
-                    let mut parts = before.clone();
+            let mut next =
+                Vec::with_capacity((combined.len() * dimension_parts.len()).min(MAX_GROUPS_PER_ITEM));
+            for prefix in &combined {
+                for part in dimension_parts.iter().take(MAX_GROUPS_PER_ITEM - next.len()) {
+                    let mut parts = prefix.clone();
                     parts.push(part.clone());
                     next.push(parts);
                 }
@@ -348,7 +362,7 @@ impl Grouping {
         let mut groups: Vec<u32> = combined.into_iter().map(|parts| self.group(parts)).collect();
         if self.memberships.len() >= MAX_MEMBERSHIPS && !self.numbers.contains_key(&groups) {
             self.is_cut = true;
-            groups = vec![REST];
+            groups = vec![OTHERS];
         }
         if let Some(number) = self.numbers.get(&groups) {
             return *number;
@@ -364,13 +378,13 @@ impl Grouping {
             return *group;
         }
         if self.is_closed {
-            return REST;
+            return OTHERS;
         }
         if self.groups.len() >= MAX_GROUPS {
             self.is_full = true;
-            return REST;
+            return OTHERS;
         }
-        let group = u32::try_from(self.groups.len()).unwrap_or(REST);
+        let group = u32::try_from(self.groups.len()).unwrap_or(OTHERS);
         self.groups.insert(parts, group);
         self.ranks.push(Sums::default());
         if self.cells.fits(self.groups.len()) {
@@ -379,7 +393,7 @@ impl Grouping {
         group
     }
 
-    /// Returns the number of an item with these facts, or [`UNWANTED`] if the filter rejects it. `parts` returns its groups
+    /// Returns the number of an item with these facts, or [`REJECTED`] if the filter rejects it. `parts` returns its groups
     /// in one dimension.
     fn number_with(
         &mut self,
@@ -390,7 +404,7 @@ impl Grouping {
         if let Some(condition) = &query.condition
             && !condition.matches(facts)
         {
-            return UNWANTED;
+            return REJECTED;
         }
         let context = PartContext {
             prefixes: query.prefixes,
@@ -440,10 +454,10 @@ impl Tally for Grouping {
         }
         self.cells
             .clear(if self.is_closed { self.groups.len() } else { 0 });
-        self.rest = vec![Sums::default(); columns];
+        self.others = vec![Sums::default(); columns];
         self.total = vec![Sums::default(); columns];
         self.seen = vec![false; columns];
-        // Number 0 is [`UNWANTED`], which belongs to no group.
+        // Number 0 is [`REJECTED`], which belongs to no group.
         self.memberships = vec![Vec::new()];
         self.numbers = HashMap::new();
         self.flow_numbers.clear();
@@ -467,7 +481,7 @@ impl Tally for Grouping {
             return *number;
         }
         let number = self.number_flow(flow, path);
-        if self.flow_numbers.len() < MAX_NUMBERS {
+        if self.flow_numbers.len() < MAX_CACHED_ITEMS {
             self.flow_numbers.insert(key, number);
         }
         number
@@ -487,29 +501,29 @@ impl Tally for Grouping {
             dimension.event_parts(event, context)
         });
         if let Some(flow) = flow
-            && self.event_numbers.len() < MAX_NUMBERS
+            && self.event_numbers.len() < MAX_CACHED_ITEMS
         {
             self.event_numbers.insert(flow, number);
         }
         number
     }
 
-    fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
-        let alike = self.alike.as_mut()?;
+    fn flow_class(&mut self, flow: &FlowKey) -> Option<u32> {
+        let classes = self.flow_classes.as_mut()?;
         let context = PartContext {
             prefixes: self.query.prefixes,
             labels: &self.query.labels,
         };
         let by = self.query.by.iter().filter(|dimension| dimension.is_of_flow());
         let parts: Vec<Part> = by.map(|dimension| dimension.key_part(flow, context)).collect();
-        if let Some(number) = alike.get(&parts) {
+        if let Some(number) = classes.get(&parts) {
             return Some(*number);
         }
-        if alike.len() >= MAX_GROUPS {
+        if classes.len() >= MAX_GROUPS {
             return None;
         }
-        let next = u32::try_from(alike.len()).ok()?;
-        alike.insert(parts, next);
+        let next = u32::try_from(classes.len()).ok()?;
+        classes.insert(parts, next);
         Some(next)
     }
 
@@ -536,7 +550,7 @@ impl Tally for Grouping {
     }
 
     fn add(&mut self, number: u32, column: usize, sum: &SpanSum) {
-        if number == UNWANTED || column >= self.columns.count() {
+        if number == REJECTED || column >= self.columns.count() {
             return;
         }
         let Some(groups) = self.memberships.get(number as usize) else {
@@ -544,8 +558,8 @@ impl Tally for Grouping {
         };
         self.total[column].add(sum);
         for group in groups {
-            if *group == REST {
-                self.rest[column].add(sum);
+            if *group == OTHERS {
+                self.others[column].add(sum);
                 continue;
             }
             self.cells.add(*group, column, sum);

@@ -59,7 +59,7 @@ fn asked(query: TrafficQuery, flows: std::ops::Range<u32>) -> Traffic {
     let mut grouping = Grouping::new(Arc::new(query), columns, HashMap::new());
     loop {
         fill(&mut grouping, flows.clone());
-        if !grouping.wants_more() {
+        if !grouping.begin_second_pass() {
             return grouping.answer(Counted::default());
         }
     }
@@ -74,20 +74,20 @@ fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
     for top in [1, 3, 50] {
         let traffic = asked(query(Measure::Reports, &[Dimension::Src], top), 1..21);
         assert_eq!(traffic.groups.len(), top.min(20));
-        assert_eq!(traffic.others.0, 20 - top.min(20) as u64);
+        assert_eq!(traffic.other_groups, 20 - top.min(20) as u64);
         let first = &traffic.groups[0];
-        assert_eq!(first.0, [Part::Address("10.0.0.20".parse().unwrap())]);
+        assert_eq!(first.parts, [Part::Address("10.0.0.20".parse().unwrap())]);
         let mut expected = vec![Some(0); 10];
         expected[0] = Some(20);
-        assert_eq!(counts(&first.1), expected);
+        assert_eq!(counts(&first.sums), expected);
         for column in 0..10 {
             let parts: u64 = traffic
                 .groups
                 .iter()
-                .map(|(_, values)| count_at(values, column))
+                .map(|group| count_at(&group.sums, column))
                 .sum();
             assert_eq!(
-                parts + count_at(&traffic.others.1, column),
+                parts + count_at(&traffic.others, column),
                 count_at(&traffic.total, column)
             );
         }
@@ -110,13 +110,13 @@ fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
     let greatest: Vec<u64> = traffic
         .groups
         .iter()
-        .map(|(_, values)| Sums::total(values).count)
+        .map(|group| Sums::total(&group.sums).count)
         .collect();
     assert_eq!(greatest, [120_000, 119_999, 119_998, 119_997, 119_996]);
     let all: u64 = flows.map(u64::from).sum();
-    let others = Sums::total(&traffic.others.1).count;
+    let others = Sums::total(&traffic.others).count;
     assert_eq!(
-        (traffic.others.0, others),
+        (traffic.other_groups, others),
         (119_995, all - greatest.iter().sum::<u64>())
     );
     assert_eq!(Sums::total(&traffic.total).count, all);
@@ -129,10 +129,10 @@ fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
     let parts: u64 = traffic
         .groups
         .iter()
-        .map(|(_, values)| Sums::total(values).count)
+        .map(|group| Sums::total(&group.sums).count)
         .sum();
     assert_eq!(
-        parts + Sums::total(&traffic.others.1).count,
+        parts + Sums::total(&traffic.others).count,
         (1..200_101).sum::<u64>()
     );
     assert!(traffic.truncated);
@@ -144,7 +144,7 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
     let found: Vec<_> = node
         .groups
         .iter()
-        .map(|(parts, values)| (parts[0].to_string(), Sums::total(values).count))
+        .map(|group| (group.parts[0].to_string(), Sums::total(&group.sums).count))
         .collect();
     // Paths 1>2>2, 1>2>3, 1>2>1 with 1, 2 and 3 reports.
     assert_eq!(found, [("1".into(), 6), ("2".into(), 6), ("3".into(), 2)]);
@@ -155,14 +155,15 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
     let found: Vec<_> = both
         .groups
         .iter()
-        .map(|(parts, values)| {
+        .map(|group| {
             (
-                parts
+                group
+                    .parts
                     .iter()
                     .map(ToString::to_string)
                     .collect::<Vec<_>>()
                     .join(" "),
-                Sums::total(values).count,
+                Sums::total(&group.sums).count,
             )
         })
         .collect();
@@ -174,7 +175,7 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
 fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros() {
     let mut query = query(Measure::Reports, &[Dimension::Proto], 3);
     // The fifth minute has ended, but not long ago.
-    query.now = START + 5 * MINUTE + LATE - 1;
+    query.now = START + 5 * MINUTE + MAX_REPORT_DELAY - 1;
     let traffic = asked(query, 1..8);
     let expected = vec![
         None,
@@ -193,7 +194,7 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
         expected,
         "nothing was stored in the first minute"
     );
-    assert_eq!(traffic.groups[0].0, [Part::Proto(6)]);
+    assert_eq!(traffic.groups[0].parts, [Part::Proto(6)]);
     let cut = Counted {
         from: Some(START + 2 * MINUTE),
         truncated: false,
@@ -246,7 +247,7 @@ fn a_filter_selects_flows_events_and_queues() {
     let found: Vec<String> = traffic
         .groups
         .iter()
-        .map(|(parts, _)| parts[0].to_string())
+        .map(|group| group.parts[0].to_string())
         .collect();
     assert_eq!(found, ["10.0.0.8", "10.0.0.5", "10.0.0.2"]);
     assert_eq!(Sums::total(&traffic.total).count, 15);
@@ -276,7 +277,7 @@ fn a_filter_selects_flows_events_and_queues() {
         traffic
             .groups
             .iter()
-            .map(|(parts, _)| parts[0].to_string())
+            .map(|group| group.parts[0].to_string())
             .collect::<Vec<_>>(),
         ["7.1"]
     );

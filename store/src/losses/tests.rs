@@ -65,12 +65,12 @@ fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
 const DAY: u64 = 24 * 3_600 * SECOND;
 
 /// The losses of two days.
-fn counted(reader: &Reader, reports: u64, passed: usize) -> Losses {
+fn counted(reader: &Reader, reports: u64, packets: usize) -> Losses {
     reader
         .losses_within(
             Span::new(START, START + 2 * DAY),
             Some(u64::MAX),
-            Limits { reports, passed },
+            Limits { reports, packets },
         )
         .unwrap()
 }
@@ -108,7 +108,7 @@ fn of_too_many_reports_none_of_a_packet_is_counted_alone() {
         (8, 4, None),
     ];
     for (most, sent, cut) in expected {
-        let found = counted(&reader, most, MAX_PASSED);
+        let found = counted(&reader, most, MAX_PACKET_COUNTS);
         assert_eq!(found.links, count(sent), "{most}");
         assert_eq!(found.counted_until, cut.map(|at: usize| times[at]), "{most}");
         assert!(!found.truncated);

@@ -43,11 +43,11 @@ fn more_parts_of_time_than_there_is_room_for_are_left_out_and_said() {
     let reader = Reader::open(dir.path()).unwrap();
     let span = Span::new(START, START + 5 * MINUTE);
     // Five minutes, and one path that was taken; without room for that, none.
-    for (room, reports, truncated) in [(6, 50, false), (5, 0, true), (3, 0, true)] {
+    for (room_left, reports, truncated) in [(6, 50, false), (5, 0, true), (3, 0, true)] {
         let found = reader
-            .uses_within(span, room, &FlowSelector::default(), 10)
+            .uses_within(span, room_left, &FlowSelector::default(), 10)
             .unwrap();
         let sum: u64 = found.uses.iter().map(|used| used.reports).sum();
-        assert_eq!((sum, found.truncated), (reports, truncated), "{room}");
+        assert_eq!((sum, found.truncated), (reports, truncated), "{room_left}");
     }
 }

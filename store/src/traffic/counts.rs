@@ -13,19 +13,23 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_KNOWN, Read, Tally};
-use crate::blocks::{Block, Class, Column, Location, Run, Values, first_id, minute_of};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_CACHED, Read, Tally};
+use crate::blocks::{
+    Block, Class, Column, FirstLatencies, Location, Run, Values, block_minute, first_block_id,
+};
 use crate::hasher::{FastMap, Seeded};
 use crate::rows::int;
 use crate::spans::{MINUTE, SECOND, SpanSum};
 
 const UNKNOWN: u32 = u32::MAX;
 /// Marks a flow that the filter excludes; no file has this many flows.
-const UNWANTED: u32 = u32::MAX - 1;
+const EXCLUDED: u32 = u32::MAX - 1;
 /// Maximum number of array elements (64 MB), and of flows with a cached representative.
 const MAX_ELEMENTS: usize = 8_000_000;
 /// Cost of counting an event in the map, relative to an array.
-const COST: usize = 8;
+const MAP_COST: usize = 8;
+/// Length of the list of recently used values.
+const RECENT_VALUES: usize = 8;
 
 /// Reader of the blocks in one file.
 pub(super) struct CountReader<'a> {
@@ -40,22 +44,22 @@ pub(super) struct CountReader<'a> {
     locations: Vec<Location>,
     location_numbers: HashMap<Location, u32, Seeded>,
     /// True for locations that the filter does not exclude, by location number.
-    wanted_locations: Vec<bool>,
-    /// By flow ID: the representative flow of its class of indistinguishable flows, [`UNKNOWN`] or [`UNWANTED`].
+    selected_locations: Vec<bool>,
+    /// By flow ID: the representative flow of its class of indistinguishable flows, [`UNKNOWN`] or [`EXCLUDED`].
     flows: Vec<u32>,
     /// The representative flow by the tally's number of the class.
-    alike: FastMap<u32, u32>,
+    flow_classes: FastMap<u32, u32>,
     /// Counts of the current column that are not in an array.
     counts: FastMap<Key, u32>,
     /// The tally's numbers of these keys.
     numbers: FastMap<Key, u32>,
     /// Array elements that may still be allocated.
     room: usize,
-    most_locations: usize,
-    /// True if there are more locations than `most_locations`.
+    max_locations: usize,
+    /// True if there are more locations than `max_locations`.
     is_full: bool,
     /// Cost of new locations that was not charged to the budget yet.
-    unpaid: usize,
+    uncharged_cost: usize,
 }
 
 /// The locations of a block, with their numbers in the reader.
@@ -69,11 +73,11 @@ struct BlockLocations<'a> {
 struct ClassCounts {
     class: Class,
     values: Values,
-    is_wanted: bool,
+    is_selected: bool,
     /// Counts in the current column, by the ID of the one needed part.
     counts: Vec<u32>,
     /// Indexes of the counts that are not 0.
-    touched: Vec<u32>,
+    nonzero: Vec<u32>,
     /// The tally's numbers, or [`UNKNOWN`] if not requested yet.
     numbers: Vec<u32>,
 }
@@ -100,7 +104,7 @@ impl<'a> CountReader<'a> {
         names: Names<'a>,
         parts: EventParts,
         bounds: [Vec<u64>; Metric::COUNT],
-        most_locations: usize,
+        max_locations: usize,
     ) -> Self {
         Self {
             names,
@@ -110,15 +114,15 @@ impl<'a> CountReader<'a> {
             classes: Vec::new(),
             locations: Vec::new(),
             location_numbers: HashMap::default(),
-            wanted_locations: Vec::new(),
+            selected_locations: Vec::new(),
             flows: Vec::new(),
-            alike: FastMap::default(),
+            flow_classes: FastMap::default(),
             counts: FastMap::default(),
             numbers: FastMap::default(),
             room: MAX_ELEMENTS,
-            most_locations,
+            max_locations,
             is_full: false,
-            unpaid: 0,
+            uncharged_cost: 0,
         }
     }
 
@@ -149,11 +153,11 @@ impl<'a> CountReader<'a> {
                 *cost += self.run_by_value(run, rows, &mut locations, tally)?;
             } else {
                 let class = self.class(run.class, Values::default(), tally)?;
-                if self.classes[class].is_wanted {
+                if self.classes[class].is_selected {
                     *cost += self.run(run, class, rows, &mut locations, tally)?;
                 }
             }
-            *cost += std::mem::take(&mut self.unpaid);
+            *cost += std::mem::take(&mut self.uncharged_cost);
             if self.is_full {
                 // The column is incomplete; an infinite cost ends the scan.
                 return Ok(Some(usize::MAX));
@@ -200,7 +204,7 @@ impl<'a> CountReader<'a> {
                 break;
             }
         }
-        Ok(count * COST)
+        Ok(count * MAP_COST)
     }
 
     /// Returns the numbers of the locations that have events, with their counts.
@@ -213,16 +217,16 @@ impl<'a> CountReader<'a> {
     ) -> Vec<(usize, usize)> {
         let mut counts = vec![0_usize; usize::try_from(run.locations.largest()).unwrap_or(0) + 1];
         rows.for_each(|i| counts[run.locations.get(i) as usize] += 1);
-        let mut locations_with_counts = Vec::new();
+        let mut location_counts = Vec::new();
         for (position, count) in counts.into_iter().enumerate() {
             if count > 0 {
                 let Some(location) = self.location(locations, position, tally) else {
                     break;
                 };
-                locations_with_counts.push((location as usize, count));
+                location_counts.push((location as usize, count));
             }
         }
-        locations_with_counts
+        location_counts
     }
 
     /// Counts some events of a class by their values. Returns the cost.
@@ -234,7 +238,7 @@ impl<'a> CountReader<'a> {
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<usize> {
         let count = rows.len();
-        let mut in_map = 0;
+        let mut map_events = 0;
         let mut known: Vec<(Values, usize)> = Vec::new();
         for i in rows {
             let values = self.representative(run.class.metric, run.values(i));
@@ -243,12 +247,12 @@ impl<'a> CountReader<'a> {
                 None => {
                     let class = self.class(run.class, values, tally)?;
                     // A short list of recent values is faster than the map for the few values that are common.
-                    known.truncate(7);
+                    known.truncate(RECENT_VALUES - 1);
                     known.push((values, class));
                     class
                 }
             };
-            if !self.classes[class].is_wanted {
+            if !self.classes[class].is_selected {
                 continue;
             }
             let number = match (self.parts.flow, self.parts.location, self.parts.path) {
@@ -265,10 +269,10 @@ impl<'a> CountReader<'a> {
             let counted = &mut self.classes[class];
             if !number.is_some_and(|number| counted.add(number, 1, &mut self.room)) {
                 self.event(run, class, i, locations, tally)?;
-                in_map += 1;
+                map_events += 1;
             }
         }
-        Ok(count * 2 + in_map * COST)
+        Ok(count * 2 + map_events * MAP_COST)
     }
 
     /// Returns representative values for which the filter has the same result as for `values`.
@@ -276,11 +280,9 @@ impl<'a> CountReader<'a> {
         let metric = metric.map_or(usize::MAX, usize::from);
         Values {
             value: values.value.map(|value| self.bound_below(metric, value)),
-            first: values.first.map(|(flow, hop)| {
-                (
-                    flow.map(|value| self.bound_below(Metric::FlowLatency as usize, value)),
-                    hop.map(|value| self.bound_below(Metric::HopLatency as usize, value)),
-                )
+            first: values.first.map(|FirstLatencies { flow, hop }| FirstLatencies {
+                flow: flow.map(|value| self.bound_below(Metric::FlowLatency as usize, value)),
+                hop: hop.map(|value| self.bound_below(Metric::HopLatency as usize, value)),
             }),
         }
     }
@@ -306,7 +308,7 @@ impl<'a> CountReader<'a> {
         if self.parts.flow {
             flow = self.flow(run.flows.get(i), tally)?;
         }
-        if flow == UNWANTED {
+        if flow == EXCLUDED {
             return Ok(());
         }
         let mut location = 0;
@@ -317,7 +319,7 @@ impl<'a> CountReader<'a> {
             location = number;
         }
         if self
-            .wanted_locations
+            .selected_locations
             .get(location as usize)
             .copied()
             .unwrap_or(true)
@@ -356,9 +358,9 @@ impl<'a> CountReader<'a> {
         self.classes.push(ClassCounts {
             class: needed,
             values,
-            is_wanted: !tally.excludes(&group),
+            is_selected: !tally.excludes(&group),
             counts: Vec::new(),
-            touched: Vec::new(),
+            nonzero: Vec::new(),
             numbers: Vec::new(),
         });
         Ok(index)
@@ -388,7 +390,7 @@ impl<'a> CountReader<'a> {
         let location = locations.locations.get(position).copied().unwrap_or_default();
         let number = match self.location_numbers.get(&location) {
             Some(number) => *number,
-            None if self.locations.len() >= self.most_locations => {
+            None if self.locations.len() >= self.max_locations => {
                 self.is_full = true;
                 return None;
             }
@@ -402,8 +404,8 @@ impl<'a> CountReader<'a> {
                     queue: location.queue,
                     ..EventGroup::default()
                 };
-                self.wanted_locations.push(!tally.excludes(&group));
-                self.unpaid += COST;
+                self.selected_locations.push(!tally.excludes(&group));
+                self.uncharged_cost += MAP_COST;
                 number
             }
         };
@@ -413,7 +415,7 @@ impl<'a> CountReader<'a> {
         Some(number)
     }
 
-    /// Returns the representative of a flow, or [`UNWANTED`] if the filter excludes it.
+    /// Returns the representative of a flow, or [`EXCLUDED`] if the filter excludes it.
     #[inline]
     fn flow(&mut self, flow: u64, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
         let index = usize::try_from(flow).unwrap_or(usize::MAX);
@@ -430,14 +432,14 @@ impl<'a> CountReader<'a> {
             self.flows.resize(number + 1, UNKNOWN);
         }
         let flow = self.names.flow(number as i64)?;
-        let alike = flow.and_then(|flow| tally.alike(&flow));
+        let class = flow.and_then(|flow| tally.flow_class(&flow));
         let group = EventGroup {
             flow,
             ..EventGroup::default()
         };
-        self.flows[number] = match alike {
-            _ if tally.excludes(&group) => UNWANTED,
-            Some(alike) => *self.alike.entry(alike).or_insert(number as u32),
+        self.flows[number] = match class {
+            _ if tally.excludes(&group) => EXCLUDED,
+            Some(class) => *self.flow_classes.entry(class).or_insert(number as u32),
             None => number as u32,
         };
         Ok(self.flows[number])
@@ -447,7 +449,7 @@ impl<'a> CountReader<'a> {
     fn add_up(&mut self, column: usize, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
         let mut cost = 0;
         for counted in &mut self.classes {
-            for i in counted.touched.drain(..) {
+            for i in counted.nonzero.drain(..) {
                 let count = std::mem::take(&mut counted.counts[i as usize]);
                 let known = &mut counted.numbers[i as usize];
                 if *known == UNKNOWN {
@@ -487,8 +489,8 @@ impl<'a> CountReader<'a> {
                         self.names
                             .group(class, *values, location, key.flow.into(), key.path.into())?;
                     let number = tally.event(&group);
-                    cost += COST;
-                    if self.numbers.len() < MAX_KNOWN {
+                    cost += MAP_COST;
+                    if self.numbers.len() < MAX_CACHED {
                         self.numbers.insert(key, number);
                     }
                     number
@@ -526,10 +528,10 @@ impl ColumnReader for CountReader<'_> {
             conn.prepare_cached("SELECT id, events FROM f0.block_data WHERE id >= ?1 AND id < ?2")?;
         let minute = column.from - column.from % MINUTE;
         let end = column.to.div_ceil(MINUTE).saturating_mul(MINUTE);
-        let mut rows = select.query(params![first_id(int(minute)), first_id(int(end))])?;
+        let mut rows = select.query(params![first_block_id(int(minute)), first_block_id(int(end))])?;
         let mut is_complete = true;
         while let Some(row) = rows.next()? {
-            let minute = u64::try_from(minute_of(row.get(0)?)).unwrap_or(0);
+            let minute = u64::try_from(block_minute(row.get(0)?)).unwrap_or(0);
             let seconds = second_of(minute, column.from)..second_of(minute, column.to);
             let Some(block) = row.get_ref(1)?.as_blob().ok().and_then(Block::read) else {
                 return Ok(Read::Damaged);
@@ -569,7 +571,7 @@ impl ClassCounts {
             return false;
         }
         if self.counts[number] == 0 {
-            self.touched.push(number as u32);
+            self.nonzero.push(number as u32);
         }
         self.counts[number] += count as u32;
         true
@@ -584,7 +586,7 @@ impl ClassCounts {
             let number = numbers.get(i) as usize;
             let count = &mut self.counts[number];
             if *count == 0 {
-                self.touched.push(number as u32);
+                self.nonzero.push(number as u32);
             }
             *count += 1;
         }

@@ -8,15 +8,15 @@ use detect::Metric;
 use rusqlite::Row;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_KNOWN, Read, Tally};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MAX_CACHED, Read, Tally};
 use crate::intern::parse_path;
 use crate::rows::{int, kinds};
 use crate::schema::Features;
 use crate::spans::SpanSum;
-use crate::summary::NOTHING;
+use crate::summary::ABSENT;
 
 /// Cost of reading an event row, relative to counting an event in a block.
-pub(super) const COST: usize = 16;
+pub(super) const ROW_COST: usize = 16;
 
 /// Reader of the event rows in one file.
 pub(super) struct EventReader<'a> {
@@ -29,7 +29,7 @@ pub(super) struct EventReader<'a> {
     numbers: HashMap<RawEvent, u32>,
 }
 
-/// The needed parts of an event as stored; 0 or [`NOTHING`] for an absent part.
+/// The needed parts of an event as stored; 0 or [`ABSENT`] for an absent part.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct RawEvent {
     kind: i64,
@@ -83,7 +83,7 @@ impl<'a> EventReader<'a> {
             first,
         };
         let number = tally.event(&group);
-        if self.numbers.len() < MAX_KNOWN {
+        if self.numbers.len() < MAX_CACHED {
             self.numbers.insert(event, number);
         }
         Ok(number)
@@ -102,8 +102,8 @@ impl ColumnReader for EventReader<'_> {
         let mut select = self.names.conn.prepare_cached(&self.sql)?;
         let mut rows = select.query([int(column.from), int(column.to)])?;
         while let Some(row) = rows.next()? {
-            *counts.entry(raw(row, self.parts)?).or_default() += 1;
-            if !budget.spend(COST) {
+            *counts.entry(read_raw(row, self.parts)?).or_default() += 1;
+            if !budget.spend(ROW_COST) {
                 is_complete = false;
                 break;
             }
@@ -153,19 +153,19 @@ fn select_sql(parts: EventParts, has_first_values: bool) -> String {
 }
 
 /// Reads the needed parts of a row. Parts that are not needed stay equal, so that they do not split groups.
-fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
-    let kind = if parts.any_kind { NOTHING } else { row.get(0)? };
+fn read_raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
+    let kind = if parts.any_kind { ABSENT } else { row.get(0)? };
     let mut event = RawEvent {
         kind,
-        metric: NOTHING,
-        node: NOTHING,
-        interface: NOTHING,
-        queue: NOTHING,
-        reason: NOTHING,
+        metric: ABSENT,
+        node: ABSENT,
+        interface: ABSENT,
+        queue: ABSENT,
+        reason: ABSENT,
         ..RawEvent::default()
     };
     if parts.metric || parts.values {
-        event.metric = number_or(row, 1, NOTHING)?;
+        event.metric = number_or(row, 1, ABSENT)?;
     }
     if parts.flow {
         event.flow = number_or(row, 2, 0)?;
@@ -174,13 +174,13 @@ fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
         event.path = number_or(row, 3, 0)?;
     }
     if parts.location {
-        event.node = number_or(row, 4, NOTHING)?;
-        event.interface = number_or(row, 5, NOTHING)?;
-        event.queue = number_or(row, 6, NOTHING)?;
+        event.node = number_or(row, 4, ABSENT)?;
+        event.interface = number_or(row, 5, ABSENT)?;
+        event.queue = number_or(row, 6, ABSENT)?;
     }
     if parts.cause {
         event.rule = number_or(row, 7, 0)?;
-        event.reason = number_or(row, 8, NOTHING)?;
+        event.reason = number_or(row, 8, ABSENT)?;
     }
     if parts.values {
         event.value = row.get(9)?;

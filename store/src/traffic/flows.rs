@@ -5,18 +5,18 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnSpan, Columns, MAX_KNOWN, Tally};
+use super::{Budget, ColumnSpan, Columns, MAX_CACHED, Tally};
 use crate::hasher::FastMap;
 use crate::paths::{PathTimes, read_all_paths};
 use crate::rows::int;
 use crate::schema::Features;
-use crate::spans::{Piece, Span, SpanSum, each_minute};
-use crate::summary::NOTHING;
+use crate::spans::{Piece, Span, SpanSum, for_each_minute};
+use crate::summary::ABSENT;
 
 /// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
-const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
+const MINUTES_SQL: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
+const SUMS_SQL: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
 
 /// Reader of the flow rollups in one file.
@@ -69,7 +69,7 @@ impl<'a> FlowReader<'a> {
             return self.pieces(ColumnSpan { index, from, to }, budget, tally);
         }
         let piece = Piece { interval, from, to };
-        self.read(SUMS, piece, index, budget, tally)
+        self.read(SUMS_SQL, piece, index, budget, tally)
     }
 
     /// Reads a column from one-minute rollups, or one that is not completely known yet.
@@ -94,17 +94,17 @@ impl<'a> FlowReader<'a> {
         let mut is_complete = true;
         for piece in pieces {
             if piece.interval > 60 {
-                is_complete = is_complete && self.read(SUMS, piece, index, budget, tally)?;
+                is_complete = is_complete && self.read(SUMS_SQL, piece, index, budget, tally)?;
                 continue;
             }
             // A minute's rollups have its start as their time, so only that instant is read.
-            each_minute(conn, piece.from, piece.to, |minute| {
+            for_each_minute(conn, piece.from, piece.to, |minute| {
                 let minute = Piece {
                     interval: 60,
                     from: minute,
                     to: minute + 1,
                 };
-                is_complete = is_complete && self.read(MINUTES, minute, index, budget, tally)?;
+                is_complete = is_complete && self.read(MINUTES_SQL, minute, index, budget, tally)?;
                 Ok(())
             })?;
         }
@@ -125,8 +125,8 @@ impl<'a> FlowReader<'a> {
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
         while let Some(row) = rows.next()? {
-            let flow = row.get::<_, Option<i64>>(0)?.unwrap_or(NOTHING);
-            if flow == NOTHING {
+            let flow = row.get::<_, Option<i64>>(0)?.unwrap_or(ABSENT);
+            if flow == ABSENT {
                 continue;
             }
             let sum = SpanSum::read(row, 1, piece.interval)?;
@@ -153,7 +153,7 @@ impl<'a> FlowReader<'a> {
         let key = self.names.flow(flow)?;
         let nodes = self.names.path(path)?;
         let number = key.map(|key| tally.flow(&key, nodes));
-        if self.numbers.len() >= MAX_KNOWN {
+        if self.numbers.len() >= MAX_CACHED {
             self.numbers.clear();
         }
         self.numbers.insert((flow, path), number);

@@ -5,17 +5,17 @@ use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
-use super::{EventGroup, MAX_KNOWN};
+use super::{EventGroup, MAX_CACHED};
 use crate::blocks::{Class, Location, Values};
 use crate::hasher::FastMap;
 use crate::identity::FileIdentity;
 use crate::intern::parse_path;
-use crate::keys::{Keys, KnownKeys};
+use crate::keys::{FlowKeyCache, Keys};
 
 /// Cache of a file's flows, paths and rules by ID.
 pub(super) struct Names<'a> {
     pub(super) conn: &'a Connection,
-    known: &'a KnownKeys,
+    known_keys: &'a FlowKeyCache,
     file: &'a FileIdentity,
     keys: Keys,
     /// Number of flows that were read one by one.
@@ -28,14 +28,14 @@ pub(super) struct Names<'a> {
 impl<'a> Names<'a> {
     pub(super) fn new(
         conn: &'a Connection,
-        known: &'a KnownKeys,
+        known_keys: &'a FlowKeyCache,
         file: &'a FileIdentity,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             conn,
-            known,
+            known_keys,
             file,
-            keys: known.load(conn, file, 0)?,
+            keys: known_keys.load(conn, file, 0)?,
             single_reads: 0,
             flows: FastMap::default(),
             paths: FastMap::default(),
@@ -44,8 +44,8 @@ impl<'a> Names<'a> {
     }
 
     /// Returns the arguments of [`Names::new`], to create another cache for the same file.
-    pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a FileIdentity) {
-        (self.conn, self.known, self.file)
+    pub(super) fn origin(&self) -> (&'a Connection, &'a FlowKeyCache, &'a FileIdentity) {
+        (self.conn, self.known_keys, self.file)
     }
 
     /// Returns the flow with this ID, or `None` for 0.
@@ -53,7 +53,7 @@ impl<'a> Names<'a> {
         if number == 0 {
             return Ok(None);
         }
-        if let Keys::Known(_) = self.keys {
+        if let Keys::Loaded(_) = self.keys {
             return self.keys.get(self.conn, number);
         }
         if let Some(flow) = self.flows.get(&number) {
@@ -62,10 +62,10 @@ impl<'a> Names<'a> {
         self.single_reads += 1;
         if self.single_reads.is_power_of_two() {
             // Once enough lookups have been made, loading all flows is faster.
-            self.keys = self.known.load(self.conn, self.file, self.single_reads)?;
+            self.keys = self.known_keys.load(self.conn, self.file, self.single_reads)?;
         }
         let flow = self.keys.get(self.conn, number)?;
-        if self.flows.len() >= MAX_KNOWN {
+        if self.flows.len() >= MAX_CACHED {
             self.flows.clear();
         }
         self.flows.insert(number, flow);
@@ -78,7 +78,7 @@ impl<'a> Names<'a> {
             return Ok(&[]);
         }
         if !self.paths.contains_key(&number) {
-            if self.paths.len() >= MAX_KNOWN {
+            if self.paths.len() >= MAX_CACHED {
                 self.paths.clear();
             }
             let mut select = self
@@ -132,9 +132,9 @@ impl<'a> Names<'a> {
             rule: self.rule(class.rule.into())?,
             reason: class.reason,
             value: values.value,
-            first: values.first.map(|(flow, hop)| {
-                let hop = hop.and_then(|hop| u32::try_from(hop).ok());
-                (flow, hop.into_iter().collect())
+            first: values.first.map(|first| {
+                let hop = first.hop.and_then(|hop| u32::try_from(hop).ok());
+                (first.flow, hop.into_iter().collect())
             }),
         })
     }

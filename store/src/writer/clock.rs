@@ -3,35 +3,35 @@
 use std::time::{Duration, Instant, SystemTime};
 
 /// Smaller differences are ignored: the shortest `max_age` is longer.
-const SMALLEST_STEP: Duration = Duration::from_secs(60);
+const MIN_STEP: Duration = Duration::from_secs(60);
 /// Time after a step until ages are trusted again.
-const SETTLED: Duration = Duration::from_secs(3600);
+const SETTLE_DELAY: Duration = Duration::from_secs(3600);
 
 /// Compares the wall clock with the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
     /// Latest reading of both clocks.
-    latest: Option<(SystemTime, Instant)>,
+    last_reading: Option<(SystemTime, Instant)>,
     /// Time of the latest step of the wall clock.
-    stepped: Option<Instant>,
+    last_step: Option<Instant>,
 }
 
 impl ClockWatch {
-    /// Records a reading of both clocks. Returns true if the wall clock was not stepped within [`SETTLED`], so ages can be
+    /// Records a reading of both clocks. Returns true if the wall clock was not stepped within [`SETTLE_DELAY`], so ages can be
     /// trusted.
     pub(super) fn is_settled(&mut self, wall: SystemTime, now: Instant) -> bool {
-        if let Some((latest_wall, latest)) = self.latest.replace((wall, now)) {
-            let expected = latest_wall + now.saturating_duration_since(latest);
+        if let Some((latest_wall, last_reading)) = self.last_reading.replace((wall, now)) {
+            let expected = latest_wall + now.saturating_duration_since(last_reading);
             let step = match wall.duration_since(expected) {
                 Ok(ahead) => ahead,
                 Err(behind) => behind.duration(),
             };
-            if step > SMALLEST_STEP {
-                self.stepped = Some(now);
+            if step > MIN_STEP {
+                self.last_step = Some(now);
             }
         }
-        self.stepped
-            .is_none_or(|stepped| now.saturating_duration_since(stepped) >= SETTLED)
+        self.last_step
+            .is_none_or(|last_step| now.saturating_duration_since(last_step) >= SETTLE_DELAY)
     }
 }
 

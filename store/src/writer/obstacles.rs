@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{RETRY, Writer, nanos};
+use super::{RETRY_DELAY, Writer, nanos};
 use crate::config::{Error, WithPath as _};
 use crate::directory::check_dir;
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
@@ -19,8 +19,8 @@ use crate::stats::State;
 use crate::watch::MissingFile;
 
 /// Bounds of the interval between two checks of the directory, which is normally the commit interval.
-const SHORTEST_CHECK: Duration = Duration::from_millis(10);
-const LONGEST_CHECK: Duration = Duration::from_secs(5);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// End of the message about a file that was set aside.
 const SET_ASIDE: &str =
     "its records are missing from answers: `hopwise store check DIR --salvage` copies the readable records";
@@ -37,10 +37,14 @@ impl Writer {
     /// Checks that the directory and the open file are accessible by path, also while there is nothing to commit. The open file
     /// itself could be written without that, but not after a restart.
     pub(super) fn check_paths(&mut self, now: Instant) {
-        self.check_at = now + self.config.commit_every.clamp(SHORTEST_CHECK, LONGEST_CHECK);
+        self.check_at = now
+            + self
+                .config
+                .commit_every
+                .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
         self.abandon_moved();
         let dir = self.require_dir().and_then(|()| check_dir(&self.config.dir));
-        let usable = dir.and_then(|()| match &self.segment {
+        let access = dir.and_then(|()| match &self.segment {
             Some(segment) => check_access(segment.path(), true).with_path(segment.path()),
             None => Ok(()),
         });
@@ -49,7 +53,7 @@ impl Writer {
             return;
         }
         let mut stats = self.shared.stats();
-        match (usable, &self.segment) {
+        match (access, &self.segment) {
             (Ok(()), _) => {
                 stats.state = State::Ok;
                 stats.message = None;
@@ -92,7 +96,7 @@ impl Writer {
             return Some(segment);
         }
         if !segment.checkpoint(true).is_ok_and(|is_whole| is_whole) {
-            self.log_retry_at = Some(now + RETRY);
+            self.log_retry_at = Some(now + RETRY_DELAY);
             return Some(segment);
         }
         self.count_moved_log(&segment);
@@ -112,7 +116,7 @@ impl Writer {
     fn count_moved_log(&mut self, segment: &Segment) {
         self.log_retry_at = None;
         let Some(log) = segment.moved_log() else { return };
-        let lost = segment.in_log();
+        let lost = segment.records_in_log();
         let fate = match lost {
             0 => "nothing was lost, because it could still be copied".to_owned(),
             _ => format!(
@@ -131,14 +135,17 @@ impl Writer {
             message,
             records: lost,
         };
-        stats.problems.add(problem, nanos((self.wall)()));
+        stats.problems.add(problem, nanos((self.wall_clock)()));
     }
 
     /// Returns true if this file cannot be written, so that its period continues in a new part.
     pub(super) fn is_skipped(&self, id: FileId) -> bool {
         let path = self.config.dir.join(id.to_string());
-        let is_no_file = fs::metadata(&path).is_ok_and(|found| !found.is_file());
-        is_no_file || self.unusable.contains_key(&id) || self.indexer.has(&path) || schema::is_earlier(&path)
+        let is_not_a_file = fs::metadata(&path).is_ok_and(|found| !found.is_file());
+        is_not_a_file
+            || self.unusable.contains_key(&id)
+            || self.indexer.has(&path)
+            || schema::is_earlier(&path)
     }
 
     /// Marks a file of an earlier period as unusable. Late records of its period go into a new part, and housekeeping lists the
@@ -173,7 +180,7 @@ impl Writer {
             message,
             records,
         };
-        stats.problems.add(problem, nanos((self.wall)()));
+        stats.problems.add(problem, nanos((self.wall_clock)()));
         Ok(())
     }
 
@@ -202,7 +209,7 @@ impl Writer {
             message,
             records: *records,
         };
-        stats.problems.add(problem, nanos((self.wall)()));
+        stats.problems.add(problem, nanos((self.wall_clock)()));
     }
 
     /// Scans the directory for removed, replaced and unusable files. Returns the files found, or `None` if the directory cannot
@@ -242,21 +249,21 @@ impl Writer {
                 states.push(lasting_problem(Path::new(&id.to_string()), *kind, message));
             }
         }
-        let now = nanos((self.wall)());
+        let now = nanos((self.wall_clock)());
         self.shared.stats().problems.set_states(states, now);
     }
 
     /// Checkpoints the WAL of a finished file that readers prevented when the file was closed. One file per call, in turn.
-    pub(super) fn fold_log(&mut self, found: &[StoreFile]) {
+    pub(super) fn checkpoint_finished(&mut self, found: &[StoreFile]) {
         let open = self.segment.as_ref().map(Segment::id);
-        let with_log: Vec<&StoreFile> = found
+        let with_wal: Vec<&StoreFile> = found
             .iter()
-            .filter(|file| file.log > 0 && Some(file.id) != open)
+            .filter(|file| file.wal_bytes > 0 && Some(file.id) != open)
             .filter(|file| !self.unusable.contains_key(&file.id) && !self.indexer.has(&file.path))
             .collect();
-        let next = with_log.iter().find(|file| Some(file.id) > self.folded);
-        if let Some(file) = next.or(with_log.first()) {
-            self.folded = Some(file.id);
+        let next = with_wal.iter().find(|file| Some(file.id) > self.checkpointed);
+        if let Some(file) = next.or(with_wal.first()) {
+            self.checkpointed = Some(file.id);
             self.indexer.submit(file.path.clone());
         }
     }

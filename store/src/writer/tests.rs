@@ -68,18 +68,15 @@ fn the_log_is_copied_when_it_is_long_and_not_at_every_commit() {
         writer.commit();
         let log = writer.segment.as_ref().unwrap().log();
         assert!(
-            log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20),
+            log.uncheckpointed <= IDLE_CHECKPOINT_BYTES && log.size <= IDLE_CHECKPOINT_BYTES + (2 << 20),
             "{log:?}"
         );
         seen.push(log);
     }
     // It grew for many commits, was copied as a whole, and was reset, several times.
-    let copied = seen.iter().filter(|log| log.waiting == 0).count();
+    let copied = seen.iter().filter(|log| log.uncheckpointed == 0).count();
     assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
-    let anew = seen
-        .windows(2)
-        .filter(|pair| pair[1].reach < pair[0].reach)
-        .count();
+    let anew = seen.windows(2).filter(|pair| pair[1].size < pair[0].size).count();
     assert!(anew >= copied - 1, "{anew} of {copied}");
 }
 
@@ -88,7 +85,7 @@ fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
     let dir = Dir::new("flood");
     let (mut writer, shared) = writer(&dir);
     // Four parts of the minimum size. Neither the commit timer nor housekeeping runs.
-    let max_bytes = 4 * LEAST_PART;
+    let max_bytes = 4 * MIN_PART_BYTES;
     writer.config.max_bytes = Some(max_bytes);
     for i in 0..40 {
         deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 100));
@@ -98,7 +95,7 @@ fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
     let found = files::list(dir.path()).unwrap();
     let sizes: Vec<u64> = found.iter().map(|file| file.bytes).collect();
     assert!(
-        sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * LEAST_PART),
+        sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * MIN_PART_BYTES),
         "{sizes:?}"
     );
     assert_eq!(shared.stats().committed, 40 * 5000);
@@ -127,7 +124,7 @@ const SMALL: Bulk = Bulk {
     rate: 1,
     min_events: 2000,
     max_events: 5000,
-    calm: Duration::from_secs(3600),
+    calm_period: Duration::from_secs(3600),
 };
 
 fn commit_and_roll(writer: &mut Writer) {
@@ -243,15 +240,15 @@ fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
     let dir = Dir::new("behind");
     let (mut writer, _shared) = bulk_writer(&dir);
     // Nobody takes these out.
-    writer.indexer.pretend_waiting(["a", "b"]);
+    writer.indexer.pretend_pending(["a", "b"]);
     writer.roll_if_due();
     assert!(writer.segment.as_ref().unwrap().is_indexed());
-    writer.indexer.pretend_waiting([]);
+    writer.indexer.pretend_pending([]);
     writer.roll_if_due();
     assert!(!writer.segment.as_ref().unwrap().is_indexed());
     // A file in work is not written into.
     let path = writer.segment.as_ref().unwrap().path().to_owned();
-    writer.indexer.pretend_waiting([path.to_str().unwrap()]);
+    writer.indexer.pretend_pending([path.to_str().unwrap()]);
     let id = writer.segment.take().unwrap().id();
     writer.open(id).unwrap();
     assert_eq!(writer.segment.as_ref().unwrap().id(), id.next_part());
@@ -365,7 +362,7 @@ fn logs(dir: &Path) -> Vec<bool> {
     files::list(dir)
         .unwrap()
         .iter()
-        .map(|file| file.log > 0)
+        .map(|file| file.wal_bytes > 0)
         .collect()
 }
 

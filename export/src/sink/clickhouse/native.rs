@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use wire::FlowKey;
 
-use super::{ABSENT, Column, FLOW, Kind};
+use super::{ABSENT, Column, FLOW_COLUMNS, Kind};
 use crate::record::{FieldKind, Fields, Value};
 use crate::text;
 
 /// Initial capacity for a text, bytes.
-const TEXT: usize = 40;
+const TEXT_BYTES: usize = 40;
 
 /// A block under construction.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Values {
                 rows: Vec::with_capacity(rows),
                 ..Words::default()
             }),
-            kind => Self::Plain(Vec::with_capacity(rows * kind.width().unwrap_or(TEXT))),
+            kind => Self::Plain(Vec::with_capacity(rows * kind.width().unwrap_or(TEXT_BYTES))),
         }
     }
 
@@ -80,7 +80,7 @@ impl Block {
         let mut columns = self.columns.iter_mut();
         record.visit_fields(|field, value| {
             let count = if field.kind == FieldKind::Flow {
-                FLOW.len()
+                FLOW_COLUMNS.len()
             } else {
                 1
             };
@@ -208,13 +208,13 @@ impl Words {
     fn write(self, body: &mut Vec<u8>) {
         const VERSION: u64 = 1;
         /// Flags: the block has its own dictionary, and no shared one.
-        const OWN_TEXTS: u64 = 1 << 9 | 1 << 10;
+        const HAS_ADDITIONAL_KEYS: u64 = 1 << 9 | 1 << 10;
         let width = match self.numbers.len() {
             0..=0x100 => 0,
             0x101..=0x1_0000 => 1,
             _ => 2,
         };
-        for number in [VERSION, OWN_TEXTS | width, self.numbers.len() as u64] {
+        for number in [VERSION, HAS_ADDITIONAL_KEYS | width, self.numbers.len() as u64] {
             body.extend_from_slice(&number.to_le_bytes());
         }
         // Frees the keys, which are copies of all texts.
@@ -236,8 +236,8 @@ impl Words {
 }
 
 /// Returns true if two short texts are equal. Calling `memcmp` for each text was half of the cost of encoding events.
-fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
+fn is_same(text: &str, other: &str) -> bool {
+    text.len() == other.len() && text.bytes().zip(other.bytes()).all(|(text, other)| text == other)
 }
 
 fn text(text: &str, body: &mut Vec<u8>) {

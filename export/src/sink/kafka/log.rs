@@ -11,29 +11,29 @@ use std::ops::Range;
 use lz4_flex::frame::FrameDecoder;
 
 /// Size of `baseOffset` and `batchLength`, which `batchLength` does not include, bytes.
-const LENGTH_END: usize = 12;
+const LENGTH_FIELD_END: usize = 12;
 /// Header size, bytes.
-const HEAD: usize = field::RECORDS;
+const BATCH_HEADER_BYTES: usize = field::RECORDS;
 /// The version of record batches that is read.
 const MAGIC: u8 = 2;
 /// Mask of the compression codec in the attributes.
-const CODEC: u16 = 7;
+const CODEC_MASK: u16 = 7;
 /// Maximum decompressed size of a batch, bytes.
-const LARGEST: usize = 64 << 20;
+const MAX_BATCH_BYTES: usize = 64 << 20;
 /// Maximum record in a compressed batch, bytes: twice the longest value of a hopwise record.
-const RECORD: usize = 2 << 20;
+const MAX_RECORD_BYTES: usize = 2 << 20;
 /// Decompression step, bytes, unless a record needs more.
-const CHUNK: usize = 64 << 10;
+const READ_CHUNK_BYTES: usize = 64 << 10;
 /// Maximum memory for reading a batch besides the batch itself, bytes: two decompressed and one compressed LZ4 block of 4 MiB
 /// each, the longest record, and its copy.
 pub const UNPACKING: usize = 17 << 20;
 /// Magic number of LZ4's legacy frame, whose blocks have 8 MiB; no Kafka producer writes it.
-const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
+const LZ4_LEGACY_MAGIC: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
 /// Attribute bit of control batches, such as transaction markers.
-const CONTROL: u16 = 1 << 5;
+const CONTROL_FLAG: u16 = 1 << 5;
 const DAMAGED: &str = "its record batch is damaged";
 /// Longest varint, bytes; a record begins with its length as a varint.
-const LENGTH: usize = 10;
+const MAX_VARINT_BYTES: usize = 10;
 
 /// A message of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,19 +65,19 @@ struct Batch<'a> {
 enum Records<'a> {
     Plain(&'a [u8]),
     /// Records that are compressed with LZ4.
-    Packed(Box<Packed<'a>>),
+    Compressed(Box<Lz4Records<'a>>),
 }
 
 /// LZ4-compressed records, decompressed as a stream: about one record is in memory at a time.
 #[derive(Debug)]
-struct Packed<'a> {
+struct Lz4Records<'a> {
     decoder: FrameDecoder<&'a [u8]>,
     /// Decompressed bytes in memory.
     window: Vec<u8>,
     /// Index in `window` of the first unread byte.
     start: usize,
     /// Bytes that may still be decompressed.
-    left: usize,
+    bytes_left: usize,
     /// Remaining bytes of a too long record, to be skipped.
     skip: usize,
     /// Set at the end of the data: the reason for a missing record.
@@ -85,8 +85,9 @@ struct Packed<'a> {
 }
 
 /// A record, or the beginning of one that is too long.
-struct Piece<'a> {
+struct RecordBytes<'a> {
     bytes: &'a [u8],
+    /// Length of the whole record.
     len: usize,
 }
 
@@ -137,13 +138,13 @@ impl Batch<'_> {
         let from = from.max(base);
         let mut records = match records {
             Ok(records) => records,
-            Err(words) => return pass_unreadable(from..end, first_ms, &words, each),
+            Err(reason) => return pass_unreadable(from..end, first_ms, &reason, each),
         };
         let mut next = base;
         for _ in 0..count.max(0) {
             let piece = match records.next() {
                 Ok(piece) => piece,
-                Err(words) => return pass_unreadable(from.max(next)..end, first_ms, words, each),
+                Err(reason) => return pass_unreadable(from.max(next)..end, first_ms, reason, each),
             };
             let record = parse_record(&piece).and_then(|(delta, ms, value)| {
                 let offset = base.checked_add(delta).filter(|at| (next..end).contains(at))?;
@@ -175,14 +176,14 @@ impl Batch<'_> {
 fn pass_unreadable(
     mut offsets: Range<i64>,
     ms: i64,
-    words: &str,
+    reason: &str,
     each: &mut impl FnMut(Message<'_>) -> bool,
 ) -> Result<(), i64> {
     match offsets.find(|at| {
         !each(Message {
             offset: *at,
             ms,
-            value: Err(words),
+            value: Err(reason),
         })
     }) {
         Some(stopped) => Err(stopped),
@@ -192,7 +193,7 @@ fn pass_unreadable(
 
 impl Records<'_> {
     /// Returns the next record, or the reason why it cannot be read.
-    fn next(&mut self) -> Result<Piece<'_>, &'static str> {
+    fn next(&mut self) -> Result<RecordBytes<'_>, &'static str> {
         match self {
             Self::Plain(bytes) => {
                 let len = read_varint(bytes)
@@ -200,27 +201,27 @@ impl Records<'_> {
                     .ok_or(DAMAGED)?;
                 let (record, rest) = bytes.split_at_checked(len).ok_or(DAMAGED)?;
                 *bytes = rest;
-                Ok(Piece { bytes: record, len })
+                Ok(RecordBytes { bytes: record, len })
             }
-            Self::Packed(packed) => packed.next(),
+            Self::Compressed(records) => records.next(),
         }
     }
 }
 
-impl<'a> Packed<'a> {
+impl<'a> Lz4Records<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         let decoder = FrameDecoder::new(bytes);
         Self {
             decoder,
             window: Vec::new(),
             start: 0,
-            left: LARGEST,
+            bytes_left: MAX_BATCH_BYTES,
             skip: 0,
             end: None,
         }
     }
 
-    fn next(&mut self) -> Result<Piece<'_>, &'static str> {
+    fn next(&mut self) -> Result<RecordBytes<'_>, &'static str> {
         while self.skip > 0 {
             let available = self.fill(1);
             if available == 0 {
@@ -230,44 +231,50 @@ impl<'a> Packed<'a> {
             self.start += skipped;
             self.skip -= skipped;
         }
-        self.fill(LENGTH);
+        self.fill(MAX_VARINT_BYTES);
         let mut rest = &self.window[self.start..];
-        let before = rest.len();
+        let available = rest.len();
         let len = read_varint(&mut rest).and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or(self.end.unwrap_or(DAMAGED))?;
-        self.start += before - rest.len();
-        let wanted = if len > RECORD { len.min(CHUNK) } else { len };
-        if self.fill(wanted) < wanted {
+        self.start += available - rest.len();
+        let needed = if len > MAX_RECORD_BYTES {
+            len.min(READ_CHUNK_BYTES)
+        } else {
+            len
+        };
+        if self.fill(needed) < needed {
             return Err(self.end.unwrap_or(DAMAGED));
         }
         let from = self.start;
-        self.start = from + wanted;
-        self.skip = len - wanted;
-        Ok(Piece {
-            bytes: &self.window[from..from + wanted],
+        self.start = from + needed;
+        self.skip = len - needed;
+        Ok(RecordBytes {
+            bytes: &self.window[from..from + needed],
             len,
         })
     }
 
-    /// Decompresses until `wanted` bytes are in the window or the data ends. Returns the number of bytes available.
-    fn fill(&mut self, wanted: usize) -> usize {
-        while self.window.len() - self.start < wanted && self.end.is_none() {
+    /// Decompresses until `needed` bytes are in the window or the data ends. Returns the number of bytes available.
+    fn fill(&mut self, needed: usize) -> usize {
+        while self.window.len() - self.start < needed && self.end.is_none() {
             self.window.drain(..self.start);
             self.start = 0;
-            let more = (wanted - self.window.len()).max(CHUNK).min(self.left);
-            if more == 0 {
+            let read_size = (needed - self.window.len())
+                .max(READ_CHUNK_BYTES)
+                .min(self.bytes_left);
+            if read_size == 0 {
                 self.end = Some("its record batch has more than 64 MiB without compression");
                 break;
             }
-            self.window.reserve_exact(more);
+            self.window.reserve_exact(read_size);
             let read = self
                 .decoder
                 .by_ref()
-                .take(more as u64)
+                .take(read_size as u64)
                 .read_to_end(&mut self.window);
             match read {
                 Ok(0) => self.end = Some(DAMAGED),
-                Ok(read) => self.left -= read,
+                Ok(read) => self.bytes_left -= read,
                 Err(_) => self.end = Some("its record batch cannot be decompressed"),
             }
         }
@@ -279,7 +286,7 @@ impl<'a> Packed<'a> {
 /// again. The records of a batch that ends before `from` are not checked: brokers may return whole batches before the requested
 /// offset.
 fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
-    let head = bytes.first_chunk::<HEAD>()?;
+    let head = bytes.first_chunk::<BATCH_HEADER_BYTES>()?;
     let base = i64_at(head, field::BASE_OFFSET);
     let len = usize::try_from(u32_at(head, field::BATCH_LENGTH)).unwrap_or(usize::MAX);
     let delta = i64::from(u32_at(head, field::LAST_OFFSET_DELTA).cast_signed());
@@ -300,8 +307,8 @@ fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[
     } else if base < 0 || delta < 0 {
         return None;
     }
-    let Some(whole) = len
-        .checked_add(LENGTH_END)
+    let Some((batch_bytes, rest)) = len
+        .checked_add(LENGTH_FIELD_END)
         .and_then(|len| bytes.split_at_checked(len))
     else {
         // Brokers truncate a response at its size limit, except the first batch, which is sent whole even if it exceeds the
@@ -316,10 +323,9 @@ fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[
         ));
         return Some((batch, &[]));
     };
-    let (whole, rest) = whole;
     if !is_old && batch.end > from {
-        batch.records = records_of(whole, u32_at(head, field::CRC));
-        let is_control = u16_at(head, field::ATTRIBUTES) & CONTROL != 0;
+        batch.records = parse_records(batch_bytes, u32_at(head, field::CRC));
+        let is_control = u16_at(head, field::ATTRIBUTES) & CONTROL_FLAG != 0;
         if is_control && batch.records.is_ok() {
             batch.records = Ok(Records::Plain(&[]));
             batch.count = 0;
@@ -328,30 +334,32 @@ fn parse_batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[
     Some((batch, rest))
 }
 
-fn u16_at(head: &[u8; HEAD], offset: usize) -> u16 {
+fn u16_at(head: &[u8; BATCH_HEADER_BYTES], offset: usize) -> u16 {
     u16::from_be_bytes([head[offset], head[offset + 1]])
 }
 
-fn u32_at(head: &[u8; HEAD], offset: usize) -> u32 {
+fn u32_at(head: &[u8; BATCH_HEADER_BYTES], offset: usize) -> u32 {
     u32::from(u16_at(head, offset)) << 16 | u32::from(u16_at(head, offset + 2))
 }
 
-fn i64_at(head: &[u8; HEAD], offset: usize) -> i64 {
+fn i64_at(head: &[u8; BATCH_HEADER_BYTES], offset: usize) -> i64 {
     i64::from(u32_at(head, offset)) << 32 | i64::from(u32_at(head, offset + 4))
 }
 
 /// Returns the records of a complete batch, or the reason why they cannot be read.
-fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
-    let Some((head, records)) = batch.split_first_chunk::<HEAD>() else {
+fn parse_records(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
+    let Some((head, records)) = batch.split_first_chunk::<BATCH_HEADER_BYTES>() else {
         return Err(DAMAGED.to_owned());
     };
     if wire::crc::crc_32c(&batch[field::ATTRIBUTES..]) != crc {
         return Err("the checksum of its record batch is wrong".to_owned());
     }
-    match u16_at(head, field::ATTRIBUTES) & CODEC {
+    match u16_at(head, field::ATTRIBUTES) & CODEC_MASK {
         0 => Ok(Records::Plain(records)),
-        3 if records.starts_with(&LEGACY) => Err("its record batch cannot be decompressed".to_owned()),
-        3 => Ok(Records::Packed(Box::new(Packed::new(records)))),
+        3 if records.starts_with(&LZ4_LEGACY_MAGIC) => {
+            Err("its record batch cannot be decompressed".to_owned())
+        }
+        3 => Ok(Records::Compressed(Box::new(Lz4Records::new(records)))),
         codec => {
             let name = ["", "gzip", "snappy", "lz4", "zstd"]
                 .get(usize::from(codec))
@@ -368,14 +376,17 @@ type Content<'a> = Result<Option<&'a [u8]>, String>;
 
 /// Parses a record: offset and time (ms) relative to the batch, and the value. Headers and key are skipped. Returns `None` if
 /// it is malformed.
-fn parse_record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
+fn parse_record<'a>(piece: &RecordBytes<'a>) -> Option<(i64, i64, Content<'a>)> {
     // The first byte is the attributes, which are unused.
     let mut record = piece.bytes.get(1..)?;
     let ms = read_varint(&mut record)?;
     let delta = read_varint(&mut record)?;
     if piece.bytes.len() < piece.len {
-        let words = format!("its record has {} bytes; at most {RECORD} are read", piece.len);
-        return Some((delta, ms, Err(words)));
+        let reason = format!(
+            "its record has {} bytes; at most {MAX_RECORD_BYTES} are read",
+            piece.len
+        );
+        return Some((delta, ms, Err(reason)));
     }
     // The key.
     read_bytes(&mut record)?;

@@ -7,7 +7,7 @@ pub mod fetch;
 
 use std::collections::BTreeMap;
 
-use crate::sink::words as line;
+use crate::sink::one_line;
 
 /// Maximum response size, bytes. Responses to a sink are short, but a topic may have thousands of partitions.
 pub const MAX_ANSWER: usize = 16 << 20;
@@ -62,7 +62,7 @@ impl Api {
     ];
 
     /// Returns the lowest and highest version implemented here.
-    fn ours(self) -> (i16, i16) {
+    fn supported_versions(self) -> (i16, i16) {
         match self {
             Self::Produce => (3, 8),
             Self::Fetch => (4, 11),
@@ -104,7 +104,7 @@ pub struct Produced {
     /// Error code; 0 if the records are stored.
     pub error: i16,
     /// The server's message, which may be empty.
-    pub words: String,
+    pub reason: String,
 }
 
 /// Producer ID and epoch of an idempotent producer, by which brokers recognise repeats.
@@ -247,8 +247,13 @@ pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
         let key = reader.i16()?;
         let lowest = reader.i16()?;
         let highest = reader.i16()?;
-        let ours = Api::ALL.into_iter().find(|api| *api as i16 == key).map(Api::ours);
-        let Some((first, last)) = ours else { continue };
+        let supported_versions = Api::ALL
+            .into_iter()
+            .find(|api| *api as i16 == key)
+            .map(Api::supported_versions);
+        let Some((first, last)) = supported_versions else {
+            continue;
+        };
         if lowest.max(first) <= highest.min(last) {
             versions.insert(key, highest.min(last));
         }
@@ -264,7 +269,7 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
     let mut topology = Topology {
-        error: super::NO_TOPIC,
+        error: super::UNKNOWN_TOPIC,
         ..Topology::default()
     };
     for _ in 0..reader.at_most(MAX_BROKERS, 10)? {
@@ -344,15 +349,15 @@ pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malfo
 pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Malformed> {
     let mut reader = Reader(body);
     let error = reader.i16()?;
-    let words = reader.text()?.unwrap_or_default();
+    let reason = reader.text()?.unwrap_or_default();
     let len = reader.i32()?;
     let message = reader
         .take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?
         .to_vec();
     Ok(match error {
         0 => Ok(message),
-        error if words.is_empty() => Err(super::name(error).into_owned()),
-        _ => Err(words),
+        error if reason.is_empty() => Err(super::name(error).into_owned()),
+        _ => Err(reason),
     })
 }
 
@@ -390,21 +395,21 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
             if version >= 5 {
                 reader.i64()?;
             }
-            let mut words = String::new();
+            let mut reason = String::new();
             if version >= 8 {
                 for _ in 0..reader.len(6)? {
                     reader.i32()?;
-                    let record_words = reader.text()?;
-                    if words.is_empty() {
-                        words = record_words.unwrap_or_default();
+                    let record_reason = reader.text()?;
+                    if reason.is_empty() {
+                        reason = record_reason.unwrap_or_default();
                     }
                 }
-                words = reader.text()?.unwrap_or(words);
+                reason = reader.text()?.unwrap_or(reason);
             }
             all.push(Produced {
                 partition,
                 error,
-                words,
+                reason,
             });
         }
     }
@@ -462,24 +467,24 @@ impl<'a> Reader<'a> {
     /// Reads a nullable string, cut to one line of bounded length.
     fn text(&mut self) -> Result<Option<String>, Malformed> {
         match usize::try_from(self.i16()?) {
-            Ok(len) => self.take(len).map(|bytes| Some(line(bytes))),
+            Ok(len) => self.take(len).map(|bytes| Some(one_line(bytes))),
             Err(_) => Ok(None),
         }
     }
 
-    /// Reads an array length. Items have at least `least` bytes, which bounds the length. A null array has length 0.
-    fn len(&mut self, least: usize) -> Result<usize, Malformed> {
+    /// Reads an array length. Items have at least `min_item` bytes, which bounds the length. A null array has length 0.
+    fn len(&mut self, min_item: usize) -> Result<usize, Malformed> {
         match usize::try_from(self.i32()?) {
-            Ok(len) if len.saturating_mul(least) <= self.0.len() => Ok(len),
+            Ok(len) if len.saturating_mul(min_item) <= self.0.len() => Ok(len),
             Ok(_) => Err(Malformed("more items than bytes")),
             Err(_) => Ok(0),
         }
     }
 
-    /// Like [`Reader::len`], but the array may have at most `most` items.
-    fn at_most(&mut self, most: usize, least: usize) -> Result<usize, Malformed> {
-        match self.len(least)? {
-            len if len <= most => Ok(len),
+    /// Like [`Reader::len`], but the array may have at most `max` items.
+    fn at_most(&mut self, max: usize, min_item: usize) -> Result<usize, Malformed> {
+        match self.len(min_item)? {
+            len if len <= max => Ok(len),
             _ => Err(Malformed("more items than are read here")),
         }
     }

@@ -70,9 +70,9 @@ pub struct Login<'a> {
     hash: Hash,
     password: &'a str,
     nonce: String,
-    first: String,
+    client_first: String,
     /// The server signature expected in the final message.
-    proof: Option<Vec<u8>>,
+    server_signature: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Login<'_> {
@@ -87,19 +87,19 @@ impl<'a> Login<'a> {
     /// Starts an authentication of this user. `nonce` must be fresh for each one, and without a comma.
     pub fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        let first = format!("n={user},r={nonce}");
+        let client_first = format!("n={user},r={nonce}");
         Self {
             hash,
             password,
             nonce: nonce.to_owned(),
-            first,
-            proof: None,
+            client_first,
+            server_signature: None,
         }
     }
 
     /// Returns the client-first message.
     pub fn first(&self) -> Vec<u8> {
-        format!("n,,{}", self.first).into_bytes()
+        format!("n,,{}", self.client_first).into_bytes()
     }
 
     /// Returns the client-final message for the server-first message `answer`.
@@ -124,18 +124,20 @@ impl<'a> Login<'a> {
             return Err("its iterations are not 4096 to 200000");
         }
         let salted = self.hash.salted(self.password.as_bytes(), &salt, iterations);
-        let key = self.hash.mac(&salted, b"Client Key");
-        let bare = format!("c=biws,r={nonce}");
-        let signed = format!("{},{answer},{bare}", self.first);
-        let signature = self.hash.mac(&self.hash.digest(&key), signed.as_bytes());
-        let proof: Vec<u8> = key
+        let client_key = self.hash.mac(&salted, b"Client Key");
+        let without_proof = format!("c=biws,r={nonce}");
+        let auth_message = format!("{},{answer},{without_proof}", self.client_first);
+        let signature = self
+            .hash
+            .mac(&self.hash.digest(&client_key), auth_message.as_bytes());
+        let proof: Vec<u8> = client_key
             .iter()
             .zip(&signature)
             .map(|(byte, other)| byte ^ other)
             .collect();
-        let server = self.hash.mac(&salted, b"Server Key");
-        self.proof = Some(self.hash.mac(&server, signed.as_bytes()));
-        Ok(format!("{bare},p={}", STANDARD.encode(proof)).into_bytes())
+        let server_key = self.hash.mac(&salted, b"Server Key");
+        self.server_signature = Some(self.hash.mac(&server_key, auth_message.as_bytes()));
+        Ok(format!("{without_proof},p={}", STANDARD.encode(proof)).into_bytes())
     }
 
     /// Verifies the server signature in the server-final message.
@@ -147,7 +149,7 @@ impl<'a> Login<'a> {
             .ok()
             .and_then(|answer| answer.strip_prefix("v="));
         let proof = proof.and_then(|proof| STANDARD.decode(proof.split(',').next().unwrap_or_default()).ok());
-        if proof.is_none() || proof != self.proof {
+        if proof.is_none() || proof != self.server_signature {
             return Err("the server does not know the password");
         }
         Ok(())

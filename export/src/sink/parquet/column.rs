@@ -9,7 +9,7 @@ use super::{OPTIONAL, REQUIRED};
 use crate::protobuf::varint;
 
 /// Maximum number of distinct numbers in a dictionary.
-const MAX_DIFFERENT: usize = 1 << 14;
+const MAX_DICTIONARY: usize = 1 << 14;
 const PLAIN: u32 = 0;
 const RLE: u32 = 3;
 const DICTIONARY: u32 = 8;
@@ -32,7 +32,7 @@ pub(super) struct Column {
     path: Vec<&'static str>,
     kind: Kind,
     /// Maximum definition level: the level of a present value.
-    most: u8,
+    max_level: u8,
     /// Definition level of each value: how many optional parts of its path are present.
     definitions: Vec<u32>,
     /// Repetition level of each list element: 0 starts a new list, 1 continues it. `None` if the column is not a list.
@@ -49,6 +49,16 @@ struct Texts {
     values: Vec<u32>,
 }
 
+/// A column's distinct values.
+struct Dictionary {
+    /// The values in plain encoding.
+    plain: Vec<u8>,
+    /// Number of values.
+    len: usize,
+    /// Index in the dictionary of each value of the column.
+    indexes: Vec<u32>,
+}
+
 /// Location of a written column in the file: byte offsets of its dictionary page, if any, and its data page.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -61,12 +71,12 @@ pub(super) struct Chunk {
 }
 
 impl Column {
-    /// Creates an empty column. `most` is the number of optional or repeated parts of its path.
-    pub(super) fn new(path: &[&'static str], kind: Kind, most: u8) -> Self {
+    /// Creates an empty column. `max_level` is the number of optional or repeated parts of its path.
+    pub(super) fn new(path: &[&'static str], kind: Kind, max_level: u8) -> Self {
         Self {
             path: path.to_vec(),
             kind,
-            most,
+            max_level,
             definitions: Vec::new(),
             repetitions: None,
             numbers: Vec::new(),
@@ -88,18 +98,18 @@ impl Column {
     }
 
     /// Appends an absent value with this many optional parts of the path present.
-    pub(super) fn push_absent(&mut self, there: u8) {
-        self.definitions.push(there.into());
+    pub(super) fn push_absent(&mut self, present_parts: u8) {
+        self.definitions.push(present_parts.into());
         self.repetitions.iter_mut().for_each(|list| list.push(0));
     }
 
     pub(super) fn push_number(&mut self, number: u64) {
-        self.definitions.push(self.most.into());
+        self.definitions.push(self.max_level.into());
         self.numbers.push(number);
     }
 
     pub(super) fn push_text(&mut self, text: &[u8]) {
-        self.definitions.push(self.most.into());
+        self.definitions.push(self.max_level.into());
         let Texts { known, order, values } = &mut self.texts;
         let number = match known.get(text) {
             Some(number) => *number,
@@ -118,13 +128,14 @@ impl Column {
         if numbers.is_empty() {
             return self.push_null();
         }
-        for (at, number) in numbers.iter().enumerate() {
-            let is_there = *number != u32::MAX;
-            self.definitions.push(u32::from(self.most) - u32::from(!is_there));
+        for (index, number) in numbers.iter().enumerate() {
+            let is_present = *number != u32::MAX;
+            self.definitions
+                .push(u32::from(self.max_level) - u32::from(!is_present));
             self.repetitions
                 .iter_mut()
-                .for_each(|list| list.push(u32::from(at > 0)));
-            if is_there {
+                .for_each(|list| list.push(u32::from(index > 0)));
+            if is_present {
                 self.numbers.push((*number).into());
             }
         }
@@ -152,9 +163,8 @@ impl Column {
         }
     }
 
-    /// Returns the dictionary's encoded values, their number, and the index of each value. Returns `None` if a dictionary does
-    /// not pay off.
-    fn dictionary(&self) -> Option<(Vec<u8>, usize, Vec<u32>)> {
+    /// Returns `None` if a dictionary does not pay off.
+    fn dictionary(&self) -> Option<Dictionary> {
         let mut plain = Vec::new();
         if self.is_text() {
             let Texts { order, values, .. } = &self.texts;
@@ -162,44 +172,52 @@ impl Column {
                 return None;
             }
             order.iter().for_each(|text| plain_text(text, &mut plain));
-            return Some((plain, order.len(), values.clone()));
+            return Some(Dictionary {
+                plain,
+                len: order.len(),
+                indexes: values.clone(),
+            });
         }
-        let most = (self.numbers.len() / 2).min(MAX_DIFFERENT);
+        let max_entries = (self.numbers.len() / 2).min(MAX_DICTIONARY);
         let mut known = HashMap::new();
-        let mut values = Vec::with_capacity(self.numbers.len());
+        let mut indexes = Vec::with_capacity(self.numbers.len());
         for number in &self.numbers {
             let next = known.len() as u32;
-            let value = *known.entry(*number).or_insert(next);
-            if value == next {
+            let index = *known.entry(*number).or_insert(next);
+            if index == next {
                 self.plain_number(*number, &mut plain);
             }
-            if known.len() > most {
+            if known.len() > max_entries {
                 return None;
             }
-            values.push(value);
+            indexes.push(index);
         }
-        (!values.is_empty()).then_some((plain, known.len(), values))
+        (!indexes.is_empty()).then_some(Dictionary {
+            plain,
+            len: known.len(),
+            indexes,
+        })
     }
 
     /// Appends the column's pages to the file.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Chunk {
-        let begun = out.len();
+        let start = out.len();
         let mut data = Vec::new();
         if let Some(repetitions) = &self.repetitions {
             levels(repetitions, 1, &mut data);
         }
-        if self.most > 0 {
-            levels(&self.definitions, bits(self.most.into()), &mut data);
+        if self.max_level > 0 {
+            levels(&self.definitions, bits(self.max_level.into()), &mut data);
         }
         let mut raw = 0;
         let mut dictionary = None;
         match self.dictionary() {
-            Some((plain, different, values)) => {
-                raw += write_page(out, &plain, Page::Dictionary(different));
-                dictionary = Some(begun);
-                let width = bits(different as u32 - 1).max(1);
+            Some(Dictionary { plain, len, indexes }) => {
+                raw += write_page(out, &plain, Page::Dictionary(len));
+                dictionary = Some(start);
+                let width = bits(len as u32 - 1).max(1);
                 data.push(width as u8);
-                hybrid(&values, width, &mut data);
+                hybrid(&indexes, width, &mut data);
             }
             None if self.is_text() => {
                 let Texts { order, values, .. } = &self.texts;
@@ -218,7 +236,7 @@ impl Column {
         Chunk {
             dictionary,
             data: page_offset,
-            len: out.len() - begun,
+            len: out.len() - start,
             raw,
         }
     }
@@ -226,10 +244,10 @@ impl Column {
     /// Writes the column's `SchemaElement`.
     pub(super) fn declare(&self, thrift: &mut Writer<'_>) {
         let name = self.path.last().copied().unwrap_or_default();
-        let own = self.most - u8::from(self.path.len() == 2) - 2 * u8::from(self.path.len() == 3);
+        let own_level = self.max_level - u8::from(self.path.len() == 2) - 2 * u8::from(self.path.len() == 3);
         thrift.begin();
         thrift.i32(1, self.stored_as());
-        thrift.i32(3, if own > 0 { OPTIONAL } else { REQUIRED });
+        thrift.i32(3, if own_level > 0 { OPTIONAL } else { REQUIRED });
         thrift.bytes(4, name.as_bytes());
         // `converted_type`, for readers that predate logical types.
         let converted = match self.kind {
@@ -330,20 +348,20 @@ enum Page {
 /// Appends a compressed page. Returns its uncompressed size with the header, bytes.
 fn write_page(out: &mut Vec<u8>, content: &[u8], kind: Page) -> usize {
     let packed = compress_to_vec(content, CompressionLevel::Fastest);
-    let begun = out.len();
+    let start = out.len();
     let mut thrift = Writer::new(out);
     thrift.i32(1, if let Page::Dictionary(_) = kind { 2 } else { 0 });
     thrift.i32(2, content.len() as u32);
     thrift.i32(3, packed.len() as u32);
     match kind {
-        Page::Dictionary(different) => {
+        Page::Dictionary(len) => {
             thrift.begin_field(7);
-            thrift.i32(1, different as u32);
+            thrift.i32(1, len as u32);
             thrift.i32(2, PLAIN);
         }
-        Page::Data(places, encoding) => {
+        Page::Data(count, encoding) => {
             thrift.begin_field(5);
-            thrift.i32(1, places as u32);
+            thrift.i32(1, count as u32);
             thrift.i32(2, encoding);
             thrift.i32(3, RLE);
             thrift.i32(4, RLE);
@@ -351,14 +369,14 @@ fn write_page(out: &mut Vec<u8>, content: &[u8], kind: Page) -> usize {
     }
     thrift.end();
     thrift.end();
-    let header = out.len() - begun;
+    let header = out.len() - start;
     out.extend(packed);
     header + content.len()
 }
 
-/// Returns the bit width of numbers up to `most`.
-fn bits(most: u32) -> u32 {
-    u32::BITS - most.leading_zeros()
+/// Returns the bit width of numbers up to `max`.
+fn bits(max: u32) -> u32 {
+    u32::BITS - max.leading_zeros()
 }
 
 /// Appends levels, prefixed by their length in bytes.

@@ -1,6 +1,6 @@
 //! Incremental parser for Redis replies in RESP 2, the default protocol version.
 
-use crate::sink::words as line;
+use crate::sink::one_line;
 
 /// Maximum length of a line (error, status or number), bytes.
 const MAX_LINE: usize = 64 << 10;
@@ -38,16 +38,22 @@ pub struct Malformed(
 pub struct Replies {
     bytes: Vec<u8>,
     /// Offset of the first unparsed byte.
-    at: usize,
-    /// Number of bytes from `at` that are known to contain no line end.
+    offset: usize,
+    /// Number of bytes from `offset` that are known to contain no line end.
     searched: usize,
-    /// Open arrays, each with the number of missing items and the items so far.
-    arrays: Vec<(usize, Vec<Reply>)>,
+    arrays: Vec<OpenArray>,
     /// Bytes of this reply so far.
     len: usize,
     /// Values of this reply so far.
     values: usize,
     malformed: Option<Malformed>,
+}
+
+/// An array whose items are not complete.
+#[derive(Debug)]
+struct OpenArray {
+    missing: usize,
+    items: Vec<Reply>,
 }
 
 /// A part of a reply.
@@ -66,8 +72,8 @@ impl Replies {
     /// Adds bytes that were received.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.malformed.is_none() {
-            self.bytes.drain(..self.at);
-            self.at = 0;
+            self.bytes.drain(..self.offset);
+            self.offset = 0;
             self.bytes.extend_from_slice(bytes);
         }
     }
@@ -83,7 +89,9 @@ impl Replies {
         let result = self.read();
         if let Err(malformed) = &result {
             self.malformed = Some(malformed.clone());
-            (self.bytes, self.at, self.arrays) = (Vec::new(), 0, Vec::new());
+            self.bytes = Vec::new();
+            self.offset = 0;
+            self.arrays = Vec::new();
         }
         result
     }
@@ -97,23 +105,27 @@ impl Replies {
                     return Err(Malformed("arrays in too many arrays"));
                 }
                 Some(Part::Array(len)) => {
-                    self.arrays.push((len, Vec::new()));
+                    self.arrays.push(OpenArray {
+                        missing: len,
+                        items: Vec::new(),
+                    });
                     continue;
                 }
                 Some(Part::Value(reply)) => reply,
             };
             // The value may complete one or more enclosing arrays.
             loop {
-                let Some((left, items)) = self.arrays.last_mut() else {
-                    (self.len, self.values) = (0, 0);
+                let Some(array) = self.arrays.last_mut() else {
+                    self.len = 0;
+                    self.values = 0;
                     return Ok(Some(value));
                 };
-                items.push(value);
-                *left -= 1;
-                if *left > 0 {
+                array.items.push(value);
+                array.missing -= 1;
+                if array.missing > 0 {
                     break;
                 }
-                value = Reply::Array(self.arrays.pop().map(|(_, items)| items).unwrap_or_default());
+                value = Reply::Array(self.arrays.pop().map(|array| array.items).unwrap_or_default());
             }
         }
     }
@@ -122,14 +134,14 @@ impl Replies {
         let Some(end) = self.line_end()? else {
             return Ok(None);
         };
-        let text = &self.bytes[self.at..end];
+        let text = &self.bytes[self.offset..end];
         let Some((kind, rest)) = text.split_first() else {
             return Err(Malformed("an empty line"));
         };
         let mut after = end + 2;
         let part = match kind {
-            b'+' => Part::Value(Reply::Text(line(rest))),
-            b'-' => Part::Value(Reply::Error(line(rest))),
+            b'+' => Part::Value(Reply::Text(one_line(rest))),
+            b'-' => Part::Value(Reply::Error(one_line(rest))),
             b':' => Part::Value(Reply::Number(number(rest)?)),
             b'*' | b'$' if rest == b"-1" => Part::Value(Reply::Null),
             b'*' => Part::Array(length(rest)?),
@@ -142,12 +154,13 @@ impl Replies {
                     return Err(Malformed("a string without an end"));
                 };
                 after += len + 2;
-                Part::Value(Reply::Text(line(bulk)))
+                Part::Value(Reply::Text(one_line(bulk)))
             }
             _ => return Err(Malformed("a reply of an unknown kind")),
         };
-        self.len += after - self.at;
-        (self.at, self.searched) = (after, 0);
+        self.len += after - self.offset;
+        self.offset = after;
+        self.searched = 0;
         if self.len > MAX_REPLY {
             return Err(Malformed("a reply that is too long"));
         }
@@ -158,12 +171,12 @@ impl Replies {
         Ok(Some(part))
     }
 
-    /// Returns the end of the line at `at`, before its CR LF, or `None` if it is incomplete.
+    /// Returns the end of the line at `offset`, before its CR LF, or `None` if it is incomplete.
     fn line_end(&mut self) -> Result<Option<usize>, Malformed> {
-        let line = &self.bytes[self.at..];
+        let line = &self.bytes[self.offset..];
         let from = self.searched.min(line.len());
         match line[from..].windows(2).position(|window| window == b"\r\n") {
-            Some(position) => Ok(Some(self.at + from + position)),
+            Some(position) => Ok(Some(self.offset + from + position)),
             None if line.len() > MAX_LINE => Err(Malformed("a line that is too long")),
             None => {
                 // The last byte may be the CR of a line end.

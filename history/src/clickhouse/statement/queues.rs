@@ -16,12 +16,12 @@ impl Statement {
         self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
         self.terms.push(format!("flow = '' AND node != {ABSENT}"));
         let latest = self.time("ts >=", filter.latest());
-        let of_seconds = if interval > 1 {
+        let seconds_term = if interval > 1 {
             format!(" OR interval = 1 AND {latest}")
         } else {
             String::new()
         };
-        self.terms.push(format!("(interval = {interval}{of_seconds})"));
+        self.terms.push(format!("(interval = {interval}{seconds_term})"));
         self.range(Some(filter.from), Some(filter.to));
         let summed = self.summed();
         let limit = filter.limit;
@@ -29,22 +29,22 @@ impl Statement {
         let column = filter.column.max(1);
         let key = "node, interface, queue";
         self.text = format!(
-            "SELECT {key}, max(v) AS worst, sum(n) AS values, groupArray((at, v)) AS cells, count() OVER () AS total \
-             FROM (SELECT {key}, intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) AS at, max(most) AS v, \
-             sumIf(values, interval = {interval}) AS n FROM ({summed}) GROUP BY {key}, at) GROUP BY {key} \
+            "SELECT {key}, max(cell_max) AS worst, sum(cell_count) AS values, groupArray((cell_index, cell_max)) AS cells, count() OVER () AS total \
+             FROM (SELECT {key}, intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) AS cell_index, max(most) AS cell_max, \
+             sumIf(values, interval = {interval}) AS cell_count FROM ({summed}) GROUP BY {key}, cell_index) GROUP BY {key} \
              ORDER BY worst DESC, node, interface != {ABSENT}, interface, queue != {ABSENT}, queue LIMIT {limit}"
         );
         self.in_rows()
     }
 
     /// Selects the dropped packets at a node, the newest first.
-    pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, most: usize) -> Self {
+    pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, limit: usize) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         self.range(Some(filter.from), Some(filter.to));
         let source = self.source();
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {source} \
-             ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {most}"
+             ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {limit}"
         );
         self.in_rows()
     }
@@ -61,24 +61,24 @@ impl Statement {
         let latest = self.time("ts <", filter.to.saturating_add(DUPLICATE_SPAN));
         let around = format!("{earliest} AND {latest}");
         let table = &self.table;
-        let terms = self.joined();
-        let most = filter.limit.saturating_add(1);
+        let terms = self.where_clause();
+        let limit = filter.limit.saturating_add(1);
         // Both collectors of a pair store each hop under the same ID.
         let values = "ts, id, report, flow, queue, egress_if, hop_latency, queue_occupancy, egress_ts";
-        let chosen =
-            format!("SELECT {values} FROM {table}{terms} ORDER BY ts, id LIMIT 1 BY id LIMIT {most}");
+        let selected =
+            format!("SELECT {values} FROM {table}{terms} ORDER BY ts, id LIMIT 1 BY id LIMIT {limit}");
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(found.ts) AS time, found.flow AS flow, found.queue AS queue, found.egress_if AS egress_if, \
-             found.hop_latency AS hop_latency, found.queue_occupancy AS queue_occupancy, found.egress_ts AS egress_ts, taken.path AS path \
-             FROM ({chosen}) AS found LEFT JOIN (SELECT report, if(max(hops) = 0, [], arrayMap(pair -> pair.2, arraySort(groupUniqArray((hop, node))))) AS path \
-             FROM {table} WHERE {around} AND report IN (SELECT report FROM ({chosen})) GROUP BY report) AS taken \
-             ON found.report = taken.report ORDER BY found.ts, found.id"
+             found.hop_latency AS hop_latency, found.queue_occupancy AS queue_occupancy, found.egress_ts AS egress_ts, paths.path AS path \
+             FROM ({selected}) AS found LEFT JOIN (SELECT report, if(max(hops) = 0, [], arrayMap(entry -> entry.2, arraySort(groupUniqArray((hop, node))))) AS path \
+             FROM {table} WHERE {around} AND report IN (SELECT report FROM ({selected})) GROUP BY report) AS paths \
+             ON found.report = paths.report ORDER BY found.ts, found.id"
         );
         self.in_rows()
     }
 
     /// Selects the collectors that measured something at a node.
-    pub(in super::super) fn collectors_of(mut self, filter: &QueueFilter, most: usize) -> Self {
+    pub(in super::super) fn collectors_of(mut self, filter: &QueueFilter, limit: usize) -> Self {
         self.terms.push(
             "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization') AND flow = ''"
                 .to_owned(),
@@ -88,7 +88,7 @@ impl Statement {
         self.range(Some(filter.from.saturating_sub(MINUTE)), Some(filter.to));
         let source = self.source();
         self.text =
-            format!("SELECT DISTINCT toString(collector) AS name FROM {source} ORDER BY name LIMIT {most}");
+            format!("SELECT DISTINCT toString(collector) AS name FROM {source} ORDER BY name LIMIT {limit}");
         self.in_rows()
     }
 
@@ -98,7 +98,10 @@ impl Statement {
         let (database, name) = table.split_once('.').unwrap_or(("", &table));
         self.equal("database", "String", Some(database.to_owned()));
         self.equal("name", "String", Some(name.to_owned()));
-        self.text = format!("SELECT count() AS n FROM system.tables{}", self.joined());
+        self.text = format!(
+            "SELECT count() AS amount FROM system.tables{}",
+            self.where_clause()
+        );
         self.in_rows()
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     },
     settings::{CollectSettings, RxPath, XdpMode, XdpSettings, ZeroCopy},
 };
-use runtime::{control::Asked, current::Current, host, lock::lock};
+use runtime::{control::IntentDetection, current::Current, host, lock::lock};
 use terminal::CliError;
 
 /// An `xdp://…` entry of `[collector] listen`.
@@ -251,7 +251,7 @@ impl Device {
         }
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = self.settings.resolve_profiles();
-        let detection = self.settings.detection(&Asked::default(), 0)?;
+        let detection = self.settings.detection(&IntentDetection::default(), 0)?;
         let reading = Reading {
             ports: &ports,
             default: &default,

@@ -10,7 +10,7 @@ use detect::{
 use wire::profile::TelemetryPorts;
 
 use model::{OverrideSettings, ProfileSettings, TcpShim};
-use runtime::{control::Asked, host::seed};
+use runtime::{control::IntentDetection, host::seed};
 use settings::listen::Listen;
 use settings::values::{Clocks, as_nanoseconds};
 
@@ -89,7 +89,7 @@ impl CollectSettings {
     ///
     /// # Errors
     /// A sentence. Checked settings without demands of intents never fail.
-    pub fn detection(&self, asked: &Asked, generation: u32) -> Result<Arc<Detection>, String> {
+    pub fn detection(&self, asked: &IntentDetection, generation: u32) -> Result<Arc<Detection>, String> {
         let thresholds = self
             .compile_thresholds_with(&asked.thresholds)
             .map_err(|error| error.to_string())?;
@@ -138,7 +138,7 @@ impl CollectSettings {
             profiles,
             default_profile,
             node_profiles: self.node_profiles(),
-            detection: self.detection(&Asked::default(), generation)?,
+            detection: self.detection(&IntentDetection::default(), generation)?,
             sequence: workers == 1,
             sf: collector::config::JoinConfig {
                 max_flows: written.sf.max_flows.div_ceil(workers),

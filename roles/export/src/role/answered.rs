@@ -35,7 +35,7 @@ impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Passing(words) | Failure::Absent(words) => Self::failed(words),
-            Failure::Denied(words) => Self::Unauthorised { words },
+            Failure::Denied(words) => Self::Unauthorised { reason: words },
         }
     }
 }

@@ -14,8 +14,6 @@ use tokio::{
 
 use super::{GRACE, files::Files};
 
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
 /// The source and the destination of a delivery.
 pub(super) trait Route: Sized {
     type Record: Keyed;
@@ -136,7 +134,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
             );
         }
         Action::Send { request, records } => route.begin_send(request, records, tasks),
-        Action::Reject { record, words } => match route.rejected(record, &words) {
+        Action::Reject { record, reason } => match route.rejected(record, &reason) {
             Some((files, line)) => {
                 tasks
                     .writing
@@ -144,7 +142,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
             }
             None => route
                 .delivery()
-                .kept(Err("the record is not in memory".to_owned()), now),
+                .rejection_written(Err("the record is not in memory".to_owned()), now),
         },
         Action::Save(cursor) => match route.cursor_files() {
             Some(files) => {
@@ -161,11 +159,13 @@ fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
     let now = nic::time::monotonic();
     match written {
         Ok(Written::Saved(cursor, result)) => saved(route, cursor, result),
-        Ok(Written::Kept(result)) => route.delivery().kept(result, now),
+        Ok(Written::Kept(result)) => route.delivery().rejection_written(result, now),
         // At most one write is pending, but which one panicked is unknown.
         Err(_) => {
             route.delivery().saved(Err("writing failed".to_owned()), now);
-            route.delivery().kept(Err("writing failed".to_owned()), now);
+            route
+                .delivery()
+                .rejection_written(Err("writing failed".to_owned()), now);
         }
     }
 }
@@ -178,6 +178,8 @@ fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
         route.saved(cursor, now);
     }
 }
+
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

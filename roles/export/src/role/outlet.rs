@@ -14,7 +14,7 @@ use std::{
 };
 
 use export::{
-    outlet::{BEYOND, FORMS},
+    outlet::{COPIES_PER_PAGE, MAX_OVERSHOOT},
     record::Stream,
     sink::clickhouse::ClickHouse,
 };
@@ -224,7 +224,7 @@ impl Outlet {
 
     fn status(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<ExportStatus> {
         let memory = if batch > 0 {
-            2 * FORMS * (batch + BEYOND)
+            2 * COPIES_PER_PAGE * (batch + MAX_OVERSHOOT)
         } else {
             0
         };

@@ -9,16 +9,13 @@ use std::{
 
 use export::{
     record::Stream,
-    spool::{self, Effect, Spool},
+    spool::{self, Effect, SegmentFile, Spool},
 };
 
 use super::files::Files;
 use crate::settings::ExportSettings;
 use runtime::hop_queue::HopQueue;
 use runtime::save;
-
-/// The error number of an I/O error on Linux.
-const EIO: i32 = 5;
 
 /// Opens the queue of an export's hops, with the existing spool files.
 ///
@@ -59,7 +56,7 @@ impl SpoolFiles {
     }
 
     /// Lists the number, records and bytes of each file. Removes incomplete files.
-    fn list(&self) -> io::Result<Vec<(u64, u64, usize)>> {
+    fn list(&self) -> io::Result<Vec<SegmentFile>> {
         fs::create_dir_all(&self.dir)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -84,7 +81,11 @@ impl SpoolFiles {
                     if records.is_none() {
                         tracing::warn!(file = %path.display(), "not a spool file; it is deleted");
                     }
-                    found.push((number, records.unwrap_or(0), bytes));
+                    found.push(SegmentFile {
+                        number,
+                        records: records.unwrap_or(0),
+                        bytes,
+                    });
                 }
                 _ => {}
             }
@@ -127,6 +128,9 @@ impl SpoolFiles {
         }
     }
 }
+
+/// The error number of an I/O error on Linux.
+const EIO: i32 = 5;
 
 /// An export's hop queue and its files.
 #[derive(Debug)]

@@ -418,7 +418,7 @@ impl Route for Exporter {
         let Some(mut reader) = self.reader.take() else {
             return self
                 .delivery
-                .not_read("the last page has not been read", nic::time::monotonic());
+                .read_failed("the last page has not been read", nic::time::monotonic());
         };
         tasks.reading.spawn_blocking(move || {
             let found = reader.read(wanted);
@@ -430,11 +430,11 @@ impl Route for Exporter {
         let now = nic::time::monotonic();
         let Some((reader, found)) = read else {
             self.reader = Some(self.new_reader());
-            return self.delivery.not_read("reading failed", now);
+            return self.delivery.read_failed("reading failed", now);
         };
         self.reader = Some(reader);
         match found {
-            Err(error) => self.delivery.not_read(&error, now),
+            Err(error) => self.delivery.read_failed(&error, now),
             Ok(ReadPage {
                 page,
                 restarted,

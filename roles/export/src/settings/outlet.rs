@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use export::{
     Settings as DeliverySettings,
-    outlet::{BEYOND, FORMS},
+    outlet::{COPIES_PER_PAGE, MAX_OVERSHOOT},
     record::Stream,
     sink::{
         clickhouse::ClickHouse,
@@ -20,15 +20,6 @@ use settings::{
 
 use super::{ExportKind, ExportSettings, ExportStart, nanoseconds};
 use net::destination::{Destination, Mechanism};
-
-/// Memory for decoding the longest answer of Kafka, bytes.
-const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
-/// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
-/// for memory.
-const MAX_BATCH: usize = 40 << 20;
-const LEAST_BATCH: usize = 64 << 10;
-/// Maximum number of outlets that share the partitions.
-const MOST: u32 = 1_000;
 
 section! {
     /// An outlet reads the Kafka topics that collectors export to, and inserts the records into the ClickHouse tables that a
@@ -126,6 +117,16 @@ pub struct Share {
     part: u32,
     of: u32,
 }
+
+/// Memory for decoding the longest answer of Kafka, bytes.
+const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
+/// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
+/// for memory.
+const MAX_BATCH: usize = 40 << 20;
+const LEAST_BATCH: usize = 64 << 10;
+
+/// Maximum number of outlets that share the partitions.
+const MOST: u32 = 1_000;
 
 impl FromStr for Share {
     type Err = ();
@@ -280,10 +281,10 @@ impl OutletSettings {
     /// Returns the limits of batches and the timers of the delivery, given the number of partitions.
     pub fn delivery(&self, partitions: usize) -> DeliverySettings {
         // Each partition has two batches.
-        let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
+        let batch = self.spaces().1 / 2 / COPIES_PER_PAGE / partitions.max(1);
         DeliverySettings {
             records: self.batch,
-            bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MAX_BATCH),
+            bytes: batch.saturating_sub(MAX_OVERSHOOT).clamp(LEAST_BATCH, MAX_BATCH),
             linger: nanoseconds(self.linger),
             timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(settings(256).delivery(100_000).bytes, 64 << 10);
         for partitions in [5, 24, 100] {
             let batch = settings(256).delivery(partitions).bytes;
-            let all = partitions * 2 * FORMS * (batch + BEYOND);
+            let all = partitions * 2 * COPIES_PER_PAGE * (batch + MAX_OVERSHOOT);
             assert!(all <= 192 << 20 && all > 180 << 20, "{partitions}: {all}");
         }
     }

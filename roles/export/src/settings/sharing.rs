@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use export::{
-    memory::{Claim, LEAST, share},
+    memory::{Claim, MIN_BATCH, share},
     record::Stream,
 };
 use settings::{section, values::Size};
@@ -95,10 +95,10 @@ impl ExportSettings {
             (None, Stream::Rollups) => 4,
             (None, Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts) => 8,
         };
-        let batch = (self.delivery().bytes / part).max(LEAST);
+        let batch = (self.delivery().bytes / part).max(MIN_BATCH);
         Claim {
             batch,
-            forms: RECORDS + self.requests(),
+            copies: RECORDS + self.requests(),
             fixed,
         }
     }
@@ -397,7 +397,7 @@ mod tests {
         assert!(
             shared
                 .values()
-                .all(|share| (LEAST..8 << 20).contains(&share.batch)),
+                .all(|share| (MIN_BATCH..8 << 20).contains(&share.batch)),
             "{shared:?}"
         );
         assert!(shared[&("raw".to_owned(), Stream::Hops)].memory > 88 << 20);

@@ -29,7 +29,7 @@ use self::{
 use net::tls::{self, Part};
 use runtime::{
     collector_map,
-    control::{Asked, AskedRule},
+    control::{IntentDetection, IntentRule},
 };
 use settings::{
     read::{Node, Reader, span_of},
@@ -37,11 +37,6 @@ use settings::{
     values::{Clocks, Secret},
 };
 use view::rules::dta_map;
-
-/// Longest map of DTA collectors, bytes. A request with it must fit into the size that a switch's API accepts.
-const MAX_MAP: usize = 192 << 10;
-/// The error of a budget in events without a collector in this process.
-const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
 
 section! {
     /// A manager of INT: it turns `[[intents]]` into rules on the devices of `[inventory]`, applies them in an order in which no
@@ -237,6 +232,9 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Longest map of DTA collectors, bytes. A request with it must fit into the size that a switch's API accepts.
+const MAX_MAP: usize = 192 << 10;
+
 /// Reports inconsistent settings of manager, inventory and intents. `collects`: this process has a collector. Returns the
 /// rules and thresholds that the intents delegate to the collector.
 pub fn check(
@@ -246,7 +244,7 @@ pub fn check(
     collects: bool,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
-) -> Asked {
+) -> IntentDetection {
     let table = root.get_ref().get("inventory");
     let inventory = table.map_or_else(Inventory::default, |node| {
         inventory::checked(inventory, node, reader)
@@ -305,6 +303,9 @@ fn check_collectors(
         }
     }
 }
+
+/// The error of a budget in events without a collector in this process.
+const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
 
 /// Reports problems of `[manager]` to `refuse`, with the setting's path. `root` is the whole file.
 fn check_manager(
@@ -626,8 +627,8 @@ pub fn asks(intent: &Intent) -> bool {
 }
 
 /// Returns the rules and thresholds that intents, each with its flows, delegate to the collector.
-pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
-    let mut asked = Asked::default();
+pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> IntentDetection {
+    let mut asked = IntentDetection::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
         let reporting = &intent.reporting;
         if reporting.filter.is_none() && !reporting.thresholds.is_empty() {
@@ -637,7 +638,7 @@ pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) ->
                 .extend(flows.iter().map(|flows| (*flows, values)));
         }
         if let Some(when) = &reporting.rule {
-            asked.rules.push(AskedRule {
+            asked.rules.push(IntentRule {
                 name: intent.name.clone(),
                 when: when.clone(),
                 flows,

@@ -53,7 +53,7 @@ pub(crate) fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, 
             let question = traffic(span, *measure, by, text);
             timings.push(timed(&what, &|| {
                 let traffic = reader.traffic(&question)?;
-                Ok(usize::from(traffic.others.0 > 0) + traffic.groups.len())
+                Ok(usize::from(traffic.other_groups > 0) + traffic.groups.len())
             })?);
         }
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use export::sink::kafka::{
-    self, NO_TOPIC,
+    self, UNKNOWN_TOPIC,
     protocol::{self, Api, Malformed, Topology, Versions},
     scram::{self, Hash},
 };
@@ -147,7 +147,7 @@ impl Connection {
         match topology.error {
             0 if topology.leaders.is_empty() => Err(format!("topic {topic} has no partitions now").into()),
             0 => Ok(topology),
-            NO_TOPIC => Err(Failure::Absent(format!(
+            UNKNOWN_TOPIC => Err(Failure::Absent(format!(
                 "Kafka has no topic {topic}; `hopwise schema apply` creates it"
             ))),
             // TOPIC_AUTHORIZATION_FAILED.

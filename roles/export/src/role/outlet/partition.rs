@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use export::{
     Cursor, Delivery, Outcome, Position, RequestId, Settings,
-    outlet::{self, BEYOND, FORMS, Item},
+    outlet::{self, COPIES_PER_PAGE, Item, MAX_OVERSHOOT},
     sink::clickhouse::ClickHouse,
 };
 use tokio::{
@@ -192,7 +192,7 @@ impl Partition {
         let ledger = self.status.publish(&mut self.delivery);
         self.held
             .iter_mut()
-            .for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
+            .for_each(|held| held.shrink(COPIES_PER_PAGE * self.delivery.bytes()));
         let mut state = lock(&self.status.state);
         state.memory = self.held.as_ref().map_or(0, Reservation::bytes);
         let Some((end, at)) = self.end else { return };
@@ -232,7 +232,7 @@ impl Route for Partition {
         let now = nic::time::monotonic();
         let random = match random() {
             Ok(random) => random,
-            Err(words) => return self.delivery.not_read(&words, now),
+            Err(words) => return self.delivery.read_failed(&words, now),
         };
         match self.source.take() {
             Some(source) => {
@@ -245,7 +245,7 @@ impl Route for Partition {
                 };
                 tasks.reading.spawn(read(source, wanted, self.space.clone()));
             }
-            None => self.delivery.not_read("the last page has not been read", now),
+            None => self.delivery.read_failed("the last page has not been read", now),
         }
     }
 
@@ -256,13 +256,13 @@ impl Route for Partition {
                 for source in [&mut self.scout, &mut self.source] {
                     source.get_or_insert_with(|| Source::new(self.topic.clone(), self.partition));
                 }
-                self.delivery.not_read("reading failed", now);
+                self.delivery.read_failed("reading failed", now);
             }
             Some(Read::Page(source, found)) => {
                 self.source = Some(source);
                 match found {
                     Ok((found, space)) => self.page(found, space, now),
-                    Err(words) => self.delivery.not_read(&words, now),
+                    Err(words) => self.delivery.read_failed(&words, now),
                 }
             }
             // If the end is unknown, the next page reports why.
@@ -348,7 +348,7 @@ impl Route for Partition {
 
 /// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the current limit.
 async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
-    let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
+    let held = space.get(COPIES_PER_PAGE * (wanted.bytes + MAX_OVERSHOOT)).await;
     let found = match held {
         Ok(held) => source.read(wanted).await.map(|found| (found, held)),
         Err(words) => Err(words),

@@ -116,15 +116,15 @@ impl Source {
             step = match step {
                 Step::Fetch(offset) => {
                     let is_late = Instant::now() >= deadline;
-                    match is_late.then(|| reading.ends_here()).flatten() {
+                    match is_late.then(|| reading.end_early()).flatten() {
                         Some(page) => page,
-                        None => match self.fetch(offset, reading.room()).await {
+                        None => match self.fetch(offset, reading.space_left()).await {
                             Ok(answer) => {
                                 let step;
                                 (reading, step) = understand(reading, answer).await?;
                                 step
                             }
-                            Err(words) => reading.ends_here().ok_or(words)?,
+                            Err(words) => reading.end_early().ok_or(words)?,
                         },
                     }
                 }

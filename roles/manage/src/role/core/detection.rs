@@ -13,7 +13,7 @@ use crate::{
     program::Configuration,
     settings::{asked, asks, matches},
 };
-use runtime::control::{Asked, Control};
+use runtime::control::{Control, IntentDetection};
 
 /// The rules and thresholds that intents delegate to the collector.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct DetectionRequests {
     settings: Arc<Configuration>,
     control: Control,
     /// The rules and thresholds that the collector last received.
-    asked: Arc<Asked>,
+    asked: Arc<IntentDetection>,
     /// Intents whose rules and thresholds do not fit, with the reasons.
     left_out: BTreeMap<String, String>,
     /// Intents or their flows may have changed since the last request.

@@ -2,74 +2,80 @@
 
 use std::time::Duration;
 
-use export::sink::{Response, clickhouse, said, words};
+use export::sink::{Response, clickhouse, one_line, response_summary};
 use settings::values::rounded_text;
 
 use crate::sql::{Failure, QueryFailure};
 
 /// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Whose {
+pub(super) enum Author {
     /// This program.
-    Ours,
+    Program,
     /// A user of the API.
-    Users,
+    User,
 }
 
-impl Whose {
+impl Author {
     /// Returns advice for reducing the query.
-    fn narrower(self) -> &'static str {
+    fn advice(self) -> &'static str {
         match self {
-            Self::Ours => "choose a shorter time",
-            Self::Users => "narrow it with a time range (ts >= …), or ask for fewer rows or columns",
+            Self::Program => "choose a shorter time",
+            Self::User => "narrow it with a time range (ts >= …), or ask for fewer rows or columns",
         }
     }
 }
 
 /// Checks that a response is successful, and explains the error otherwise.
-pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) -> Result<(), Failure> {
+pub(super) fn check_response(
+    response: &Response<'_>,
+    author: Author,
+    limit: Duration,
+) -> Result<(), Failure> {
     // `wait_end_of_query` makes errors the only content of a response. The prefix is tested because rows may contain "Code: ",
     // too.
     if (200..=299).contains(&response.status) && !response.body.starts_with(b"Code: ") {
         return Ok(());
     }
     let code = clickhouse::code(response.body);
-    let said = said(response);
-    let words = words(response.body);
+    let summary = response_summary(response);
+    let message = one_line(response.body);
     match code {
         Some(192..=195 | 516) => unavailable(format!(
-            "ClickHouse refuses the credentials of this console ({said}); correct user and password_file in [console]"
+            "ClickHouse refuses the credentials of this console ({summary}); correct user and password_file in [console]"
         )),
-        Some(159 | 160) => Err(late(limit, whose)),
-        Some(241) => query(format!(
+        Some(159 | 160) => Err(timed_out(limit, author)),
+        Some(241) => reject(format!(
             "the query needs more memory than ClickHouse allows; {}",
-            whose.narrower()
+            author.advice()
         )),
-        Some(158 | 307 | 396) => Err(large(whose)),
-        Some(164) if words.contains("setting") => unavailable(format!(
-            "the user of this console has a profile in ClickHouse that lets it set no limits ({said}); give it GRANT SELECT, and no profile with readonly"
+        Some(158 | 307 | 396) => Err(too_large(author)),
+        Some(164) if message.contains("setting") => unavailable(format!(
+            "the user of this console has a profile in ClickHouse that lets it set no limits ({summary}); give it GRANT SELECT, and no profile with readonly"
         )),
-        Some(164) => query(format!("a query can only read; write a SELECT ({words})")),
-        Some(497) => match whose {
-            Whose::Users => query(format!("the console's ClickHouse user lacks permission: {words}")),
-            Whose::Ours => unavailable(format!(
-                "the user of this console may not read the tables ({said}); GRANT SELECT on the database to it"
+        Some(164) => reject(format!("a query can only read; write a SELECT ({message})")),
+        Some(497) => match author {
+            Author::User => reject(format!(
+                "the console's ClickHouse user lacks permission: {message}"
+            )),
+            Author::Program => unavailable(format!(
+                "the user of this console may not read the tables ({summary}); GRANT SELECT on the database to it"
             )),
         },
-        Some(60 | 81) if whose == Whose::Ours => unavailable(format!(
-            "ClickHouse does not have the tables ({said}); `hopwise schema apply` of a collector makes them, and [console] names their database and prefix"
+        Some(60 | 81) if author == Author::Program => unavailable(format!(
+            "ClickHouse does not have the tables ({summary}); `hopwise schema apply` of a collector makes them, and [console] names their database and prefix"
         )),
-        Some(_) if whose == Whose::Users => query(format!("ClickHouse refuses the query: {words}")),
+        Some(_) if author == Author::User => reject(format!("ClickHouse refuses the query: {message}")),
         _ if matches!(response.status, 401 | 403) => unavailable(format!(
-            "the server refuses the credentials of this console ({said}); correct user and password_file, or token_file, in [console]"
+            "the server refuses the credentials of this console ({summary}); correct user and password_file, or token_file, in [console]"
         )),
         _ => unavailable(format!(
-            "ClickHouse does not answer as expected ({said}); check its log, and url in [console]"
+            "ClickHouse does not answer as expected ({summary}); check its log, and url in [console]"
         )),
     }
 }
 
-fn query(message: String) -> Result<(), Failure> {
+fn reject(message: String) -> Result<(), Failure> {
     Err(Failure::Query(QueryFailure::from(message)))
 }
 
@@ -78,19 +84,19 @@ fn unavailable(message: String) -> Result<(), Failure> {
 }
 
 /// Returns the error of a query that took too long.
-pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
+pub(super) fn timed_out(limit: Duration, author: Author) -> Failure {
     Failure::Query(QueryFailure::from(format!(
         "the query took longer than {}; {}, or raise [api] query_timeout",
         rounded_text(limit),
-        whose.narrower()
+        author.advice()
     )))
 }
 
 /// Returns the error of a response that is too large.
-pub(super) fn large(whose: Whose) -> Failure {
+pub(super) fn too_large(author: Author) -> Failure {
     Failure::Query(QueryFailure::from(format!(
         "the answer is too large; {}",
-        whose.narrower()
+        author.advice()
     )))
 }
 
@@ -101,110 +107,110 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a list, in its order")]
     fn each_error_says_whose_fault_it_is_and_what_to_do() {
-        let verdict = |status, body: &str, whose| {
+        let verdict = |status, body: &str, author| {
             let response = Response {
                 status,
                 retry_after: None,
                 body: body.as_bytes(),
                 is_cut: false,
             };
-            match verdict(&response, whose, Duration::from_secs(10)) {
+            match check_response(&response, author, Duration::from_secs(10)) {
                 Ok(()) => "ok".to_owned(),
                 Err(Failure::Query(failure)) => format!("400 {}", failure.message),
                 Err(Failure::Unavailable(message)) => format!("503 {message}"),
             }
         };
-        use Whose::{Ours, Users};
-        for (status, body, whose, begins) in [
-            (200, "{}\n", Ours, "ok"),
-            (200, "{\"rule\":\"Code: 241. DB::Exception\"}\n", Ours, "ok"),
+        use Author::{Program, User};
+        for (status, body, author, begins) in [
+            (200, "{}\n", Program, "ok"),
+            (200, "{\"rule\":\"Code: 241. DB::Exception\"}\n", Program, "ok"),
             (
                 200,
                 "Code: 241. DB::Exception: Memory limit",
-                Ours,
+                Program,
                 "400 the query needs more memory",
             ),
             (
                 403,
                 "Code: 516. DB::Exception: x",
-                Users,
+                User,
                 "503 ClickHouse refuses the credentials",
             ),
             (
                 408,
                 "Code: 159. DB::Exception: x",
-                Users,
+                User,
                 "400 the query took longer than 10 s; narrow it",
             ),
             (
                 408,
                 "Code: 159. DB::Exception: x",
-                Ours,
+                Program,
                 "400 the query took longer than 10 s; choose a shorter time, or raise",
             ),
             (
                 500,
                 "Code: 396. DB::Exception: x",
-                Users,
+                User,
                 "400 the answer is too large",
             ),
             (
                 500,
                 "Code: 164. DB::Exception: Cannot modify 'readonly' setting",
-                Users,
+                User,
                 "503 the user of this console has a profile",
             ),
             (
                 500,
                 "Code: 164. DB::Exception: Cannot execute query",
-                Users,
+                User,
                 "400 a query can only read",
             ),
             (
                 500,
                 "Code: 497. DB::Exception: x",
-                Users,
+                User,
                 "400 the console's ClickHouse user lacks permission",
             ),
             (
                 500,
                 "Code: 497. DB::Exception: x",
-                Ours,
+                Program,
                 "503 the user of this console may not read",
             ),
             (
                 404,
                 "Code: 60. DB::Exception: x",
-                Ours,
+                Program,
                 "503 ClickHouse does not have the tables",
             ),
             (
                 404,
                 "Code: 60. DB::Exception: x",
-                Users,
+                User,
                 "400 ClickHouse refuses the query: Code: 60.",
             ),
             (
                 400,
                 "Code: 62. DB::Exception: x",
-                Users,
+                User,
                 "400 ClickHouse refuses the query: Code: 62.",
             ),
             (
                 400,
                 "Code: 62. DB::Exception: x",
-                Ours,
+                Program,
                 "503 ClickHouse does not answer as expected (HTTP 400",
             ),
-            (401, "login", Users, "503 the server refuses the credentials"),
+            (401, "login", User, "503 the server refuses the credentials"),
             (
                 502,
                 "bad gateway",
-                Users,
+                User,
                 "503 ClickHouse does not answer as expected (HTTP 502: bad gateway)",
             ),
         ] {
-            let is = verdict(status, body, whose);
+            let is = verdict(status, body, author);
             assert!(is.starts_with(begins), "{status} {body}: {is}");
         }
     }
