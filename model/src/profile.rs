@@ -67,7 +67,8 @@ choice! {
 }
 
 section! {
-    /// Senders of reports, by address. The longest matching prefix applies.
+    /// Senders of reports, by address. The longest matching prefix applies. All sources and nodes together use at most 256
+    /// different profiles; those that read and count alike are one.
     pub struct SourceSettings("[[sources]]") {
         /// The sender's address, or a network of senders.
         pub prefix: Option<Prefix> = None,

@@ -33,8 +33,8 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading,
-    RecordKind, StackReport, Stacked, fixed_records, is_plausible,
+    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, NodeUnits, Plan, ReadHops,
+    Reading, RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -93,11 +93,11 @@ pub(crate) struct Counts {
 }
 
 impl State {
-    /// Reserves the memory for the table sizes in `config`.
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Reserves the memory for the table sizes in `config`. `node_units`: the units of its nodes.
+    pub(crate) fn new(config: &Config, node_units: NodeUnits) -> Self {
         let flows = Flows::with_capacity(config.max_flows);
         let mut state = Self {
-            metrics: NodeMetrics::new(config),
+            metrics: NodeMetrics::new(config, node_units),
             topology: Topology::new(config),
             detection: ActiveDetection::new(Arc::clone(&config.detection), flows.capacity()),
             epoch: 1,

@@ -163,8 +163,8 @@ pub struct SeriesView {
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
-    /// Profile of the newest flow's first report, which gives the unit of an occupancy: 0 is
-    /// [`default_profile`](crate::Config::default_profile), n is element n - 1 of [`profiles`](crate::Config::profiles).
+    /// Profile of the newest flow's first report, which gives the unit of an occupancy: its number in
+    /// [`DistinctProfiles`](crate::DistinctProfiles).
     pub profile: u8,
 }
 

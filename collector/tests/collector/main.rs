@@ -14,6 +14,7 @@ mod lists;
 mod load;
 mod paths;
 mod postcards;
+mod profiles;
 mod relief;
 mod rules;
 mod sf_run;
