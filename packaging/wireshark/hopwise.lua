@@ -1143,7 +1143,7 @@ function W.read_10(w, header, fin)
   local count = layout.bytes > 0 and floor((fin - data) / layout.bytes) or 0
   if count * layout.bytes ~= fin - data then refuse("partial_hop", header) end
   w.int = { version = "1.0", mode = "md", header = header, stack = data, count = count, bitmap = bitmap,
-    layout = layout }
+    layout = layout, replica = u8(w, header) % 4 >= 2 }
 end
 
 -- INT 0.5, `header` to `fin`; `tail`: "none", "whole", "private". Returns the bytes left after the stack.
@@ -1161,7 +1161,7 @@ function W.read_05(w, header, fin, tail)
     tail == "private" and rest >= 0 and rest <= 8
   if not fits then refuse("bad_int_length", header) end
   w.int = { version = "0.5", mode = "md", header = header, stack = header + 8, count = total, bitmap = bitmap,
-    layout = build(bitmap, INT_05) }
+    layout = build(bitmap, INT_05), replica = u8(w, header) % 4 >= 2 }
   return rest
 end
 
@@ -2533,6 +2533,9 @@ local function show_int(tree, tvb, w, zero, problem)
   if w.int and not problem then show_stack(sub, tvb, w) end
   if tail and not problem then TRAIL.tail(sub, tvb, tail.at) end
   if w.destination then anomaly(sub, tvb, "destination", "INT for the destination is skipped") end
+  if w.int and w.int.replica and not problem then
+    anomaly(sub, tvb, "replica", "A node copied the packet: this is not the path of the flow")
+  end
   return sub
 end
 

@@ -84,7 +84,7 @@ pub(crate) struct State {
 pub(crate) struct Counts {
     /// Reports that updated a flow.
     pub(crate) flow_reports: u64,
-    /// Reports that updated node metrics only: they have no flow, or do not contain its path.
+    /// Reports that updated node metrics only: they have no flow, or do not contain its path, or are about a replica.
     pub(crate) node_reports: u64,
     /// Reports of flows that the table did not admit, by [`Unadmitted`] reason.
     pub(crate) unadmitted: [u64; Unadmitted::ALL.len()],

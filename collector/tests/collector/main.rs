@@ -16,6 +16,7 @@ mod paths;
 mod postcards;
 mod profiles;
 mod relief;
+mod replicas;
 mod rules;
 mod sf_run;
 mod signals;

@@ -128,15 +128,18 @@ impl Annotations {
     /// There are several IOAM traces with nodes in headers of one kind, so a host may have written the one that gives the
     /// path.
     pub const SEVERAL_TRACES: Self = Self(32);
+    /// The packet is a replica ([`Int::is_replica`](crate::Int::is_replica)), so its hops are not the path of the flow.
+    pub const REPLICA: Self = Self(64);
 
     /// All annotations with their names, in output order.
-    pub const NAMES: [(Self, &'static str); 6] = [
+    pub const NAMES: [(Self, &'static str); 7] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
         (Self::MERGED, "merged"),
         (Self::DESTINATION, "destination"),
         (Self::INCOMPLETE, "incomplete"),
         (Self::SEVERAL_TRACES, "several_traces"),
+        (Self::REPLICA, "replica"),
     ];
 
     /// Returns whether all bits of `other` are set.
@@ -509,7 +512,11 @@ impl<'a> Report<'a> {
     #[inline]
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
-        self.annotations = self.annotations.with(Annotations::UNFLAGGED_DROP_REASON, odd);
+        let is_replica = self.int.is_some_and(|int| int.is_replica());
+        self.annotations = self
+            .annotations
+            .with(Annotations::UNFLAGGED_DROP_REASON, odd)
+            .with(Annotations::REPLICA, is_replica);
         if self.is_postcard() {
             return;
         }

@@ -71,6 +71,12 @@ static inline_always u32 is_postcard(const struct report *r)
             (r->version == 20 && r->marks & REPORT_POSTCARD));
 }
 
+/* Whether it is about nodes alone: without a flow, or about a copy of a packet, which says nothing about the packet's flow. */
+static inline_always u32 is_of_nodes(const struct report *r)
+{
+    return !(r->marks & REPORT_HAS_FLOW) || (r->marks & (REPORT_REPLICA | REPORT_UNDECIDED)) == REPORT_REPLICA;
+}
+
 /* E and M as stored in a flow. */
 static inline_always u32 signals(const struct report *r)
 {
@@ -302,7 +308,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     /* It shows the collector that other reports of the flow may lack hops: all are passed. */
     if (r->flags & REPORT_INTERMEDIATE)
         return TO_USER_CHANGE;
-    if (!(r->marks & REPORT_HAS_FLOW)) {
+    if (is_of_nodes(r)) {
         d->is_node = 1;
         thresholds_of(&key, d->generation, 0, &d->thresholds);
         return examine_nodes(r, &d->thresholds);
@@ -701,7 +707,7 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
     d->serial++;
     d->serial |= !d->serial;
     key_of(r, &key);
-    if (!(r->marks & REPORT_HAS_FLOW)) {
+    if (is_of_nodes(r)) {
         thresholds_of(&key, d->generation, 0, &d->thresholds);
         return commit_nodes(r, d);
     }

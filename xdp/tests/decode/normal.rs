@@ -98,6 +98,7 @@ const INT_REFUSED: u32 = 2048;
 const GAP: u32 = 4096;
 const NO_PATH: u32 = 8192;
 const EXPIRES: u32 = 16384;
+const REPLICA: u32 = 32768;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -316,6 +317,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.gap.is_some(), GAP)
         | mark(report.is_path_left_out(), NO_PATH)
         | mark(report.hop_limit.is_some_and(|limit| limit <= 1), EXPIRES)
+        | mark(report.annotations.contains(Annotations::REPLICA), REPLICA)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT and several traces, but passes them to user space.
     let marks = if sf || several {
